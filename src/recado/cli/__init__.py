@@ -21,7 +21,7 @@ EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 USAGE = """\
 usage: recado COMMAND [options]
 
-  recado story          the main job: a market on a feed, bars of it by Spark, a kill -9 on the way
+  recado demo           run the end-to-end demo: a market on a feed, bars by Spark, a kill -9
   recado serve          run a broker until SIGTERM or Ctrl-C
   recado config show    print the effective settings and where each came from
   recado definitions export|import|check
@@ -94,10 +94,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.trading import run_trading
 
                 return run_trading(verb, options)
-            case ["story", *options]:
-                from recado.cli.demo import main_story
+            case ["demo", *options]:
+                from recado.cli.demo import main_demo
 
-                return main_story(options)
+                return main_demo(options)
             case ["pipeline", ("check" | "explain" | "run" | "status") as verb, *options]:
                 from recado.cli.pipeline import run_pipeline
 

@@ -1,7 +1,7 @@
-"""`recado main_story`: the main job from beginning to end; what `./dev run` runs.
+"""`recado demo`: the end-to-end demo, which `./dev run` runs.
 
-A node, a market on its feed, bars of it by Spark, a recorder that is killed and recovers. In a terminal the
-node stays until Ctrl-C.
+A broker, a market on a feed, bars computed by Spark, and a recorder that is killed and recovers. In a terminal the
+broker runs until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from recado.cli import EXIT_FAILED, EXIT_OK, describe_os_error, print_error
 if TYPE_CHECKING:
     from recado.apps.demo.monitor import DemoDisplay
 
-DEFAULT_FOLDER = "recado-story"
+DEFAULT_FOLDER = "recado-demo"
 WELCOME_TEMPLATE = """\
-The node stays at {url}
-until Ctrl-C. In another terminal, a first message of your own:
+The broker keeps running at {url}
+until Ctrl-C. To publish a first message, run this in another terminal:
 
   {python} -c '
 import pika
@@ -33,16 +33,16 @@ print(channel.basic_get("hello", auto_ack=True)[2])'
 """
 
 
-def main_story(options: Sequence[str]) -> int:
+def main_demo(options: Sequence[str]) -> int:
     chosen = build_parser().parse_args(options)
-    # Ctrl-C ends it from anywhere; so does SIGTERM, or the processes that it started would go on.
+    # SIGTERM unwinds like Ctrl-C; otherwise the processes started here would keep running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        return run_story(chosen)
+        return run_demo_command(chosen)
     except ImportError as error:
         if error.name not in ("pyspark", "pyarrow", "pandas", "matplotlib", "numpy", "rich"):
             raise
-        return print_error(f"this needs {error.name}: pip install 'recado[story]'", EXIT_FAILED)
+        return print_error(f"this needs {error.name}: pip install 'recado[demo]'", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -51,8 +51,8 @@ def main_story(options: Sequence[str]) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="recado story",
-        description="A node, a market on a feed, bars of it by Spark, and a subscriber that is killed.",
+        prog="recado demo",
+        description="Run a broker, a market on a feed, bars computed by Spark, and a subscriber that is killed.",
     )
     add = parser.add_argument
     add(
@@ -60,37 +60,45 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path(DEFAULT_FOLDER),
         metavar="DIR",
-        help="default: %(default)s",
+        help="folder for all files, emptied first (default: %(default)s)",
     )
-    add("--morning", type=int, metavar="N", help="ticks before Spark looks; default: 20000")
-    add("--live", type=int, metavar="N", help="ticks while it does; default: 15000")
-    add("--speed", type=float, metavar="N", help="seconds of the market in one; default: 60")
-    add("--seed", type=int, default=1, help="another one, another market")
-    add("--port", type=int, metavar="N", help="default: 5672, or a free one if that is taken")
+    add("--morning", type=int, metavar="N", help="ticks before Spark starts (default: 20000)")
+    add("--live", type=int, metavar="N", help="ticks while Spark runs (default: 15000)")
+    add("--speed", type=float, metavar="N", help="market seconds per real second (default: 60)")
+    add("--seed", type=int, default=1, help="seed of the simulated market (default: 1)")
+    add(
+        "--port",
+        type=int,
+        metavar="N",
+        help="port of the broker (default: 5672, or a free one if that is in use)",
+    )
     return parser
 
 
-def run_story(chosen: argparse.Namespace) -> int:
-    began = monotonic()
+def run_demo_command(chosen: argparse.Namespace) -> int:
+    started_at = monotonic()
     from recado.apps.demo.environment import DemoEnvironment, DemoError
     from recado.apps.demo.report import format_bars, summarize, write_page
     from recado.apps.demo.scenario import DemoSettings, DemoTimeoutError, run_demo
     from recado.pipeline.java import JavaNotFoundError
 
     given = {name: getattr(chosen, name) for name in ("morning", "live", "speed")}
-    script = DemoSettings(**{name: value for name, value in given.items() if value is not None})
+    settings = DemoSettings(**{name: value for name, value in given.items() if value is not None})
     try:
-        with DemoEnvironment(chosen.folder.resolve(), port=chosen.port, seed=chosen.seed) as stage:
-            outcome = run_demo(stage, script, choose_display())
-            page = write_page(outcome, stage.folder / "report")
-            print("", *format_bars(outcome.minutes), "", *summarize(outcome), sep="\n")
+        with DemoEnvironment(
+            chosen.folder.resolve(), port=chosen.port, seed=chosen.seed
+        ) as environment:
+            result = run_demo(environment, settings, choose_display())
+            page = write_page(result, environment.folder / "report")
+            print("", *format_bars(result.minutes), "", *summarize(result), sep="\n")
             print(f"report: {page}")
-            print(f"all of it took {monotonic() - began:.0f} s", flush=True)
-            if outcome.problems:
+            print(f"total time: {monotonic() - started_at:.0f} s", flush=True)
+            if result.problems:
                 return EXIT_FAILED
             if sys.stdout.isatty():
                 print(
-                    "\n" + WELCOME_TEMPLATE.format(python=sys.executable, url=stage.broker.url),
+                    "\n"
+                    + WELCOME_TEMPLATE.format(python=sys.executable, url=environment.broker.url),
                     flush=True,
                 )
                 signal.pause()

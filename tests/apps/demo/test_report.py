@@ -1,4 +1,4 @@
-"""What is left of the story: differences are found, tables and pages are made, folders of others stay."""
+"""The report of the demo: differences are found, tables and pages are written, foreign folders are left alone."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def outcome(*problems: str) -> DemoResult:
         for each in range(80)
     ]
     happened = [
-        (8.0, "Spark is up"),
+        (8.0, "Spark started"),
         (20.0, "kill -9"),
-        (23.0, "it is back"),
-        (35.0, "market ends"),
+        (23.0, "recorder restarted"),
+        (35.0, "market ended"),
     ]
     return DemoResult(
         ticks=35_000,
@@ -81,10 +81,10 @@ def test_the_page_and_its_pictures(tmp_path: Path) -> None:
     for picture in ("bars", "timeline", "counters"):
         assert f'src="{picture}.png"' in text
         assert (tmp_path / "report" / f"{picture}.png").stat().st_size > 10_000
-    assert "every bar of the stream" in text
-    assert "WRONG" not in text
+    assert "every bar of the stream equals" in text
+    assert "FAILED" not in text
     assert (
-        '<p class="bad">WRONG: a &lt;bar&gt;'
+        '<p class="bad">FAILED: a &lt;bar&gt;'
         in report.write_page(outcome("a <bar>"), tmp_path).read_text()
     )
 
@@ -117,7 +117,7 @@ def test_folders(tmp_path: Path) -> None:
     assert not (tmp_path / "new" / "old.txt").exists()
     (tmp_path / "others").mkdir()
     (tmp_path / "others" / "theirs").touch()
-    with pytest.raises(DemoError, match="name another"):
+    with pytest.raises(DemoError, match="choose another"):
         prepare_folder(tmp_path / "others")
 
 
@@ -127,7 +127,7 @@ def test_lines_now_and_then() -> None:
     for moment in outcome().samples:
         lines.show(moment)
     assert 10 <= len(said) <= 15
-    assert "behind 0" in said[0]
+    assert "lag 0" in said[0]
     assert "killed" in said[-1]
 
 
@@ -149,4 +149,4 @@ def test_what_has_failed_is_not_waited_for(tmp_path: Path) -> None:
     )
     stage._recorder.wait()
     with pytest.raises(DemoError, match="the recorder failed: no room"):
-        wait_until(lambda: False, "it is done", stage.check_recorder)
+        wait_until(lambda: False, "the end", stage.check_recorder)

@@ -57,7 +57,7 @@ def draw_candle_chart(table: pa.Table, file: Path) -> None:
             _style_axes(each)
     for each in axes[-1]:
         _format_time_axis(each)
-    _save_figure(figure, file, "Bars of a minute", pyplot)
+    _save_figure(figure, file, "Bars of one minute", pyplot)
 
 
 CANDLE_WIDTH_DAYS: Final = 0.7 / 24 / 60  # of a day: most of a minute
@@ -72,7 +72,7 @@ def _draw_candles(axes: Axes, bars: Sequence[dict[str, Any]]) -> None:
         axes.bar(bar["start"], height, CANDLE_WIDTH_DAYS, bottom=low, color=colour)
     times, means = [bar["start"] for bar in bars], [bar["vwap"] for bar in bars]
     axes.plot(times, means, color=LINE, linewidth=1.0, alpha=0.8, zorder=3)
-    axes.use_sticky_edges = False  # a candle that ends at the edge would look cut
+    axes.use_sticky_edges = False  # otherwise a candle at the edge looks cut off
     axes.margins(y=0.08)
 
 
@@ -101,7 +101,7 @@ def draw_timeline(
     axes.yaxis.set_major_formatter("{x:,.0f}")
     _style_axes(axes)
     axes.legend(fontsize=9, frameon=False, loc="lower right")
-    _save_figure(figure, file, "Who was where when", pyplot)
+    _save_figure(figure, file, "Progress of archive, recorder and Spark", pyplot)
 
 
 def draw_counters(table: pa.Table, file: Path) -> None:
@@ -117,16 +117,16 @@ def draw_counters(table: pa.Table, file: Path) -> None:
     axes[0].legend(fontsize=8.5, frameon=False)
     axes[1].plot(times, [line["memory_used"] / 2**20 for line in lines], color=BLUE, linewidth=1.5)
     axes[2].plot(times, [line["processors"] for line in lines], color=LINE, linewidth=1.5)
-    titles = ("AMQP messages a second (packets of many ticks)", "memory, MiB", "processors in use")
+    titles = ("AMQP messages per second (each with many ticks)", "memory, MiB", "CPU cores used")
     for each, title in zip(axes, titles, strict=True):
         each.set_title(title, loc="left", fontsize=10, color=FAINT)
         each.set_ylim(bottom=0)
         _style_axes(each)
         _format_time_axis(each, seconds=True)
-    _save_figure(figure, file, "What the node counted", pyplot)
+    _save_figure(figure, file, "Broker metrics", pyplot)
 
 
-# --- what they have in common
+# --- common parts -------------------------------------------------------------------------------------
 
 
 def _load_pyplot() -> Any:

@@ -21,11 +21,9 @@ from .market_publisher import FEED, MarketPublisher
 
 METRICS_FEED: Final = "recado.metrics"
 DEFAULT_PORT: Final = 5672
-MARKER_FILE: Final = "STORY"
+MARKER_FILE: Final = "RECADO-DEMO"
 """Marks a folder of the demo, which may be deleted and created again."""
-STEP_TIMEOUT_S: Final = (
-    300.0  # seconds for one thing to happen: a quiet machine takes a twentieth of it
-)
+STEP_TIMEOUT_S: Final = 300.0  # an idle machine needs a twentieth of it for each step
 
 
 class DemoError(Exception):
@@ -50,7 +48,7 @@ class DemoEnvironment:
         prepare_folder(self.folder)
         with ExitStack() as stack:
             self.broker = self._start_broker(stack)
-            stack.callback(self._end_recorder)
+            stack.callback(self._kill_recorder_process)
             self._stack = stack.pop_all()
         return self
 
@@ -74,7 +72,7 @@ class DemoEnvironment:
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or port != DEFAULT_PORT:
                     raise
-        raise AssertionError("a free port is always to be had")
+        raise AssertionError("port 0 is never in use")
 
     def start_market(self, *, morning: int, live: int, speed: float) -> MarketPublisher:
         """Start publishing the morning."""
@@ -84,7 +82,7 @@ class DemoEnvironment:
         self._stack.callback(market.stop)
         return market
 
-    # --- the recorder
+    # -- the recorder ------------------------------------------------------------------------------
 
     def start_recorder(self, ticks: int | None = None) -> int:
         """Start or restart the recorder; return its process id."""
@@ -104,13 +102,13 @@ class DemoEnvironment:
         with closing(sqlite3.connect(self.database, timeout=STEP_TIMEOUT_S)) as database:
             try:
                 (count,) = database.execute("SELECT count(*) FROM tick").fetchone()
-            except sqlite3.OperationalError:  # it was just made, and has no tables yet
+            except sqlite3.OperationalError:  # the recorder has not created its tables yet
                 return 0
         return int(count)
 
     def kill_recorder(self) -> None:
         """Kill the recorder with SIGKILL, so that it cannot clean up."""
-        self._end_recorder()
+        self._kill_recorder_process()
 
     def has_recorder_finished(self) -> bool:
         """Whether the recorder has ended successfully. Raises DemoError if it failed."""
@@ -119,7 +117,7 @@ class DemoEnvironment:
             return True
         if self._recorder.poll() is None:
             return False
-        self._end_recorder()
+        self._kill_recorder_process()
         return True
 
     def check_recorder(self) -> None:
@@ -127,10 +125,10 @@ class DemoEnvironment:
         recorder = self._recorder
         if recorder is not None and recorder.poll():
             self._recorder = None
-            _, said = recorder.communicate()
-            raise DemoError(f"the recorder failed: {said.strip()}")
+            _, output = recorder.communicate()
+            raise DemoError(f"the recorder failed: {output.strip()}")
 
-    def _end_recorder(self) -> None:
+    def _kill_recorder_process(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.kill()
@@ -139,10 +137,12 @@ class DemoEnvironment:
 
 def prepare_folder(folder: Path) -> None:
     """Create the folder; empty it if it is of an earlier demo. Raises DemoError if it has other files."""
-    mark = folder / MARKER_FILE
+    marker = folder / MARKER_FILE
     if folder.exists() and any(folder.iterdir()):
-        if not mark.is_file():
-            raise DemoError(f"{folder} is no folder of this program, and not empty; name another")
+        if not marker.is_file():
+            raise DemoError(
+                f"{folder} is not empty and not a folder of an earlier demo; choose another with --folder"
+            )
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    mark.touch()
+    marker.touch()

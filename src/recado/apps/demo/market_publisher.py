@@ -31,7 +31,7 @@ class MarketPublisher:
         self._phases = (morning, 0.0), (live, speed)
         self._opened = Event()
         self._stopped = False
-        self._thread = Thread(target=self._run, name="story-market", daemon=True)
+        self._thread = Thread(target=self._run, name="demo-market", daemon=True)
         self._thread.start()
 
     def open(self) -> None:
@@ -46,7 +46,7 @@ class MarketPublisher:
     def _run(self) -> None:
         try:
             asyncio.run(self._publish())
-        except BaseException as error:  # noqa: BLE001 - for the thread that tells the story
+        except BaseException as error:  # noqa: BLE001 - raised again in the main thread
             self.failure = error
 
     async def _publish(self) -> None:

@@ -105,7 +105,7 @@ def _sample_cells(moment: Sample) -> list[tuple[str, str]]:
         ("archived", f"{moment.archived:,}"),
         ("recorded", state),
         ("in bars", f"{moment.computed:,}"),
-        ("behind", f"{moment.lag:,}"),
+        ("lag", f"{moment.lag:,}"),
         ("ticks/s", f"{moment.rate:,.0f}"),
         ("batch", f"{moment.batch_seconds:.1f} s"),
     ]
@@ -138,7 +138,7 @@ class Monitor:
     def __enter__(self) -> Self:
         self._started_at = monotonic()
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name="story-watch", daemon=True)
+        self._thread = Thread(target=self._run, name="demo-monitor", daemon=True)
         self._thread.start()
         return self
 
@@ -158,7 +158,7 @@ class Monitor:
 
     def _run(self) -> None:
         while not self._stopped.wait(SAMPLE_INTERVAL_S):
-            with suppress(OSError):  # a file was just replaced; the next look has the new one
+            with suppress(OSError):  # a file is being replaced; the next sample sees the new one
                 self._take_sample()
 
     def _take_sample(self) -> None:

@@ -55,28 +55,29 @@ def format_bars(minutes: pa.Table) -> list[str]:
     ]
 
 
-def summarize(outcome: DemoResult) -> list[str]:
-    counts = f"{outcome.bar_count:,} of a second, {outcome.minutes.num_rows:,} of a minute"
-    told = [
-        f"{outcome.ticks:,} ticks in {outcome.seconds:.0f} s; bars: {counts}",
-        f"the recorder was killed at {outcome.killed_at:,} ticks, and has {outcome.recorded:,}",
+def summarize(result: DemoResult) -> list[str]:
+    """Return the result as lines of text; failed checks start with `FAILED`."""
+    counts = f"{result.bar_count:,} of a second, {result.minutes.num_rows:,} of a minute"
+    lines = [
+        f"{result.ticks:,} ticks in {result.seconds:.0f} s; bars: {counts}",
+        f"the recorder was killed at {result.killed_at:,} ticks and now has {result.recorded:,}",
     ]
-    if outcome.problems:
-        return [*told, *(f"WRONG: {each}" for each in outcome.problems)]
-    return [*told, "every bar of the stream is the one that a batch makes of the archive"]
+    if result.problems:
+        return [*lines, *(f"FAILED: {each}" for each in result.problems)]
+    return [*lines, "every bar of the stream equals the bar that a batch computes from the archive"]
 
 
-def write_page(outcome: DemoResult, folder: Path) -> Path:
+def write_page(result: DemoResult, folder: Path) -> Path:
     """Write the page with its charts, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    charts.draw_candle_chart(outcome.minutes, folder / "bars.png")
-    charts.draw_timeline(outcome.samples, outcome.events, folder / "timeline.png")
-    charts.draw_counters(outcome.counters, folder / "counters.png")
-    told = "".join(
-        f'<p class="{"bad" if line.startswith("WRONG") else ""}">{escape(line)}</p>'
-        for line in summarize(outcome)
+    charts.draw_candle_chart(result.minutes, folder / "bars.png")
+    charts.draw_timeline(result.samples, result.events, folder / "timeline.png")
+    charts.draw_counters(result.counters, folder / "counters.png")
+    summary = "".join(
+        f'<p class="{"bad" if line.startswith("FAILED") else ""}">{escape(line)}</p>'
+        for line in summarize(result)
     )
-    images = "".join(
+    charts_html = "".join(
         f'<img src="{name}.png" alt="{name}">' for name in ("bars", "timeline", "counters")
     )
     heads = "".join(f"<th>{name}</th>" for name, _ in BAR_COLUMNS)
@@ -84,13 +85,13 @@ def write_page(outcome: DemoResult, folder: Path) -> Path:
         "<tr>"
         + "".join(f"<td>{form.format(bar[name])}</td>" for name, form in BAR_COLUMNS)
         + "</tr>"
-        for bar in last_bars(outcome.minutes)
+        for bar in last_bars(result.minutes)
     )
     page = folder / "index.html"
     page.write_text(
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>recado: bars of quotes</title>'
-        f"<style>{STYLE}</style><h1>Bars of quotes, by Spark</h1>{told}{images}"
-        f"<h2>The newest minute of each symbol</h2><table><tr>{heads}</tr>{rows}</table></html>\n",
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>recado demo: bars computed from quotes</title>'
+        f"<style>{STYLE}</style><h1>Bars computed from quotes by Spark</h1>{summary}{charts_html}"
+        f"<h2>Newest minute of each symbol</h2><table><tr>{heads}</tr>{rows}</table></html>\n",
         encoding="utf-8",
     )
     return page

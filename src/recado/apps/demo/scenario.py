@@ -40,7 +40,7 @@ SPARK_SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
-RECORDER_DOWNTIME_S: Final = 3.0  # seconds that the recorder is dead
+RECORDER_DOWNTIME_S: Final = 3.0
 POLL_INTERVAL_S: Final = 0.1
 BAR_KEYS: Final = ("symbol", "start")
 
@@ -88,20 +88,19 @@ def run_demo(
     """Run the scenario; the caller stops the environment. Raises DemoTimeoutError or DemoError."""
     archive_count = ArchiveCount(environment.archive)
     with Monitor(display, archive_count, lambda: environment.recorded_count) as monitor:
+        monitor.say(f"broker listening on {environment.broker.url}, archiving the feed quotes")
+        process_id = environment.start_recorder()
         monitor.say(
-            f"a node listens on {environment.broker.url}, with an archive of the feed quotes"
-        )
-        monitor.say(
-            f"a recorder (process {environment.start_recorder()}) writes every tick to {environment.database}"
+            f"recorder started (process {process_id}), writing every tick to {environment.database}"
         )
         market = environment.start_market(
             morning=settings.morning, live=settings.live, speed=settings.speed
         )
-        monitor.say(f"a market publishes the {settings.morning:,} ticks of a morning")
+        monitor.say(f"market publishes a morning of {settings.morning:,} ticks")
         with redirect_stderr(environment.folder / "spark.log"):
-            spark = spark_session("recado story", settings=SPARK_SETTINGS)
+            spark = spark_session("recado demo", settings=SPARK_SETTINGS)
         monitor.say(
-            f"Spark {spark.version} makes bars of them, and the market goes on", "Spark is up"
+            f"Spark {spark.version} started, computing bars; the market continues", "Spark started"
         )
         lake = str(environment.folder / "bars")
         pipeline = bars.bars_pipeline(
@@ -113,16 +112,12 @@ def run_demo(
             killed_at = kill_and_restart_recorder(
                 environment, settings, monitor, partial(check_failures, environment, market, query)
             )
-            wait_until(lambda: has_market_ended(market, settings.ticks), "the market ends")
-            monitor.say(
-                f"the market has ended; {settings.ticks:,} ticks are confirmed", "market ends"
-            )
-            wait_until(
-                lambda: has_caught_up(query, settings.ticks), "the stream has read all of them"
-            )
-            query.processAllAvailable()  # and told the bars that this closes
-            wait_until(environment.has_recorder_finished, "the recorder has all of them")
-            monitor.say(f"the recorder has {environment.recorded_count:,} ticks, each once")
+            wait_until(lambda: has_market_ended(market, settings.ticks), "the market to end")
+            monitor.say(f"market ended: {settings.ticks:,} ticks confirmed", "market ended")
+            wait_until(lambda: has_caught_up(query, settings.ticks), "the stream to read all ticks")
+            query.processAllAvailable()  # write the bars that the last ticks close
+            wait_until(environment.has_recorder_finished, "the recorder to store all ticks")
+            monitor.say(f"recorder has {environment.recorded_count:,} ticks, each once")
         except BaseException:
             with suppress(Exception):  # Ctrl-C may have ended Spark as well
                 query.stop()
@@ -131,7 +126,7 @@ def run_demo(
         table = spark.read.parquet(lake).cache()
         written, minutes = table.toArrow(), bars.widen_bars(table).toArrow()
         monitor.say(
-            f"the stream wrote {written.num_rows:,} bars; a batch makes them once more, to compare"
+            f"stream wrote {written.num_rows:,} bars; computing them again as a batch to compare"
         )
         problems = list(find_differences(written, preview(pipeline, spark)["bars"].toArrow()))
         if environment.recorded_count != settings.ticks:
@@ -160,14 +155,14 @@ def run_demo(
 def redirect_stderr(log: Path) -> Iterator[None]:
     """Redirect standard error to a log, for processes started within the block; Spark prints a lot."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    saved = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def check_failures(environment: DemoEnvironment, market: MarketPublisher, query: Any) -> None:
@@ -183,26 +178,23 @@ def kill_and_restart_recorder(
     monitor: Monitor,
     check: Callable[[], None] = lambda: None,
 ) -> int:
-    """Kill the recorder in the middle of its work, and restart it after a while; return its tick count when
-    killed.
-    """
+    """Kill the recorder in the middle of its work and restart it later; return its tick count at the kill."""
     least = settings.morning + settings.live // 10
     wait_until(
         lambda: environment.recorded_count >= least,
-        "the recorder is in the middle of its work",
+        "the recorder to store the first live ticks",
         check,
     )
     environment.kill_recorder()
     monitor.is_recording = False
     killed_at = environment.recorded_count
-    monitor.say(
-        f"kill -9: the recorder is dead, with {killed_at:,} ticks in its database", "kill -9"
-    )
-    time.sleep(RECORDER_DOWNTIME_S)  # that it is away for a while is the point
-    number = environment.start_recorder(settings.ticks - killed_at)
+    monitor.say(f"kill -9: recorder killed with {killed_at:,} ticks in its database", "kill -9")
+    time.sleep(RECORDER_DOWNTIME_S)  # ticks published meanwhile must come from the archive
+    process_id = environment.start_recorder(settings.ticks - killed_at)
     monitor.is_recording = True
     monitor.say(
-        f"it is back (process {number}), and gets from the archive what it missed", "it is back"
+        f"recorder restarted (process {process_id}), fetching missed ticks from the archive",
+        "recorder restarted",
     )
     return killed_at
 
@@ -233,7 +225,7 @@ def wait_until(
     while not condition():
         check()
         if time.monotonic() > deadline:
-            raise DemoTimeoutError(f"it takes too long until {what}")
+            raise DemoTimeoutError(f"timed out after {STEP_TIMEOUT_S:.0f} s waiting for {what}")
         time.sleep(POLL_INTERVAL_S)
 
 

