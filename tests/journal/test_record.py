@@ -72,7 +72,7 @@ def test_zeros_are_no_records_wherever_they_are() -> None:
     for base in (0, 1 << 32):
         found, stop = walked(bytes(100), base=base)
         assert (found, stop.offset) == ([], 0)
-        assert stop.damage == "there is no record of kind 0"
+        assert stop.damage == "record kind 0 is not valid here"
 
 
 def test_a_record_counts_in_its_own_place_only() -> None:
@@ -89,7 +89,7 @@ def test_a_group_counts_only_with_its_end() -> None:
     whole = joined((LAST, b"a"), (MORE, b"b"), (MORE, b"c"), (LAST, b"d"))
     assert walked(whole) == ([b"a", b"b", b"c", b"d"], ScanEnd(len(whole)))
     sealed = joined((MORE, b"b"), (SEAL, b""))
-    assert walked(sealed) == ([], ScanEnd(0, damage="there is no record of kind 3"))
+    assert walked(sealed) == ([], ScanEnd(0, damage="record kind 3 is not valid here"))
 
 
 def test_a_part_of_a_group_can_be_asked_for() -> None:

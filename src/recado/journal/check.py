@@ -1,4 +1,7 @@
-"""Verification of a whole journal, and its repair: damaged records are dropped, all others stay in place."""
+"""Verification of a whole journal, and its repair.
+
+A repair removes damaged records and leaves all others at their positions.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .disk import Disk, DiskFile
-from .mark import MARK_FILE as MARK
-from .mark import DurableMark
+from .mark import MARK_FILE, DurableMark
 from .record import (
     FILE_HEADER_BYTES,
     RECORD_HEADER,
@@ -25,26 +27,25 @@ from .recovery import find_data_end, known_durable_position, read_mark
 from .segment import Segment, file_name, list_bases, open_segments, require_file
 
 _KIND_PATTERN = re.compile(rb"[\x01-\x04]")
-_KIND_OFFSET = 4  # in a record
-_HIGHEST_KIND = bytes((VOID,))  # none, or nothing at all, is less
-_SMALL_RECORD_MAX_BYTES = 1 << 20  # bytes
-_VOID_MAX_BYTES = (
-    256 << 20
-)  # bytes: where the next file is farther away, others were dropped between
+_KIND_OFFSET = 4  # of the kind in a record
+_HIGHEST_KIND = bytes((VOID,))  # an empty slice compares as less
+_SMALL_RECORD_MAX_BYTES = 1 << 20
+# If the next file is farther away than this, segments between the two were dropped on purpose.
+_VOID_MAX_BYTES = 256 << 20
 
 
 class DamagedRange(NamedTuple):
-    """`size` bytes from a position on cannot be read."""
+    """`size` bytes from a journal position on that cannot be read."""
 
     position: int
     size: int
     reason: str
     is_last: bool = False
-    """Nothing in the file is whole behind it."""
+    """No valid record follows in the file."""
 
 
 class SegmentReport(NamedTuple):
-    """What was found in one file."""
+    """The result of checking one file."""
 
     file: str
     base: int
@@ -53,36 +54,35 @@ class SegmentReport(NamedTuple):
     sealed: bool = False
     damages: tuple[DamagedRange, ...] = ()
     unfinished_bytes: int = 0
-    """Bytes of a write that nobody was told of; the next start cuts them off."""
+    """Bytes of a torn write, which no client was told of; the next start truncates them."""
 
     @property
     def continues(self) -> bool:
-        """Whether what is in the next file counts."""
+        """Whether the next file belongs to the journal."""
         return self.sealed or any(damage.is_last for damage in self.damages)
 
 
 def check_segments(disk: Disk) -> Iterator[SegmentReport]:
     """Verify every record, file by file, oldest first. Nothing is changed."""
     segments = open_segments(disk)
-    known = known_durable_position(segments, _read_mark(disk))
-    checked = SegmentReport(file_name(0), 0, sealed=True)
+    durable = known_durable_position(segments, _read_mark(disk))
+    report = SegmentReport(file_name(0), 0, sealed=True)
     for segment in segments:
-        if checked.continues:
-            checked = _check_segment(segment, known)
-            yield checked
+        if report.continues:
+            report = _check_segment(segment, durable)
+            yield report
         else:
-            yield SegmentReport(
-                segment.name, segment.base, unfinished_bytes=find_data_end(require_file(segment), 0)
-            )
+            unfinished_bytes = find_data_end(require_file(segment), 0)
+            yield SegmentReport(segment.name, segment.base, unfinished_bytes=unfinished_bytes)
         require_file(segment).close()
-    end = checked.base + checked.size
-    if checked.sealed and end < known:
-        missing = DamagedRange(end, known - end, "the file is missing", is_last=True)
+    end = report.base + report.size
+    if report.sealed and end < durable:
+        missing = DamagedRange(end, durable - end, "the file is missing", is_last=True)
         yield SegmentReport(file_name(end), end, damages=(missing,))
 
 
 def _read_mark(disk: Disk) -> int:
-    if MARK not in disk.names():
+    if MARK_FILE not in disk.names():
         return 0
     mark = DurableMark(disk)
     position = mark.read()
@@ -90,100 +90,106 @@ def _read_mark(disk: Disk) -> int:
     return position
 
 
-def _check_segment(segment: Segment, known: int) -> SegmentReport:
+def _check_segment(segment: Segment, durable: int) -> SegmentReport:
     file, base = require_file(segment), segment.base
     size = file.size()
-    at, records = FILE_HEADER_BYTES, 0
+    at, record_count = FILE_HEADER_BYTES, 0
     damages: list[DamagedRange] = []
     if read_mark(segment) is None:
-        if base >= known:
+        if base >= durable:
             return SegmentReport(segment.name, base, unfinished_bytes=find_data_end(file, 0))
         damages.append(DamagedRange(base, FILE_HEADER_BYTES, "its header is wrong"))
     while True:
-        count, stop = _scan(file, base, at, size, groups=True)
-        records += count
-        at = stop.offset
-        if stop.sealed or base + at >= known:
+        count, end = _scan(file, base, at, size, whole_groups=True)
+        record_count += count
+        at = end.offset
+        if end.sealed or base + at >= durable:
             break
-        count, stop = _scan(file, base, at, size, groups=False)  # as far as the group is whole
-        what = stop.damage or "its end is missing"
-        after = _find_next_record(file, base, stop.offset)
-        if after is None:
-            damages.append(
-                DamagedRange(base + at, find_data_end(file, at) - at, what, is_last=True)
-            )
+        count, end = _scan(file, base, at, size, whole_groups=False)  # the valid part of a group
+        reason = end.damage or "its end is missing"
+        following = _find_next_record(file, base, end.offset)
+        if following is None:
+            lost = find_data_end(file, at) - at
+            damages.append(DamagedRange(base + at, lost, reason, is_last=True))
             break
-        damages.append(DamagedRange(base + stop.offset, after - stop.offset, what))
-        records += count
-        at = after
-    unfinished = 0 if stop.sealed or base + at < known else find_data_end(file, at) - at
-    return SegmentReport(segment.name, base, records, at, stop.sealed, tuple(damages), unfinished)
+        damages.append(DamagedRange(base + end.offset, following - end.offset, reason))
+        record_count += count
+        at = following
+    unfinished = 0 if end.sealed or base + at < durable else find_data_end(file, at) - at
+    return SegmentReport(
+        segment.name, base, record_count, at, end.sealed, tuple(damages), unfinished
+    )
 
 
-def _scan(file: DiskFile, base: int, at: int, size: int, *, groups: bool) -> tuple[int, ScanEnd]:
-    """How many records there are from an offset on, and what ends them."""
-    stop = ScanEnd(at)
+def _scan(
+    file: DiskFile, base: int, at: int, size: int, *, whole_groups: bool
+) -> tuple[int, ScanEnd]:
+    """Count the records from an offset on; return also where and why the scan ended."""
+    end = ScanEnd(at)
 
     def records() -> Iterator[object]:
-        nonlocal stop
-        stop = yield from scan_records(file.read, base, at, size, size, whole_groups=groups)
+        nonlocal end
+        end = yield from scan_records(file.read, base, at, size, size, whole_groups=whole_groups)
 
-    return sum(1 for _ in records()), stop
+    return sum(1 for _ in records()), end
 
 
 def _find_next_record(file: DiskFile, base: int, at: int) -> int | None:
-    """Where the next record begins behind a damaged one, whose own size is not to be trusted."""
+    """Return the offset of the next valid record after a damaged one, whose size field cannot be trusted."""
     content = file.read(at, file.size())
     view = memoryview(content)
     for match in _KIND_PATTERN.finditer(content, _KIND_OFFSET + 1):
         start = match.start() - _KIND_OFFSET
-        behind = start + RECORD_HEADER_BYTES
-        if behind <= len(content):
+        payload_start = start + RECORD_HEADER_BYTES
+        if payload_start <= len(content):
             size, kind, crc = RECORD_HEADER.unpack_from(content, start)
-            after = behind + size
-            # What seems to be a large one, and not to be followed by any, is not worth its checksum: 16 MB of
-            # chance bytes take 0.4 s instead of 1.4.
-            kind_behind = content[after + _KIND_OFFSET : after + _KIND_OFFSET + 1]
+            after = payload_start + size
+            # Computing the checksum of a seemingly large record is skipped if no record seems to follow it:
+            # 16 MB of random bytes take 0.4 s instead of 1.4.
+            next_kind = content[after + _KIND_OFFSET : after + _KIND_OFFSET + 1]
             if (
                 after <= len(content)
-                and (size <= _SMALL_RECORD_MAX_BYTES or kind_behind <= _HIGHEST_KIND)
-                and checksum(base + at + start, kind, view[behind:after]) == crc
+                and (size <= _SMALL_RECORD_MAX_BYTES or next_kind <= _HIGHEST_KIND)
+                and checksum(base + at + start, kind, view[payload_start:after]) == crc
             ):
                 return at + start
     return None
 
 
 def repair_segments(disk: Disk, reports: Iterable[SegmentReport]) -> None:
-    """Drop what is damaged: a record is made void, an end is cut off or sealed, a header written anew."""
+    """Remove the damage that `check_segments` reported.
+
+    A damaged record becomes void, a damaged end is truncated or sealed, a damaged header is written again.
+    """
     bases = list_bases(disk)
     files = [file_name(base) for base in bases]
-    behind = dict(zip(bases, [*bases[1:], None], strict=True))
+    next_base = dict(zip(bases, [*bases[1:], None], strict=True))
     mark = DurableMark(disk)
-    for checked in reports:
-        for damage in checked.damages:
-            if damage.is_last and checked.file not in files[:-1]:
+    for report in reports:
+        for damage in report.damages:
+            if damage.is_last and report.file not in files[:-1]:
                 mark.write(damage.position)
                 mark.sync()
-            if checked.file in files:
-                file = disk.open(checked.file)
-                _repair_range(file, checked.base, damage, behind[checked.base])
+            if report.file in files:
+                file = disk.open(report.file)
+                _repair_range(file, report.base, damage, next_base[report.base])
                 file.sync()
                 file.close()
     mark.close()
 
 
-def _repair_range(file: DiskFile, base: int, damage: DamagedRange, following: int | None) -> None:
-    """`following` is where the next file begins."""
+def _repair_range(file: DiskFile, base: int, damage: DamagedRange, next_base: int | None) -> None:
+    """Repair one range of a file; `next_base` is the position where the next file begins."""
     at = damage.position - base
     if at == 0:
         file.write(0, encode_file_header(base, 0))
     elif not damage.is_last:
         payload = file.read(at + RECORD_HEADER_BYTES, damage.size - RECORD_HEADER_BYTES)
         file.write(at, encode_record(damage.position, VOID, payload))
-    elif following is None:
+    elif next_base is None:
         file.truncate(at)
-    else:  # up to the next file: a hole between them would mean that whole files were dropped there
-        seal = following - RECORD_HEADER_BYTES
+    else:  # fill up to the next file: a hole between the two would mean that segments were dropped there
+        seal = next_base - RECORD_HEADER_BYTES
         room = seal - damage.position - RECORD_HEADER_BYTES
         if 0 <= room <= _VOID_MAX_BYTES:
             file.write(at, encode_record(damage.position, VOID, bytes(room)))

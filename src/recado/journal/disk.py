@@ -1,7 +1,7 @@
-"""The port to the disk, a folder of real files, and its twin in memory.
+"""The port to the disk (`Disk`, `DiskFile`), its implementation on a folder, and its in-memory twin.
 
-It is as small as a log allows: files are written at offsets, and nothing is promised before `sync` (of a file)
-or `sync_folder` (of the folder: creations, renames and removals).
+The port is as small as a log allows. Files are written at offsets. A write is durable only after `sync` of the
+file; creating, renaming or removing a file is durable only after `sync_folder`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from .record import JournalError
+
 LOCK_FILE = "LOCK"
-# macOS has only the stronger one, and cannot reserve.
+# macOS has neither fdatasync nor posix_fallocate.
 _sync_descriptor = getattr(os, "fdatasync", os.fsync)
 _reserve_descriptor = getattr(os, "posix_fallocate", None)
 
 
 class DiskFile(Protocol):
     def write(self, at: int, *parts: bytes) -> None:
-        """Write all of it, or raise OSError; what a failed write left behind may be written over."""
+        """Write all parts at an offset, or raise `OSError`. A failed write may leave some bytes behind."""
 
     def read(self, at: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end of the file."""
+        """Return up to `size` bytes from an offset on; fewer at the end of the file."""
         ...
 
     def size(self) -> int: ...
 
     def reserve(self, size: int) -> None:
-        """Make the file that long, with zeros, and take the room for it now; OSError if there is none."""
+        """Extend the file with zeros to `size` bytes and allocate them. Raises `OSError` if the disk is full."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -43,7 +45,7 @@ class DiskFile(Protocol):
 class Disk(Protocol):
     @property
     def folder(self) -> Path:
-        """Where it is, to be told when something is wrong."""
+        """The path, for error messages."""
         ...
 
     def names(self) -> list[str]: ...
@@ -54,29 +56,28 @@ class Disk(Protocol):
 
     def rename(self, old: str, new: str) -> None: ...
 
-    def sync_folder(self) -> None: ...
+    def sync_folder(self) -> None:
+        """Make the creation, renaming and removal of files durable."""
 
-    def free_bytes(self) -> int:
-        """Bytes that can still be written."""
-        ...
+    def free_bytes(self) -> int: ...
 
     def lock(self) -> None:
-        """Take the folder for oneself until `close`, or raise InUse."""
+        """Lock the folder for this process until `close`, or raise `FolderInUseError`."""
 
     def close(self) -> None: ...
 
 
-class FolderInUseError(OSError):
-    """Another node has the folder."""
+class FolderInUseError(OSError, JournalError):
+    """Another process has locked the folder."""
 
     def __init__(self, folder: object, owner: str = "") -> None:
-        who = f"process {owner}" if owner else "another node"
-        told = f"{folder} is in use by {who}; stop it first, or take another folder"
-        super().__init__(errno.EBUSY, told)
+        process = f"process {owner}" if owner else "another node"
+        message = f"{folder} is in use by {process}; stop it first, or choose another folder"
+        super().__init__(errno.EBUSY, message)
 
 
 def _with_path(error: OSError, path: Path) -> OSError:
-    """The same error with a path: the system names none for a call with a descriptor."""
+    """Return the same error with a path. The system does not name the file for calls with a descriptor."""
     return OSError(error.errno, error.strerror, str(path))
 
 
@@ -89,7 +90,7 @@ def _adding_path(path: Path) -> Iterator[None]:
 
 
 class FolderFile:
-    """Errors name its path."""
+    """An open file of a `FolderDisk`. Errors name its path."""
 
     __slots__ = ("_descriptor", "_path", "_was_truncated")
 
@@ -125,7 +126,7 @@ class FolderFile:
         self._was_truncated = True
 
     def sync(self) -> None:
-        # fdatasync promises what is needed to read the data; that what was cut off stays away, it does not.
+        # fdatasync covers the metadata that is needed to read the data, but not a smaller file size.
         with _adding_path(self._path):
             (os.fsync if self._was_truncated else _sync_descriptor)(self._descriptor)
         self._was_truncated = False
@@ -135,13 +136,15 @@ class FolderFile:
 
 
 class FolderDisk:
-    """Real files in a folder, which is made if there is none."""
+    """Files in a folder of the file system, which is created if it does not exist."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder: Path = Path(folder)
         missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        for path in missing:  # its name has to last, or all that is synced in it is lost
+        for (
+            path
+        ) in missing:  # without its directory entry, everything synced in the folder would be lost
             _sync_folder(path.parent)
         self._lock: int | None = None
 
@@ -163,21 +166,22 @@ class FolderDisk:
         _sync_folder(self.folder)
 
     def free_bytes(self) -> int:
-        facts = os.statvfs(self.folder)
-        return facts.f_bavail * facts.f_frsize
+        status = os.statvfs(self.folder)
+        return status.f_bavail * status.f_frsize
 
     def lock(self) -> None:
-        # On the folder itself, which nobody deletes to be rid of a lock; the file says who has it.
+        # The lock is on the folder itself, which an operator does not delete to get rid of a lock. The file only
+        # names the process that holds it.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         owner = self.folder / LOCK_FILE
         try:
-            # It goes with the process, however that ends; a file that merely exists would not.
+            # Unlike the existence of a file, flock ends with the process, however that ends.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             owner.write_text(f"{os.getpid()}\n")
         except BlockingIOError:
             os.close(descriptor)
-            known = owner.read_bytes()[:20] if owner.is_file() else b""
-            raise FolderInUseError(self.folder, known.decode("ascii", "replace").strip()) from None
+            pid = owner.read_bytes()[:20] if owner.is_file() else b""
+            raise FolderInUseError(self.folder, pid.decode("ascii", "replace").strip()) from None
         except OSError:
             os.close(descriptor)
             raise

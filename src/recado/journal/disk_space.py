@@ -1,7 +1,7 @@
-"""The room that a disk still has, and some that is kept for the hour when there is none.
+"""The free space of a disk, and a reserve for the moment when there is none.
 
-On a full disk nothing can be written, not even what would free some of it: that messages are settled. So a file
-of no use, the ballast, takes up room while there is plenty, and is given up when there is no other.
+On a full disk nothing can be written, not even the settlement records that would free space. So a file without
+any content of use, the ballast, occupies some space while there is plenty. It is removed when the disk is full.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ class DiskSpace:
     def __init__(
         self, disk: Disk, min_free_bytes: int = 0, ballast_bytes: int = BALLAST_BYTES
     ) -> None:
+        """Reserve the ballast. `is_low` reports less than `min_free_bytes` of free space."""
         self._disk = disk
         self._min_free_bytes = min_free_bytes
-        self._size = ballast_bytes
+        self._ballast_bytes = ballast_bytes
         self._has_ballast = BALLAST_FILE in disk.names()
         self.restore_ballast()
 
     def is_low(self) -> bool:
+        """Whether the ballast is used up or the free space is below its minimum."""
         return not self._has_ballast or self._disk.free_bytes() < self._min_free_bytes
 
     def restore_ballast(self) -> None:
-        """Take up the ballast again, if it is gone and there is room for it."""
+        """Reserve the ballast again if it was removed and fits."""
         if self._has_ballast:
             return
         try:
             file = self._disk.open(BALLAST_FILE, create=True)
-        except OSError:  # there is not even room for its name
+        except OSError:  # no space for a directory entry
             return
         self._has_ballast = True
         try:
-            file.reserve(self._size)
+            file.reserve(self._ballast_bytes)
         except OSError:
             self.release_ballast()
         finally:
             file.close()
 
     def release_ballast(self) -> None:
-        """There is no other room any more."""
+        """Remove the ballast, because the disk is full."""
         if self._has_ballast:
             self._has_ballast = False
             self._disk.remove(BALLAST_FILE)

@@ -1,12 +1,16 @@
-"""The journal: records are appended, written, synced; after the end of the process they are found again.
+"""The journal: records are appended, written and synced; after a restart they are recovered.
 
-J1  What `sync` covered is recovered: every record up to `durable`, or Corrupt is raised.
-J2  What is recovered is a prefix of what was appended, whole groups only, less what was dropped.
-J3  A position names one record for ever; dropping segments changes none.
-J4  A record is given out only if its checksum is right.
+`append` only buffers. `write` hands the buffered records to the operating system, and `sync` makes the written
+ones durable. Reading sees appended records at once.
 
-All but `sync` belongs to one thread, the loop's; `sync` may run in another at the same time. What both need
-is guarded by `_lock`: how far all is written, and what changed since the last sync.
+J1  Everything that `sync` covered is recovered: every record up to `durable_position`, or `CorruptJournalError`
+    is raised.
+J2  The recovered records are a prefix of the appended ones, complete groups only, without dropped segments.
+J3  A position names one record for ever; dropping segments does not change it.
+J4  A record is returned only if its checksum is right.
+
+All methods except `sync` belong to the thread of the event loop; `sync` may run in another thread at the same
+time. `_lock` guards the state that both use: the written position, and the changes since the last sync.
 """
 
 from __future__ import annotations
@@ -41,15 +45,15 @@ from .segment import Segment, open_segments, require_file
 
 SEGMENT_BYTES = 64 << 20
 RESERVE_FREE_FACTOR = 8
-"""Room for a segment is reserved while so many times as much is free: on a small disk others need it more."""
+"""Space for a segment is reserved while this many times its size is free; a small disk has better uses for it."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 UNJOINED_PARTS_MAX = 64
-"""So many parts are written as they are: to join them costs a copy, and to write many more than the copy."""
+"""Up to this many parts are written without joining them: joining costs a copy, writing many parts costs more."""
 _pack = RECORD_HEADER.pack
 
 
 class WriteBatch:
-    """What was appended to a segment and not written yet; it goes to the offset `at`."""
+    """Encoded records that were appended to a segment and not written yet; they go to `offset` in its file."""
 
     __slots__ = ("offset", "parts", "segment")
 
@@ -64,7 +68,7 @@ class WriteBatch:
         return self.parts[0]
 
     def write(self, file: DiskFile) -> int:
-        """Gives where it ends."""
+        """Write the batch; return the offset where it ends."""
         if len(self.parts) > UNJOINED_PARTS_MAX:
             self.join()
         file.write(self.offset, *self.parts)
@@ -73,11 +77,12 @@ class WriteBatch:
 
 class Journal:
     def __init__(self, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Open nothing yet: exhaust `recover` before the first `append`."""
         self.position = 0
         """Where the next record goes, unless it begins a new segment."""
         self.durable_position = 0
         self.truncated_bytes = 0
-        """Bytes that recovery found behind the last whole group, and cut off."""
+        """Size of the torn write that recovery removed from the end."""
         self._disk = disk
         self._segment_bytes = segment_bytes
         self._segments: list[Segment] = []
@@ -90,16 +95,16 @@ class Journal:
         self._lock = Lock()
         self._written_position = 0
         self._unsynced: dict[Segment, None] = {}  # oldest first
-        self._dropped: deque[DiskFile] = deque()
-        self._folder_changes = 0  # how often
-        self._folder_changes_synced = 0  # how many of these changes
-        self._last_creation = 0  # which of these was the last segment's creation
+        self._dropped: deque[DiskFile] = deque()  # removed from the folder, still open
+        self._folder_changes = 0  # a count: files created or removed
+        self._folder_changes_synced = 0  # how many of them are durable
+        self._last_creation = 0  # the number of the change that created the last segment
         self._failure: OSError | None = None
 
     def recover(self) -> Iterator[tuple[int, bytes]]:
-        """Position and payload of every record, oldest first, to be taken to the end before the first append.
+        """Yield position and payload of every record, oldest first. Exhaust it before the first append.
 
-        What is behind the last whole group is cut off if it may be an unfinished write; else Corrupt is raised.
+        A torn write at the end is truncated. Raises `CorruptJournalError` if synced records are damaged.
         """
         self._mark = mark = DurableMark(self._disk)
         self._segments = open_segments(self._disk)
@@ -120,7 +125,7 @@ class Journal:
     # -- appending ---------------------------------------------------------------------------------
 
     def append(self, *records: bytes) -> list[int]:
-        """Take up records as one group: after a crash all are there, or none. Gives their positions."""
+        """Append records as one group and return their positions. After a crash all of them exist, or none."""
         room = 0
         for payload in records:
             room += RECORD_HEADER_BYTES + len(payload)
@@ -134,7 +139,7 @@ class Journal:
             left -= 1
             kind = MORE if left else LAST
             size = len(payload)
-            # `record` spelled out: 0.9 µs for a small one instead of 1.1, and 6 instead of 9 for 16 KiB.
+            # `encode_record` inlined: 0.9 µs for a small record instead of 1.1, and 6 instead of 9 for 16 KiB.
             crc = crc32(payload, (position ^ size << 8 ^ kind) & 0xFFFF_FFFF)
             parts.append(_pack(size, kind, crc))
             parts.append(payload)
@@ -146,10 +151,10 @@ class Journal:
     def _begin_segment(self, room: int) -> None:
         """Seal the last segment, and begin one with room for the next group."""
         if not self._is_open:
-            raise RuntimeError("records are appended after recovery and before close")
+            raise RuntimeError("append is allowed only after recover is exhausted and before close")
         if room > GROUP_MAX_BYTES:
             raise ValueError(
-                f"a group of {room} bytes is too large; the limit is {GROUP_MAX_BYTES}"
+                f"a group of {room} bytes is too large: the limit is {GROUP_MAX_BYTES}"
             )
         if self._segments and not self._segments[-1].sealed:
             last = self._segments[-1]
@@ -163,20 +168,18 @@ class Journal:
         self._segments.append(segment)
         self._bases.append(base)
         self.position = base + FILE_HEADER_BYTES
-        self._segment_limit = (
-            base + size - RECORD_HEADER_BYTES
-        )  # so that there is always room for the seal
+        self._segment_limit = base + size - RECORD_HEADER_BYTES  # leaves room for the seal
         self._begin_batch(segment, FILE_HEADER_BYTES)
 
-    def _begin_batch(self, segment: Segment, at: int) -> None:
-        batch = WriteBatch(segment, at)
+    def _begin_batch(self, segment: Segment, offset: int) -> None:
+        batch = WriteBatch(segment, offset)
         self._batches.append(batch)
         self._parts = batch.parts
 
     # -- making it durable -------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Hand to the system what was appended. After an OSError it is still pending, to be tried again."""
+        """Hand the appended records to the operating system. After an `OSError`, call it again to retry."""
         self._raise_failure()
         while self._batches and self._batches[0].parts:
             batch = self._batches[0]
@@ -190,9 +193,10 @@ class Journal:
                 self._unsynced[segment] = None
 
     def _prepare_file(self, segment: Segment) -> DiskFile:
-        """The segment's file, with room for all that is to come."""
+        """Return the file of a segment, created and with reserved space."""
         if segment.file is None:
-            # Without the segment before it, this one would seem to follow one that was dropped.
+            # The previous segment must be durable in the folder first. Without it, recovery would take this one
+            # for the successor of a dropped segment.
             self._sync_folder(self._last_creation)
             file = self._disk.open(segment.name, create=True)
             self._folder_changes += 1
@@ -201,7 +205,7 @@ class Journal:
                 self._reserve(file, segment.unreserved_bytes)
                 file.write(0, encode_file_header(segment.base, self.durable_position))
             except OSError:
-                file.close()  # the next attempt begins anew; until then others may use the room
+                file.close()  # the next attempt starts again; until then the space is free for other files
                 self._disk.remove(segment.name)
                 raise
             segment.file = file
@@ -210,18 +214,18 @@ class Journal:
         segment.unreserved_bytes = 0
         return segment.file
 
-    def _reserve(self, file: DiskFile, room: int) -> None:
-        """Reserved room is synced sooner. Where there is less, the rest can still be written to."""
-        if self._disk.free_bytes() < RESERVE_FREE_FACTOR * room:
+    def _reserve(self, file: DiskFile, size: int) -> None:
+        """Reserve space, which makes syncs faster. On a nearly full disk, write without reserving."""
+        if self._disk.free_bytes() < RESERVE_FREE_FACTOR * size:
             return
         try:
-            file.reserve(room)
+            file.reserve(size)
         except OSError as error:
             if error.errno not in DISK_FULL_ERRORS:
                 raise
 
     def sync(self) -> int:
-        """Make durable what is written; gives the position up to which all is. For a thread of its own."""
+        """Make the written records durable; return the durable position. May run in another thread."""
         self._raise_failure()
         with self._lock:
             position = self._written_position
@@ -238,14 +242,17 @@ class Journal:
         return position
 
     def sync_mark(self) -> None:
-        """Make it durable, too, how far all is. For whoever then drops segments and counts on what is behind
-        them: if that has rotted, nobody shall take it for unfinished, and cut it off."""
+        """Make the durable mark itself durable.
+
+        Call it before dropping segments on the strength of later records: if those rot, recovery must report
+        them as corrupt rather than truncate them as a torn write.
+        """
         assert self._mark is not None
         with self._recording_failure():
             self._mark.sync()
 
     def _sync_folder(self, changes: int) -> None:
-        """Make so many changes to the folder durable, unless they are."""
+        """Make the first `changes` changes to the folder durable, unless they are."""
         if self._folder_changes_synced < changes:
             with self._recording_failure():
                 self._disk.sync_folder()
@@ -254,7 +261,7 @@ class Journal:
 
     @contextmanager
     def _recording_failure(self) -> Iterator[None]:
-        """No sync is tried again: the system may have given up what it could not write, and say all is well."""
+        """Record a failed sync for good. A retry could succeed although the system has discarded the data."""
         try:
             yield
         except OSError as error:
@@ -268,15 +275,15 @@ class Journal:
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, position: int) -> bytes:
-        """The record at a position, pending or not."""
+        """Return the record at a position, written or not. Raises `LookupError` if there is none."""
         for _, payload in self.scan(position, position + 1):
             return payload
         raise LookupError(f"there is no record at {position}")
 
     def scan(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Position and payload of the records that begin in [start, end), as far as they were not dropped.
+        """Yield position and payload of the records that begin in [start, end), skipping dropped segments.
 
-        `start` is a record's position, or that of a segment.
+        `start` is the position of a record or of a segment. Raises `CorruptJournalError`.
         """
         for segment in self.segments[max(bisect_right(self._bases, start) - 1, 0) :]:
             base = segment.base
@@ -303,57 +310,62 @@ class Journal:
 
     @property
     def segments(self) -> list[Segment]:
-        """All of them, oldest first; records are appended to the last."""
+        """All segments, oldest first; records are appended to the last."""
         if self._segments:
             self._segments[-1].end = self.position
         return self._segments
 
     def path_of(self, segment: Segment) -> Path:
-        """To be told when something is wrong with it."""
+        """Return the path of a segment, for error messages."""
         return self._disk.folder / segment.name
 
     def segment_base(self, position: int) -> int:
-        """The base of the segment that has this position."""
+        """Return the base of the segment that contains a position."""
         return self._bases[bisect_right(self._bases, position) - 1]
 
     def last_file_bytes(self) -> int:
-        """Bytes that the last segment takes up on disk, reserved or written."""
+        """Return the size of the last segment's file, including reserved space."""
         if not self._segments or self._segments[-1].file is None:
             return 0
         return self._segments[-1].file.size()
 
     def roll(self) -> None:
-        """Let the next record begin a segment, so that the last one can be dropped in time."""
+        """Make the next record begin a new segment, so that the last one can be dropped later."""
         self._segment_limit = 0
 
     def drop(self, base: int) -> None:
-        """Remove a segment, wherever it is, once something behind it is durable: that says where the journal
-        goes on. A crash may undo it until the next sync. Its room is given back by `let_go`."""
+        """Remove a segment, first, middle or last but one; `close_dropped` then frees its space.
+
+        Raises `ValueError` unless something after it is durable, which proves where the journal continues. Until
+        the next sync, a crash may undo the removal.
+        """
         index = self._bases.index(base)
         segment = self._segments[index]
         if segment.end >= self.durable_position:
-            raise ValueError(f"nothing behind the segment at {base} is durable yet")
+            raise ValueError(f"nothing after the segment at {base} is durable yet")
         self._disk.remove(segment.name)
         self._dropped.append(require_file(segment))
         del self._segments[index], self._bases[index]
         self._folder_changes += 1
 
     def close_dropped(self) -> None:
-        """Give back the room of what was dropped; in whichever thread has the time, for the last who closes a
-        file of 64 MiB that has no name any more waits for 12 ms."""
+        """Close the files of dropped segments, which frees their space; from any thread.
+
+        Closing the last descriptor of a removed file of 64 MiB takes 12 ms.
+        """
         with suppress(IndexError):
             while True:
                 file = self._dropped.popleft()
-                with suppress(OSError):  # whatever it is, nobody wants to read that file again
+                with suppress(OSError):  # the file is not needed any more
                     file.close()
 
     def close(self) -> None:
-        """Make everything durable, and let go of the files."""
+        """Make everything durable and close the files."""
         try:
             if self._is_open and self._failure is None:
                 self.write()
                 self.sync()
-                for batch in self._batches:  # what is reserved and not used is given back
+                for batch in self._batches:  # return the reserved space that was not used
                     require_file(batch.segment).truncate(batch.offset)
         finally:
             self._is_open, self._segment_limit = False, 0

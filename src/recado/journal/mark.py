@@ -1,14 +1,15 @@
-"""The mark: up to which position everything was once known to be on disk.
+"""The durable mark: the journal position up to which everything was once known to be on disk.
 
     | position u64 | crc32 u32 |
 
-Damage before the mark is rot. Behind it, it may be a write that the end of the process or of the power left
-unfinished, and that nobody was told of.
+Recovery needs it to tell two kinds of damage apart. Damage before the mark is rot, because the record had been
+synced. Damage after it may be a torn write: the process or the power failed before the sync, so no client was
+told that the record is safe.
 
-It is written after each sync, and synced itself only before segments are dropped: else the system does that in
-its own time, and the end of the process does it no harm. So it lies in a file of its own, where it costs a sync
-nothing: in the header of the segment each sync would have a second place to write to, and take 7 % longer for
-150 bytes, 50 % for 20 kB.
+The mark is written after each sync of the journal, but synced itself only before segments are dropped. Otherwise
+the operating system writes it back in its own time; a process that is killed does not lose it. The mark has a file
+of its own because a sync then costs nothing extra. In the header of the segment, each sync would write to a second
+place, and take 7 % longer for 150 bytes and 50 % longer for 20 kB.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ class DurableMark:
         self._file: DiskFile = disk.open(MARK_FILE, create=True)
 
     def read(self) -> int:
-        """The position, or 0 if there is no whole mark."""
-        found = self._file.read(0, MARK_BYTES)
-        position = int.from_bytes(found[:8], "little")
-        return position if found == _encode(position) else 0
+        """Return the position, or 0 if the file has no valid mark."""
+        content = self._file.read(0, MARK_BYTES)
+        position = int.from_bytes(content[:8], "little")
+        return position if content == _encode(position) else 0
 
     def write(self, position: int) -> None:
-        with contextlib.suppress(OSError):  # nothing is wrong without it, only less is known
+        # An older mark is correct too: it only proves less.
+        with contextlib.suppress(OSError):
             self._file.write(0, _encode(position))
 
     def sync(self) -> None:
@@ -44,5 +46,5 @@ class DurableMark:
 
 
 def _encode(position: int) -> bytes:
-    number = position.to_bytes(8, "little")
-    return number + crc32(number).to_bytes(4, "little")
+    encoded = position.to_bytes(8, "little")
+    return encoded + crc32(encoded).to_bytes(4, "little")

@@ -1,14 +1,16 @@
-"""Records: how they lie in a file, and how they are found again.
+"""Records: how they are laid out in a file, and how a file is scanned for them.
 
     file    | "recado/1" | base u64 | mark u64 | crc32 u32 | record | record | …
     record  | size u32 | kind u8 | crc32 u32 | payload, `size` bytes |
 
-All numbers are little-endian. `base` is the position of the file's first byte in the journal, and its name;
-`mark` the position up to which all was durable when the file began.
-A record's checksum begins with its position, size and kind, so that it counts in this place only: neither
-zeros nor what an earlier life of the file or disk left there is ever taken for a record.
-A record of kind MORE is followed by the next of its group, and counts only with all of them. SEAL ends a file.
-VOID stands where a damaged record was dropped on purpose; what is left of a group then counts without it.
+All numbers are little-endian. `base` is the journal position of the first byte of the file, and the name of the
+file. `mark` is the position up to which everything was durable when the file was created.
+
+The checksum of a record covers its position, size and kind as well as its payload. So a record is valid only in
+its own place: neither zeros nor bytes left by an earlier use of the disk block are ever taken for a record.
+
+A record of kind MORE is followed by the next record of its group, and is valid only together with the whole group.
+SEAL ends a file. VOID stands where a repair removed a damaged record; the rest of its group is then valid without it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from .checksum import crc32
 if TYPE_CHECKING:
     from pathlib import Path
 
-LAST, MORE, SEAL, VOID = 1, 2, 3, 4  # never 0: reserved zeros are no record
+LAST, MORE, SEAL, VOID = 1, 2, 3, 4  # never 0: a reserved, zeroed file has no records
 RECORD_HEADER = Struct("<IBI")
 RECORD_HEADER_BYTES = RECORD_HEADER.size
 GROUP_MAX_BYTES = (1 << 32) - 1
@@ -36,8 +38,12 @@ _PAGE_BYTES = 4096
 _MASK = 0xFFFF_FFFF
 
 
-class CorruptJournalError(Exception):
-    """What was safely on disk is there no more, or no longer as it was."""
+class JournalError(Exception):
+    """Base of the errors that a journal raises besides `OSError`."""
+
+
+class CorruptJournalError(JournalError):
+    """A record that had been synced is missing or damaged."""
 
     def __init__(self, file: Path | str, position: int, reason: str) -> None:
         super().__init__(f"{file} is damaged at position {position}: {reason}")
@@ -46,11 +52,13 @@ class CorruptJournalError(Exception):
         self.reason = reason
 
 
-class UnknownFormatError(Exception):
-    """What is on disk was written by a later release, and is whole as far as we can tell."""
+class UnknownFormatError(JournalError):
+    """A file is intact, but in a format of a later release."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"{subject}: it was written by a later release of recado; start that one")
+        super().__init__(
+            f"{subject}: it was written by a later release of recado; start that release"
+        )
 
 
 def encode_record(position: int, kind: int, payload: bytes) -> bytes:
@@ -62,59 +70,59 @@ def checksum(position: int, kind: int, payload: bytes | memoryview) -> int:
 
 
 def encode_file_header(base: int, mark: int) -> bytes:
-    """The beginning of a file."""
     start = _FILE_HEADER.pack(MAGIC, base, mark, 0)
     return start[:-4] + crc32(start).to_bytes(4, "little")
 
 
-def decode_mark(start: bytes, base: int) -> int | None:
-    """The mark in the beginning of a file, or None if that is no whole header for this base.
+def decode_mark(header: bytes, base: int) -> int | None:
+    """Return the mark in a file header, or None if this is no valid header for the base.
 
-    Raises Unknown if it is one of another format.
+    Raises `UnknownFormatError` if it is the header of another format version.
     """
-    if len(start) < FILE_HEADER_BYTES:
+    if len(header) < FILE_HEADER_BYTES:
         return None
-    magic, _, mark, crc = _FILE_HEADER.unpack_from(start)
-    known, number = MAGIC[:-1], magic[len(MAGIC) - 1 :]
-    if magic != MAGIC and magic.startswith(known) and crc32(start[:-4] + bytes(4)) == crc:
+    magic, _, mark, crc = _FILE_HEADER.unpack_from(header)
+    name, version = MAGIC[:-1], magic[len(MAGIC) - 1 :]
+    if magic != MAGIC and magic.startswith(name) and crc32(header[:-4] + bytes(4)) == crc:
         raise UnknownFormatError(
-            f"a file of format {number.decode(errors='replace')!r} is not known here"
+            f"journal format version {version.decode(errors='replace')!r} is not supported"
         )
-    return mark if start == encode_file_header(base, mark) else None
+    return mark if header == encode_file_header(base, mark) else None
 
 
 class ScanEnd(NamedTuple):
-    """Where a walk ended: behind the last whole group."""
+    """Where a scan ended: after the last complete group."""
 
     offset: int
     sealed: bool = False
     damage: str | None = None
-    """What is wrong with the record that comes next, if one should."""
+    """What is wrong with the next record, if there should be one."""
 
 
 def scan_records(
     read: Callable[[int, int], bytes],
     base: int,
-    at: int,
+    start: int,
     until: int,
     end: int,
     *,
     whole_groups: bool,
 ) -> Generator[tuple[int, bytes], None, ScanEnd]:
-    """Position and payload of every record that begins in [at, until), offsets in a file of `end` bytes.
+    """Yield position and payload of every record that begins in [start, until), up to the first damaged one.
 
-    It stops at the first record that is not whole. With `groups` no part of a group comes without the rest.
+    `start`, `until` and `end` are offsets in a file of `end` bytes, which `read(offset, size)` reads; `base` is the
+    position of the file in the journal. With `whole_groups`, a group is yielded complete or not at all.
     """
-    # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: big chunks, local names, one yield.
+    # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: large chunks, local names, one yield.
     unpack, overhead, mask, crc_of = RECORD_HEADER.unpack_from, RECORD_HEADER_BYTES, _MASK, crc32
     last, more = LAST, MORE
     limit = base + until
     group: list[tuple[int, bytes]] = []
     sealed, damage = False, None
     buffer = b""
-    have = index = 0  # the length of the buffer, and what of it is done
-    start = at  # where it begins in the file
-    origin = base + at
+    have = index = 0  # the length of the buffer, and how much of it is scanned
+    offset = start  # of the buffer in the file
+    origin = base + start
     while True:
         wanted = overhead
         if index + overhead <= have:
@@ -149,23 +157,23 @@ def scan_records(
                     sealed = True
                     break
                 else:
-                    damage = f"there is no record of kind {kind}"
+                    damage = f"record kind {kind} is not valid here"
                     break
                 continue
             wanted += size
-        start += index
+        offset += index
         origin += index
         index = 0
-        if start >= until:
+        if offset >= until:
             break
-        buffer = b"" if start + wanted > end else read(start, _read_size(wanted, until - start))
+        buffer = b"" if offset + wanted > end else read(offset, _read_size(wanted, until - offset))
         have = len(buffer)
         if have < wanted:
             damage = "the file ends within a record"
             break
-    return ScanEnd(group[0][0] - base if group else start + index, sealed, damage)
+    return ScanEnd(group[0][0] - base if group else offset + index, sealed, damage)
 
 
 def _read_size(wanted: int, left: int) -> int:
-    """How much to read at once: no more than is asked for in all, no less than a page."""
+    """Return how many bytes to read: at least a page or the wanted ones, at most a chunk or what is left."""
     return max(wanted, min(READ_CHUNK_BYTES, max(left, _PAGE_BYTES)))

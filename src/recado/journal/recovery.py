@@ -1,12 +1,13 @@
-"""Recovery: the records that the end of the process or of the power left in a folder.
+"""Recovery: reading the records that a crash of the process or a loss of power left in a folder.
 
-The journal ends behind the last whole group before the first damage. What is behind that was never durable,
-unless a mark says so: then it is rot, and Corrupt is raised rather than anything dropped.
+The journal ends after the last complete group before the first damage. If a durable mark says that the damaged
+bytes had been synced, they have rotted, and recovery raises `CorruptJournalError` instead of dropping anything.
+Otherwise they are a torn write, which no client was told of, and recovery truncates them.
 
-Nothing is appended before
-- what was cut off is gone from the disk too, or it could come back behind newer records;
-- what was found is on the disk too. It may have come from the system's memory alone, and after a failed sync
-  that holds it for written: so all that is behind the mark is written again, and synced.
+Before anything is appended, recovery makes two things durable:
+- the truncation, because the removed bytes could otherwise come back after newer records;
+- the recovered records after the mark. They may exist in the page cache only, and after a failed sync the system
+  can consider them written although they are not. So they are written again and synced.
 """
 
 from __future__ import annotations
@@ -30,46 +31,50 @@ _ZEROS = bytes(READ_CHUNK_BYTES)
 
 class RecoveryResult(NamedTuple):
     position: int
+    """Where the journal ends."""
     truncated_bytes: int
 
 
 def recover_segments(
     disk: Disk, segments: list[Segment], mark: int
 ) -> Generator[tuple[int, bytes], None, RecoveryResult]:
-    """Position and payload of every record. `segments` are those that were found, then those that are left."""
-    known = known_durable_position(segments, mark)
-    position = cut = 0
+    """Yield position and payload of every record, then truncate and sync.
+
+    `segments` are those found in the folder; segments that are removed leave the list.
+    """
+    durable = known_durable_position(segments, mark)
+    position = truncated_bytes = 0
     for number, segment in enumerate(segments):
         if segment.base < position:
-            what = f"the segment before it ends at {position}"
-            raise CorruptJournalError(disk.folder / segment.name, segment.base, what)
-        stop = yield from read_segment(segment)
-        position = segment.end = segment.base + stop.offset
-        segment.sealed = stop.sealed
-        if not stop.sealed:
-            if position < known:
-                what = stop.damage or "the rest of it is missing"
-                raise CorruptJournalError(disk.folder / segment.name, position, what)
-            cut = _truncate(disk, segments, number + 1 if stop.offset else number)
+            reason = f"the segment before it ends at {position}"
+            raise CorruptJournalError(disk.folder / segment.name, segment.base, reason)
+        end = yield from read_segment(segment)
+        position = segment.end = segment.base + end.offset
+        segment.sealed = end.sealed
+        if not end.sealed:
+            if position < durable:
+                reason = end.damage or "the rest of it is missing"
+                raise CorruptJournalError(disk.folder / segment.name, position, reason)
+            truncated_bytes = _truncate(disk, segments, number + 1 if end.offset else number)
             break
-    if position < known:
+    if position < durable:
         raise CorruptJournalError(
             disk.folder / file_name(position), position, "the file is missing"
         )
     for segment in segments:
-        if segment.end > known:
-            _rewrite_and_sync(segment, known)
+        if segment.end > durable:
+            _rewrite_and_sync(segment, durable)
     disk.sync_folder()
-    return RecoveryResult(position, cut)
+    return RecoveryResult(position, truncated_bytes)
 
 
 def known_durable_position(segments: list[Segment], mark: int) -> int:
-    """The position before which everything was durable, by all that is left of the evidence."""
+    """Return the largest position that the mark or any file header proves to have been durable."""
     return max([mark, *(read_mark(segment) or 0 for segment in segments)])
 
 
 def read_segment(segment: Segment) -> Generator[tuple[int, bytes], None, ScanEnd]:
-    """The records of one file, whole groups only."""
+    """Yield the records of one file, complete groups only."""
     if read_mark(segment) is None:
         return ScanEnd(0, damage="its header is wrong")
     file = require_file(segment)
@@ -82,18 +87,20 @@ def read_segment(segment: Segment) -> Generator[tuple[int, bytes], None, ScanEnd
 
 
 def read_mark(segment: Segment) -> int | None:
+    """Return the mark in the header of a segment, or None if the header is damaged."""
     return decode_mark(require_file(segment).read(0, FILE_HEADER_BYTES), segment.base)
 
 
 def _truncate(disk: Disk, segments: list[Segment], count: int) -> int:
-    """Keep `count` segments, the last of them up to its end; gives the bytes that were behind it."""
-    cut = 0
+    """Retain `count` segments, the last of them up to its end; return the number of bytes removed."""
+    removed = 0
     for segment in reversed(segments[count:]):
         file = require_file(segment)
-        cut += find_data_end(file, 0)
+        removed += find_data_end(file, 0)
         file.close()
         disk.remove(segment.name)
-        # Before an older one goes: without that, this one would seem to follow one that was dropped.
+        # Sync before an older segment is removed. A crash between the two would leave a hole before this one,
+        # as if the older segment had been dropped on purpose.
         disk.sync_folder()
     del segments[count:]
     if segments and not segments[-1].sealed:
@@ -104,23 +111,23 @@ def _truncate(disk: Disk, segments: list[Segment], count: int) -> int:
         if rest > 0:
             file.truncate(end)
             file.sync()
-            cut += rest
-    return cut
+            removed += rest
+    return removed
 
 
 def find_data_end(file: DiskFile, at: int) -> int:
-    """Where the file's last byte ends that is no zero, from `at` on; reserved room is zeros."""
-    filled = at
+    """Return where the last byte that is not zero ends, from offset `at` on; reserved space is zeros."""
+    end = at
     while chunk := file.read(at, READ_CHUNK_BYTES):
         if chunk != _ZEROS[: len(chunk)]:
-            filled = at + len(chunk.rstrip(b"\0"))
+            end = at + len(chunk.rstrip(b"\0"))
         at += len(chunk)
-    return filled
+    return end
 
 
-def _rewrite_and_sync(segment: Segment, known: int) -> None:
+def _rewrite_and_sync(segment: Segment, durable: int) -> None:
     file = require_file(segment)
-    at = max(known - segment.base, 0)
+    at = max(durable - segment.base, 0)
     end = segment.end - segment.base
     while at < end:
         chunk = file.read(at, min(READ_CHUNK_BYTES, end - at))

@@ -1,4 +1,4 @@
-"""A segment: one file of the journal, named by the position where it begins."""
+"""A segment: one file of the journal, named after the journal position where it begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SEGMENT_SUFFIX = ".journal"
 
 
 class Segment:
-    """The positions [base, end), the header included. Only the last one is not sealed."""
+    """The journal positions [base, end), including the file header. Only the last segment is not sealed."""
 
     __slots__ = ("base", "end", "file", "sealed", "unreserved_bytes")
 
@@ -18,8 +18,9 @@ class Segment:
         self.end = base + FILE_HEADER_BYTES
         self.sealed = False
         self.file = file
+        """None until the first write creates the file."""
         self.unreserved_bytes = unreserved_bytes
-        """What has to be reserved before the next write; 0 when that is done."""
+        """The file size to reserve before the next write; 0 once that is done."""
 
     @property
     def name(self) -> str:
@@ -31,7 +32,7 @@ def file_name(base: int) -> str:
 
 
 def list_bases(disk: Disk) -> list[int]:
-    """Of the segments of a folder, oldest first."""
+    """Return the positions where the segments of a folder begin, oldest first."""
     stems = [
         name.removesuffix(SEGMENT_SUFFIX) for name in disk.names() if name.endswith(SEGMENT_SUFFIX)
     ]
@@ -39,10 +40,11 @@ def list_bases(disk: Disk) -> list[int]:
 
 
 def open_segments(disk: Disk) -> list[Segment]:
-    """The segments of a folder as they are found: none known to be sealed, or where it ends."""
+    """Open the segments of a folder. Recovery has to find their ends, and whether they are sealed."""
     return [Segment(base, disk.open(file_name(base))) for base in list_bases(disk)]
 
 
 def require_file(segment: Segment) -> DiskFile:
+    """Return the file of a segment that is known to have one."""
     assert segment.file is not None
     return segment.file
