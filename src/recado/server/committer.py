@@ -1,13 +1,14 @@
-"""Group commit without a timer: one thread syncs, and whoever comes meanwhile shares the next sync.
+"""Group commit without a timer: one fsync covers everything that was written while the previous one ran.
 
-At the end of a turn of the loop `request` writes what the broker told its keeper. If the thread is idle it
-begins to sync, else it will as soon as it returns; then everybody is told whose things are durable now. So with
-one publisher every message is synced at once, and with many the batches grow by themselves.
+At the end of a turn of the loop, `commit` writes the records that the store collected, and starts a sync unless one
+is running. When a sync is done, the listeners whose operations it covers are notified, and the next sync starts if
+more was written meanwhile. So with one publisher each message is synced at once, and with many publishers the batches
+grow by themselves.
 
-M1  What is told to be durable was written before the sync began that made it so.
-M2  A full disk is no failure: what does not fit is written once there is room, and nobody is told before.
-    What was settled before it was full makes some.
-M3  After a failed sync nobody knows any more what is on disk: nothing is promised again, the node ends.
+CM1  An operation is reported durable only if it was written before the sync began that covers it.
+CM2  A full disk is not a failure. Records that do not fit are written once there is space, and their clients are
+     notified no earlier. Segments that were empty before the disk was full are freed meanwhile.
+CM3  After a failed sync the content of the disk is unknown: nothing is reported durable again, and the node ends.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
+from enum import Enum, auto
 from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
@@ -29,20 +31,27 @@ from .store.sync import SyncJob
 
 log = logging.getLogger("recado.server")
 
-_COMPACTION_PAUSE_S = 0.005  # seconds between two slices of cleaning, for others
+_COMPACTION_PAUSE_S = 0.005  # between two slices, for other work of the loop
 
-# To have the thread sync and tell costs two wake-ups, 50 to 100 µs each, and it takes the interpreter from the
-# loop. So if somebody waits, for little, and a sync usually takes less than so many seconds, the loop does it:
-# a confirm takes 436 µs instead of 581, and one each for fifty clients 57 µs of processor time instead of 75.
-# For much, to read on meanwhile is worth more: 270,000 messages of 1 KiB a second instead of 150,000.
+# Syncing in the thread costs two wake-ups of 50 to 100 µs each, and takes the interpreter lock from the loop. So the
+# loop syncs itself if a client waits, few bytes are unsynced, and syncs are usually fast: a confirm takes 436 µs
+# instead of 581, and for fifty clients 57 µs of CPU time each instead of 75. For many bytes, reading on during the
+# sync is worth more: 270,000 messages of 1 KiB a second instead of 150,000.
 INLINE_SYNC_MAX_S = 0.001
 INLINE_SYNC_MAX_BYTES = 64 << 10
-SYNC_EWMA_WEIGHT = 0.2  # what the last sync counts for in what is usual
-# In the thread a sync seems to take as long as the loop keeps the interpreter from it, so how long it takes is
-# known from the loop's own ones only. With each one in the thread the last of them counts for less, until one
-# is tried again: a disk that was slow for a moment is not left to the thread for ever (4,000 instead of
-# 14,000 messages a second of fifty clients).
+SYNC_EWMA_WEIGHT = 0.2  # of the newest sync in the moving average
+# A sync in the thread seems to take longer than it does, because the loop holds the interpreter lock. So only syncs
+# in the loop are measured, and each sync in the thread lets the average decay, until the loop tries again: without
+# that, a disk that was slow for a moment was left to the thread for ever (4,000 instead of 14,000 messages a
+# second from fifty clients).
 SYNC_EWMA_DECAY_FACTOR = 0.98
+
+
+class CommitterState(Enum):
+    RUNNING = auto()
+    DISK_FULL = auto()  # writing is retried by `maintain`
+    FAILED = auto()
+    CLOSED = auto()
 
 
 class Committer:
@@ -55,9 +64,11 @@ class Committer:
         on_full: Callable[[], None] | None = None,
         run_in_turn: Callable[..., None] | None = None,
     ) -> None:
-        """`on_full` is told when a full disk is found, so that publishers wait at once.
+        """Commit a store; `close` ends it.
 
-        `turn` is how something is done in a turn of the loop, at the end of which `request` is called.
+        `on_failure` is called once if nothing can be made durable any more, `on_full` when the disk is found to be
+        full, so that publishers are blocked at once. `run_in_turn(action, *args)` must call the action in a turn of
+        the loop, at the end of which `commit` is called.
         """
         self._store = store
         self._loop = loop
@@ -67,78 +78,77 @@ class Committer:
         self._run_in_turn = run_in_turn or _call_now
         self._compactor = Compactor(store)
         self._compaction_timer: asyncio.TimerHandle | None = None
+        self._state = CommitterState.RUNNING
+        self._low_on_disk = False  # publishers are blocked, and droppable segments are remembered
         self._active_sync: SyncJob | None = None
-        self._sync_ewma = 0.0  # seconds that a sync takes
+        self._sync_ewma = 0.0  # seconds
         self.sync_count = 0
-        self.sync_seconds = 0.0  # of all of them
-        self._idle: asyncio.Future[None] | None = None  # somebody waits for the thread to return
-        self._full = False
-        self._low_on_disk = False  # of room: publishers wait, and it is noted what could be freed
-        self._failed = False
-        self._closed = False
+        self.sync_seconds = 0.0  # total
+        self._idle: asyncio.Future[None] | None = None  # `close` waits for the running sync
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run_jobs, name="recado-sync", daemon=True)
         self._thread.start()
-        store.on_failure = self.fail
-        store.find_disk_shortage = self.disk_shortage
+        store.attach(on_failure=self.fail, find_disk_shortage=self.disk_shortage)
 
     # ── in the loop ───────────────────────────────────────────────────────────────────────────────────
 
     def commit(self) -> None:
-        """At the end of a turn: write what is urgent with all else, and make it durable if somebody waits."""
-        ledger = self._store
-        if self._full or self._failed or self._closed:  # a full disk is tried again by `watch`
+        """At the end of a turn: write the collected records, and sync them if a client waits for that."""
+        store = self._store
+        if self._state is not CommitterState.RUNNING:
             return
-        while ledger.has_pending_writes and self._write():
-            if self._active_sync is not None or not ledger.needs_sync:
+        while store.has_pending_writes and self._write():
+            if self._active_sync is not None or not store.needs_sync:
                 return
-            if not ledger.is_durable:
+            if not store.is_durable:
                 self._begin_sync()
                 return
-            # All of it came to nothing: entered and settled in the same turn.
-            self._finish_sync(ledger.begin_sync())
+            # Nothing was written: every message was settled in the turn in which it was published.
+            self._finish_sync(store.begin_sync())
 
     def write_deferred(self) -> None:
-        """What nobody waits for, if nothing came that it could have gone with."""
-        if not (self._full or self._failed or self._closed):
+        """Write records that no client waits for and that no other record came to be written with."""
+        if self._state is CommitterState.RUNNING:
             self._write()
 
     def _write(self) -> bool:
+        """Write the collected records; return whether that was possible."""
         try:
             self._store.write()
         except OSError as error:
             if error.errno not in DISK_FULL_ERRORS:
                 self.fail(f"the journal cannot be written: {error}")
-            elif not self._full:
-                self._full = True
+            elif self._state is CommitterState.RUNNING:
+                self._state = CommitterState.DISK_FULL
                 log.warning(
-                    "the disk is full: publishers wait until there is room (path=%s)",
+                    "disk full: publishers are blocked until there is space (path=%s)",
                     error.filename,
                 )
                 if self._on_full is not None:
                     self._on_full()
             return False
-        if self._full:
-            self._full = False
-            log.warning("the disk has room again")
+        if self._state is CommitterState.DISK_FULL:
+            self._state = CommitterState.RUNNING
+            log.warning("disk full: there is space again")
         if self._low_on_disk:
             self._store.segments.remember_droppable()
         return True
 
     def _begin_sync(self) -> None:
-        little = self._store.needs_sync and self._store.unsynced_bytes < INLINE_SYNC_MAX_BYTES
+        is_small = self._store.needs_sync and self._store.unsynced_bytes < INLINE_SYNC_MAX_BYTES
         self._active_sync = sync = self._store.begin_sync()
-        if little and self._sync_ewma < INLINE_SYNC_MAX_S:
-            before = self.sync_seconds
+        if is_small and self._sync_ewma < INLINE_SYNC_MAX_S:
+            seconds_before = self.sync_seconds
             error = self._run_sync(sync)
-            self._sync_ewma += (self.sync_seconds - before - self._sync_ewma) * SYNC_EWMA_WEIGHT
+            duration = self.sync_seconds - seconds_before
+            self._sync_ewma += (duration - self._sync_ewma) * SYNC_EWMA_WEIGHT
             self._on_sync_done(sync, error)
         else:
             self._sync_ewma *= SYNC_EWMA_DECAY_FACTOR
             self._jobs.put(partial(self._sync_in_thread, sync))
 
     def _run_sync(self, sync: SyncJob) -> OSError | None:
-        """Gives what went wrong; here or in the thread, but never in both at once."""
+        """Run a sync in the loop or in the thread, never in both at once; return its error."""
         start = perf_counter()
         try:
             sync.run()
@@ -152,11 +162,11 @@ class Committer:
     def _on_sync_done(self, sync: SyncJob, error: OSError | None) -> None:
         self._active_sync = None
         if error is not None:
-            self.fail(f"the journal cannot be synced, so nothing more can be promised: {error}")
+            self.fail(f"the journal cannot be synced, so nothing can be confirmed any more: {error}")
         try:
-            if not self._failed:
+            if self._state is not CommitterState.FAILED:
                 self._finish_sync(sync)
-        finally:  # somebody who was told may have failed
+        finally:  # a listener may have raised
             if self._idle is not None:
                 self._idle.set_result(None)
             else:
@@ -165,16 +175,17 @@ class Committer:
     def _finish_sync(self, sync: SyncJob) -> None:
         try:
             self._store.end_sync(sync)
-        finally:  # somebody who was told may have failed
+        finally:  # a listener may have raised
             if sync.empty_segments:
                 self._jobs.put(self._store.journal.close_dropped)
 
     def maintain(self) -> None:
-        """Once a second: make durable what nobody waits for, try a full disk again, free segments."""
-        if self._failed or self._closed:
+        """Once a second: sync deferred records, retry a full disk, drop and compact segments."""
+        if self._state in (CommitterState.FAILED, CommitterState.CLOSED):
             return
         if self._disk_space is not None:
-            if self._full:  # publishers wait by now, so it is for what they had sent, and for acks
+            # Publishers are blocked by now, so the ballast is left for their last messages and for acks.
+            if self._state is CommitterState.DISK_FULL:
                 self._disk_space.release_ballast()
             else:
                 self._disk_space.restore_ballast()
@@ -194,37 +205,44 @@ class Committer:
             self._compact()
 
     def _free_segments(self) -> None:
-        """Nothing more can be written, but what was may have left segments empty."""
-        if self._full and self._store.segments.droppable_when_full():
+        """On a full disk: sync what was written before, and drop the segments that are empty by that."""
+        if (
+            self._state is CommitterState.DISK_FULL
+            and self._store.segments.droppable_when_full()
+        ):
             self._active_sync = sync = self._store.begin_sync(disk_full=True)
             self._jobs.put(partial(self._sync_in_thread, sync))
 
     def _compact(self) -> None:
         self._compaction_timer = None
-        if self._failed or self._closed or self._full:
+        if self._state is not CommitterState.RUNNING:
             return
         try:
-            more = self._compactor.compact(low_on_disk=self._low_on_disk)
+            has_more = self._compactor.compact(low_on_disk=self._low_on_disk)
         except (CorruptJournalError, OSError) as error:
             self.fail(f"the journal cannot be read: {error}")
             return
-        if more:
+        if has_more:
             self._write()
             self._compaction_timer = self._loop.call_later(_COMPACTION_PAUSE_S, self._compact)
 
     def disk_shortage(self) -> str | None:
-        short = self._full or (self._disk_space is not None and self._disk_space.is_low())
-        return "low on disk" if short else None
+        """Return the reason for connection.blocked if there is too little disk space."""
+        is_short = self._state is CommitterState.DISK_FULL or (
+            self._disk_space is not None and self._disk_space.is_low()
+        )
+        return "low on disk" if is_short else None
 
     def fail(self, reason: str) -> None:
-        """Once is enough: nobody is told anything any more (M3)."""
-        if not self._failed:
-            self._failed = True
+        """Report a failure, once; from now on no operation is reported durable (CM3)."""
+        if self._state is not CommitterState.FAILED:
+            self._state = CommitterState.FAILED
             self._on_failure(reason)
 
     async def close(self) -> None:
-        """Make everything durable, and let go of the files."""
-        self._closed = True
+        """Make everything durable and close the files."""
+        if self._state is not CommitterState.FAILED:
+            self._state = CommitterState.CLOSED
         if self._compaction_timer is not None:
             self._compaction_timer.cancel()
         if self._active_sync is not None:
@@ -245,7 +263,7 @@ class Committer:
 
     def _sync_in_thread(self, sync: SyncJob) -> None:
         error = self._run_sync(sync)
-        with contextlib.suppress(RuntimeError):  # the loop may be gone: nobody wants to know then
+        with contextlib.suppress(RuntimeError):  # the loop may be closed already
             self._loop.call_soon_threadsafe(self._run_in_turn, self._on_sync_done, sync, error)
 
 

@@ -1,13 +1,15 @@
-"""A session on a socket: reads, writes, heartbeats, and the ends that a connection can come to.
+"""The asyncio protocol of one client connection: runs a `Session` on a socket.
 
-What a session writes is gathered in its outbox and written at the end of a turn of the loop, as far as the
-socket takes it. Whatever stops here has its restart: reading waits for the outbox to empty, the outbox for
-`resume_writing`, deliveries for the flush that found the socket taking everything.
+A session collects its output in its output buffer. The server writes it at the end of a turn of the event loop, as
+far as the socket takes it. Backpressure works in both directions, and each pause has its own resumption: reading
+pauses while the session has input that it cannot handle yet, writing pauses until asyncio calls `resume_writing`,
+deliveries pause until the socket has taken the output.
 """
 
 import asyncio
 import logging
 import time
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -21,30 +23,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.server")
 
-# The transport copies what the socket does not take into a buffer of its own, one per slow reader, and such
-# buffers leave holes in the heap. So it is given little at a time; the rest waits in the outbox.
+# The transport copies whatever the socket does not take into a buffer of its own, one per slow client, and such
+# buffers fragment the heap. So it is given little at a time; the rest waits in the output buffer of the session.
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
-REFUSAL_DELAY_S = 1.0  # before a client that is not told of a refusal sees the socket close
+REFUSAL_DELAY_S = 1.0  # before the socket closes, for clients that do not understand a login refusal
+SILENT_CHECKS_MAX = 4  # heartbeats are checked twice per interval: a client may miss two
 
 
 def now_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Return the time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+class ConnectionPhase(Enum):
+    """Which timer runs: that of the handshake, of heartbeats, or of closing."""
+
+    HANDSHAKE = auto()
+    OPEN = auto()
+    CLOSING = auto()
 
 
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_blocked",
-        "_ending",
-        "_finished",
+        "_eof_sent",
         "_heartbeat_timer",
-        "_opening",
+        "_phase",
         "_read_count",
         "_read_count_seen",
         "_server",
-        "_silent_intervals",
+        "_silent_checks",
         "_timeout_timer",
         "_unsent_bytes",
         "_write_count",
@@ -61,19 +71,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: "Server") -> None:
         self._server = server
-        self.writing_paused = False
+        self._phase = ConnectionPhase.HANDSHAKE
+        self._eof_sent = False
+        # Reasons to pause reading, besides input that the session cannot handle yet.
+        self._blocked = False  # a memory or disk alarm blocks publishers
+        self._yielding = False  # other connections are read first
+        # What the transport was told.
         self.reading_paused = False
-        self._opening = True
-        self._ending = False
-        self._finished = False
-        self._blocked = False  # by an alarm
-        self._yielding = False
-        self.last_write_progress = 0.0  # when the socket took something for the last time
+        self.writing_paused = False
+        self.last_write_progress = 0.0  # when the socket last took bytes while writing was paused
+        self.unread_since: float | None = None  # since when the client leaves too many bytes unread
         self._unsent_bytes = 0
-        self.unread_since: float | None = None
         self._read_count = self._read_count_seen = 0
         self._write_count = self._write_count_seen = 0
-        self._silent_intervals = 0
+        self._silent_checks = 0
         self._heartbeat_timer: asyncio.TimerHandle | None = None
 
     # ── the socket ────────────────────────────────────────────────────────────────────────────────────
@@ -82,10 +93,11 @@ class Connection(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         server = self._server
         server.connections.add(self)
-        # Not before: many protocols may be created before the first of them is connected, and counted.
-        wake = partial(server.request_flush, self)
+        # The session is created here because asyncio may create many protocols before the first of them is
+        # connected and counted.
+        on_output = partial(server.request_flush, self)
         self.session = Session(
-            server.broker, server.options, self._verify, wake, server.refusal_reason()
+            server.broker, server.options, self._verify, on_output, server.refusal_reason()
         )
         self.transport.set_write_buffer_limits(WRITE_BUFFER_MAX_BYTES)
         peer = transport.get_extra_info("peername")
@@ -109,21 +121,26 @@ class Connection(asyncio.BufferedProtocol):
         server.begin_turn()
         try:
             session.receive(bytes(server.read_buffer[:nbytes]), now)
-        except Exception as error:  # noqa: BLE001 - see _fault
+        except Exception as error:  # noqa: BLE001 - see _handle_internal_error
             self._handle_internal_error(error, now)
         if server.alarm is not None and session.is_publishing:
             self.block_publisher(server.alarm)
-        # All that it would find out, for the many times that there is nothing: 1 µs of 40.
-        changing = self._opening or self._blocked or self.reading_paused
+        # Most reads change nothing that concerns the transport; checking here saves 1 µs of 40.
+        may_change = (
+            self._phase is not ConnectionPhase.OPEN or self._blocked or self.reading_paused
+        )
         if nbytes == len(server.read_buffer) and server.reads_repeatedly_per_turn:
             self._yield_to_other_connections()
-        elif changing or session.has_input or session.state is not SessionState.OPEN:
+        elif may_change or session.has_input or session.state is not SessionState.OPEN:
             self._sync_transport()
         server.end_turn()
 
     def _yield_to_other_connections(self) -> None:
-        """Read on in the next turn of the loop. uvloop reads up to 32 times from a socket that fills the buffer
-        before it looks at any other: a busy publisher had an idle client wait 0.5 s, and it is 20 ms so."""
+        """Continue reading in the next turn of the loop.
+
+        uvloop reads up to 32 times from a socket that fills the buffer before it polls any other socket: a busy
+        publisher made an idle client wait 0.5 s; with this it is 20 ms.
+        """
         self._yielding = True
         self._sync_transport()
         self._server.loop.call_soon(self._resume_after_yield)
@@ -133,29 +150,34 @@ class Connection(asyncio.BufferedProtocol):
         self._sync_transport()
 
     def _handle_internal_error(self, error: Exception, now: int) -> None:
-        """A fault of ours costs the client that met it, and nobody else."""
-        log.error("connection from %s", self.peer, exc_info=error)
+        """Close the connection that ran into a bug of the broker; others are not affected."""
+        log.error("closing connection: internal error (peer=%s)", self.peer, exc_info=error)
         self.session.fail(InternalError("see the broker's log"), now)
 
     def _sync_transport(self) -> None:
-        """What may have to be done once the session has handled something."""
+        """Apply the state of the session to the transport: pause or resume reading, arm timers, close."""
         session, loop = self.session, self._server.loop
         if session.state is SessionState.OPEN:
-            if self._opening:
+            if self._phase is ConnectionPhase.HANDSHAKE:
                 self._on_open()
-        elif session.state in (SessionState.CLOSING, SessionState.CLOSED) and not self._ending:
-            self._ending = True
+        elif (
+            session.state in (SessionState.CLOSING, SessionState.CLOSED)
+            and self._phase is not ConnectionPhase.CLOSING
+        ):
+            self._phase = ConnectionPhase.CLOSING
             self._cancel_timers()
             self._timeout_timer = loop.call_later(CLOSE_TIMEOUT_S, self.transport.abort)
         if session.is_finished:
             self._half_close()
-        more = session.has_input
-        if more and not session.is_stalled:
+        has_input = session.has_input
+        if has_input and not session.is_stalled:
             self._server.request_flush(self)
-        hold = more or self._yielding or (self._blocked and session.state is SessionState.OPEN)
-        if hold is not self.reading_paused and not self.transport.is_closing():
-            self.reading_paused = hold
-            if hold:
+        must_pause = (
+            has_input or self._yielding or (self._blocked and session.state is SessionState.OPEN)
+        )
+        if must_pause is not self.reading_paused and not self.transport.is_closing():
+            self.reading_paused = must_pause
+            if must_pause:
                 self.transport.pause_reading()
             else:
                 self.transport.resume_reading()
@@ -170,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.terminate(now_ms())
         self.session.detach()
         self._server.schedule_pending()
-        # asyncio's transport refers to itself by this, until the garbage collector looks at it.
+        # asyncio's transport refers to itself by this attribute, a cycle that only the garbage collector frees.
         if hasattr(self.transport, "_read_ready_cb"):
             self.transport._read_ready_cb = None
 
@@ -187,19 +209,19 @@ class Connection(asyncio.BufferedProtocol):
         self._server.request_flush(self)
 
     def update_write_progress(self, now: float) -> None:
-        """However slowly a peer reads, it is not one that takes nothing."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent < self._unsent_bytes:
+        """Note whether the client has read anything: a slow reader is not a stalled one."""
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if unsent_bytes < self._unsent_bytes:
             self.last_write_progress = now
-        self._unsent_bytes = unsent
+        self._unsent_bytes = unsent_bytes
 
     def unread_bytes(self) -> int:
-        """Bytes that the peer has not taken."""
+        """Return how many bytes of output the client has not read."""
         return self.transport.get_write_buffer_size() + self.session.unsent_bytes
 
-    def abort(self, reason: str) -> None:
-        """End a connection whose peer would not hear why."""
-        log.warning("connection from %s ends: %s", self.peer, reason)
+    def abort(self, reason: str, fields: str) -> None:
+        """Abort a connection whose client would not read connection.close; log the reason with its fields."""
+        log.warning("closing connection: %s (peer=%s %s)", reason, self.peer, fields)
         self.transport.abort()
 
     def shut_down(self) -> None:
@@ -207,9 +229,9 @@ class Connection(asyncio.BufferedProtocol):
         self._sync_transport()
 
     def close_socket(self) -> None:
-        """Close the socket; what the peer does not take by now is lost.
+        """Close the socket without waiting for the client; output that it has not read is lost.
 
-        A peer that speaks TLS would be asked to take its leave, and waited for.
+        A TLS transport would first send its close_notify and wait for the answer, so it is aborted.
         """
         if self.transport.get_write_buffer_size() or not self.transport.can_write_eof():
             self.transport.abort()
@@ -219,9 +241,9 @@ class Connection(asyncio.BufferedProtocol):
     # ── output ────────────────────────────────────────────────────────────────────────────────────────
 
     def write_output(self) -> None:
-        """What there is, unless the socket is full, or gone."""
+        """Write the output of the session until the socket is full."""
         session = self.session
-        if self.transport.is_closing():  # uvloop's raises then
+        if self.transport.is_closing():  # uvloop's transport would raise
             return
         while session.output and not self.writing_paused:
             output = session.take_output(WRITE_CHUNK_BYTES)
@@ -229,7 +251,7 @@ class Connection(asyncio.BufferedProtocol):
             self.transport.write(output[0] if len(output) == 1 else b"".join(output))
 
     def resume_input(self) -> None:
-        """With what had to wait for that."""
+        """After `write_output`: handle input and deliveries that waited for the socket to take the output."""
         session = self.session
         if self.writing_paused:
             return
@@ -243,28 +265,29 @@ class Connection(asyncio.BufferedProtocol):
         try:
             session.on_drained(now)
             session.process_input(now)
-        except Exception as error:  # noqa: BLE001 - see _fault
+        except Exception as error:  # noqa: BLE001 - see _handle_internal_error
             self._handle_internal_error(error, now)
         self._sync_transport()
 
     def _half_close(self) -> None:
-        """End our half and read on until the peer ends its own: it may be writing still.
+        """Send EOF and continue reading until the client closes its half.
 
-        Closing a socket on which unread bytes arrive would reset it, and the peer could lose our last words.
+        Closing a socket on which unread bytes arrive resets it, and the client could lose our last replies.
         """
         if not self.transport.can_write_eof():
             self.transport.close()
-        elif not self._finished and not self.transport.is_closing():
-            self._finished = True
+        elif not self._eof_sent and not self.transport.is_closing():
+            self._eof_sent = True
             try:
                 self.transport.write_eof()
-            except OSError:  # the peer has just reset it
+            except OSError:  # reset by the client
                 self.transport.abort()
 
     # ── login ─────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_handshake_timeout(self) -> None:
-        self.abort("its handshake took too long")
+        timeout = self._server.limits.handshake_timeout
+        self.abort("handshake timed out", f"timeout_s={timeout:g} setting=server.handshake_timeout")
 
     def _verify(self, session: Session, credentials: Credentials) -> None:
         self._server.authenticator.verify(self, credentials)
@@ -275,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.loop.call_later(REFUSAL_DELAY_S, self.transport.close)
 
     def _on_open(self) -> None:
-        self._opening = False
+        self._phase = ConnectionPhase.OPEN
         self._cancel_timers()
         if self.session.heartbeat:
             self._schedule_heartbeat()
@@ -288,29 +311,28 @@ class Connection(asyncio.BufferedProtocol):
     # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────
 
     def _schedule_heartbeat(self) -> None:
-        self._heartbeat_timer = self._server.loop.call_later(
-            self.session.heartbeat / 2, self._check_heartbeat
-        )
+        interval = self.session.heartbeat / 2
+        self._heartbeat_timer = self._server.loop.call_later(interval, self._check_heartbeat)
 
     def _check_heartbeat(self) -> None:
-        """Twice per interval: say something if we said nothing, and end what was silent for two intervals."""
-        silent = self._write_count == self._write_count_seen
-        self._write_count_seen = (
-            self._write_count + silent
-        )  # the beat itself is no reason to skip the next
-        if silent:
+        """Twice per interval: send a heartbeat if nothing was sent, and abort a client that is silent."""
+        nothing_sent = self._write_count == self._write_count_seen
+        self._write_count_seen = self._write_count + nothing_sent  # do not count the heartbeat itself
+        if nothing_sent:
             self.session.send_heartbeat()
-        heard = self._read_count != self._read_count_seen or self.reading_paused
+        received = self._read_count != self._read_count_seen or self.reading_paused
         self._read_count_seen = self._read_count
-        self._silent_intervals = 0 if heard else self._silent_intervals + 1
-        if self._silent_intervals >= 4:
-            self.abort("it has been silent for two heartbeats")
+        self._silent_checks = 0 if received else self._silent_checks + 1
+        if self._silent_checks >= SILENT_CHECKS_MAX:
+            interval = self.session.heartbeat
+            self.abort("missed heartbeats", f"heartbeat_s={interval} setting=server.heartbeat")
         else:
             self._schedule_heartbeat()
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
     def block_publisher(self, reason: str) -> None:
+        """Stop reading from a client that publishes while memory or disk is short."""
         if not self._blocked:
             self._blocked = True
             self.session.send_blocked(reason)

@@ -1,11 +1,11 @@
-"""What the server offers and allows to every connection."""
+"""The options of the server: what it announces to every connection, and the limits it enforces."""
 
 import msgspec
 
-from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES
-from recado.amqp.values import FieldTable
+from recado.amqp.frames import FRAME_DEFAULT
+from recado.amqp.values import Table
 
-CAPABILITIES: FieldTable = {
+CAPABILITIES: Table = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
     "basic.nack": True,
@@ -19,12 +19,29 @@ CAPABILITIES: FieldTable = {
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True):
-    product_properties: FieldTable = {}
-    frame_max: int = FRAME_MAX_DEFAULT_BYTES
+    """What the server announces in connection.start and proposes in connection.tune."""
+
+    product_properties: Table = {}
+    frame_max: int = FRAME_DEFAULT
     channel_max: int = 2047
     heartbeat: int = 60
     body_max_bytes: int = 16 << 20
     run_messages_max: int = 1 << 30
+    """The largest run that input is grouped into; tests set it to 1."""
 
-    def server_properties(self) -> FieldTable:
+    def server_properties(self) -> Table:
         return {**self.product_properties, "capabilities": CAPABILITIES}
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """Durations are in seconds."""
+
+    handshake_timeout: float = 10.0
+    max_connections: int | None = None
+    memory_watermark: float = 0.6
+    """The ratio of memory in use above which publishers are blocked."""
+    unread_max_bytes: int = 16 << 20
+    """A client that leaves more than this unread for `unread_timeout` is closed."""
+    unread_timeout: float = 10.0
+    write_timeout: float = 60.0
+    """A client that reads nothing at all for this long, while output waits, is closed."""

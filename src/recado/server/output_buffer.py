@@ -1,29 +1,35 @@
-"""What is to be sent to a peer: gathered while the broker decides, taken when the socket is ready."""
+"""The output of one connection: filled while the broker runs, taken when the socket is ready.
+
+Output can be *held*: the reply to a durable operation, and everything after it, must not be sent before the sync that
+makes the operation durable. Held output is released in order. At most two groups are held at a time: one that waits
+for the running sync, and one for the next.
+"""
 
 from collections.abc import Callable, Iterable
 
-from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
+from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
 from recado.amqp.methods import Method
 
-# Bytes that the socket has not taken. Deliveries stop at the first mark, so only answers that nobody reads
-# can come to the second, where reading stops as well: who consumes and publishes goes on being read.
+# Bytes that the socket has not taken. Deliveries stop at the first limit, so only replies that the client does not
+# read can reach the second, where input is not handled any more. A client that consumes and publishes on one
+# connection is read on.
 CONGESTED_BYTES = 1 << 20
 STALLED_BYTES = 4 << 20
-# Deliveries stop here as well, until the socket has taken some: 2,048 single messages take about 10 ms.
+# Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10 ms.
 CONGESTED_CHUNKS_MAX = 2048
-# Durable operations of one connection whose replies may wait for a sync at a time. They share the sync, so even
-# a slow disk costs each a thousandth of it; while the disk is full, memory holds no more than these.
+# Durable operations of one connection whose replies may wait for a sync. They share the sync, so even a slow disk
+# costs each of them a thousandth of it; while the disk is full, memory holds no more than these.
 HELD_OPERATIONS_MAX = 1024
 
 
 class _HeldOutput:
-    """Output that waits for a sync."""
+    """Output that waits for one sync."""
 
     __slots__ = ("chunks", "operations", "size")
 
-    def __init__(self, pieces: list[bytes]) -> None:
-        self.chunks = pieces
-        self.size = sum(map(len, pieces))
+    def __init__(self, chunks: list[bytes]) -> None:
+        self.chunks = chunks
+        self.size = sum(map(len, chunks))
         self.operations = 0
 
 
@@ -41,16 +47,14 @@ class OutputBuffer:
     )
 
     def __init__(self, on_output: Callable[[], None]) -> None:
-        """`wake` is told when there is something to take, once until all is taken."""
+        """`on_output` is called when the first output can be taken, and again after all was taken."""
         self.output: list[bytes] = []
-        self.congested = False  # the peer does not keep up: no more deliveries
-        self.awaits_journal = (
-            False  # something of the output may be sent only when the journal is written
-        )
+        self.congested = False  # the client does not read fast enough: deliver no more messages
+        self.awaits_journal = False  # some output may be sent only after the journal is written
         self.unsent_bytes = 0
         self.is_stalled = False  # too much is held: handle no more input before the next release
         self._on_output = on_output
-        self._held: list[_HeldOutput] = []  # at most two: for the sync under way, and for the next
+        self._held: list[_HeldOutput] = []
         self._held_bytes = 0
         self._held_operations = 0
 
@@ -72,7 +76,6 @@ class OutputBuffer:
 
     @property
     def has_held_output(self) -> bool:
-        """Whether there is something that may not be sent yet."""
         return bool(self._held)
 
     @property
@@ -82,11 +85,11 @@ class OutputBuffer:
 
     @property
     def mark(self) -> int:
-        """Where the next piece goes, for `hold`."""
+        """The index of the next chunk, for `hold`."""
         return len(self._held[-1].chunks if self._held else self.output)
 
     def hold(self, mark: int) -> None:
-        """Keep back the pieces written since `mark`, and all behind them, until one more `release`."""
+        """Hold the chunks written since `mark`, and all later ones, until `release` was called once more."""
         source = self._held[-1].chunks if self._held else self.output
         held = _HeldOutput(source[mark:])
         del source[mark:]
@@ -98,45 +101,46 @@ class OutputBuffer:
         self._held.append(held)
 
     def count_held_operation(self) -> None:
-        """One more operation waits with what was held last."""
+        """Count one more operation that waits with the output held last."""
         self._held[-1].operations += 1
         self._held_operations += 1
         self.is_stalled |= self._held_operations >= HELD_OPERATIONS_MAX
 
     def release(self) -> None:
-        """Send what was held first. Wakes also where that is nothing: input may have waited for it."""
+        """Send the output that was held first. Call `on_output` even if it is empty: input may wait for this."""
         if not self._held:  # detached meanwhile
             return
         held = self._held.pop(0)
         self._held_bytes -= held.size
         self._held_operations -= held.operations
-        much = self._held_bytes > STALLED_BYTES or self._held_operations >= HELD_OPERATIONS_MAX
-        self.is_stalled = much
+        self.is_stalled = (
+            self._held_bytes > STALLED_BYTES or self._held_operations >= HELD_OPERATIONS_MAX
+        )
         self._write_before_held(held.chunks)
         if not held.chunks:
             self._on_output()
 
-    def _write_before_held(self, pieces: Iterable[bytes]) -> None:
+    def _write_before_held(self, chunks: Iterable[bytes]) -> None:
         held, self._held = self._held, []
-        for piece in pieces:
-            self.write(piece)
+        for chunk in chunks:
+            self.write(chunk)
         self._held = held
 
     def send(self, channel: int, method: Method) -> None:
-        self.write(encode_method_frame(channel, method))
+        self.write(method_frame(channel, method))
 
     def send_heartbeat(self) -> None:
-        """At once, whatever is held: a full disk may take hours, and the peer is to know that we live."""
+        """Send a heartbeat before any held output: a full disk may last for hours."""
         self._write_before_held((HEARTBEAT_FRAME,))
 
     def detach(self) -> None:
-        """The connection is gone: drop held output, and the reference to whoever takes from here."""
+        """Drop held output and the callback: the connection is gone."""
         self._held.clear()
         self._held_bytes = self._held_operations = 0
         self._on_output = _ignore_output
 
     def take_output(self, max_bytes: int = 1 << 62) -> list[bytes]:
-        """What is to be sent next, about `most` bytes of it, in whole pieces."""
+        """Remove and return about `max_bytes` of output, in whole chunks."""
         output = self.output
         if self.unsent_bytes <= max_bytes:
             self.output = []
@@ -153,4 +157,4 @@ class OutputBuffer:
 
 
 def _ignore_output() -> None:
-    """What a detached outbox wakes."""
+    """The callback of a detached buffer."""

@@ -1,14 +1,15 @@
-"""One connection, from its first byte to its last: bytes in, bytes out, no socket.
+"""One connection from its first byte to its last, as computation: bytes in, bytes out, no socket.
 
-S1  An error closes what its class says: a channel, or the connection; nobody else notices.
-S2  What a connection held is let go when it ends, however it ends.
-S3  Confirms go out after each read, and before the answer to any other method on their channel.
-S4  A peer that does not take its answers is not asked for more: neither is its input handled.
-S5  However much a peer sends at once, others get their turn.
-S6  The reply to a durable operation, and all output behind it, is sent once the operation is safe. Input is
-    handled meanwhile, so operations that arrive together share a sync; but only as many as the outbox may hold.
+`Connection` passes the bytes of each read to `receive`, takes output when `on_output` is called, has credentials
+verified, and provides the time.
 
-The rim (`connection`) calls `receive`, takes output when told by `wake`, verifies credentials, keeps time.
+SE1  An error closes what its class names, a channel or the connection, and affects no other client.
+SE2  Everything a connection holds is released when it ends, however it ends.
+SE3  Confirms are sent after each read, and before the reply to any other method on their channel.
+SE4  Input of a client that does not read its replies is not handled.
+SE5  However much a client sends at once, other clients get their turn.
+SE6  The reply to a durable operation, and all output after it, is sent once the operation is durable. Input is
+     handled meanwhile, so operations that arrive together share a sync, up to the limit of the output buffer.
 """
 
 from collections import deque
@@ -21,18 +22,18 @@ import msgspec
 from recado.amqp import events as e
 from recado.amqp import methods as m
 from recado.amqp.errors import (
-    AmqpError,
     ChannelError,
     ChannelLevelError,
+    ConnectionLevelError,
     CommandInvalidError,
     ConnectionForcedError,
-    ConnectionLevelError,
     FramingLostError,
     NotAllowedError,
     PreconditionFailedError,
+    AmqpError,
 )
-from recado.amqp.handshake import ConnectionLimits, Credentials
-from recado.amqp.reader import ChannelFramePolicy, FrameReader
+from recado.amqp.handshake import Credentials, ConnectionLimits
+from recado.amqp.reader import FrameReader, ChannelFramePolicy
 from recado.broker.access import User
 from recado.broker.broker import UNITS_PER_DELETION, Broker
 from recado.broker.channel import Channel
@@ -41,29 +42,24 @@ from recado.broker.routing import VhostAccess
 from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
 
 from .commands import COMMANDS
-from .handshake import SessionHandshake
 from .names import strip_line_breaks
 from .options import ConnectionOptions
+from .handshake import SessionHandshake
 from .output_buffer import STALLED_BYTES, OutputBuffer
 from .preparations import PREPARATIONS
 
 LOGIN_FRAME_MAX_BYTES = 8192
-UNITS_PER_METHOD = 16  # units, see `recado.broker.steps`
-_METHOD_BYTES_PER_UNIT = (
-    16  # to bind a topic takes 2 µs for each word, other arguments 0.15 µs for each byte
-)
-_ACKS_MAX = 2048  # single ones that are handled together
+UNITS_PER_METHOD = 16  # see `recado.broker.steps`
+# Binding a topic takes 2 µs for each word, other arguments take 0.15 µs for each byte.
+_METHOD_BYTES_PER_UNIT = 16
+_ACKS_MAX = 2048  # handled in one call
 _ACKS_PER_UNIT = 2
 _PUBLISH_METHOD, _ACK_METHOD = (60, 40), (60, 80)
-_DURABLE_CLASSES = (
-    40,
-    50,
-    90,
-)  # exchange, queue, tx: their answers say that something is done for good
+_DURABLE_CLASSES = (40, 50, 90)  # exchange, queue, tx: their replies promise durability
 
 
 class UnfinishedWork(msgspec.Struct):
-    """Work for a method that is not done; nothing else of the connection is handled before it is."""
+    """Bounded steps of a method; later input of the connection waits until they are done."""
 
     channel: int
     method: m.Method
@@ -71,38 +67,38 @@ class UnfinishedWork(msgspec.Struct):
 
 
 class DeferredReply(msgspec.Struct):
-    """The work is done that a method has left to `BackgroundWork`, so that the method can be answered."""
+    """The reply to a method whose background work is done."""
 
     channel: int
     reply: m.Method
     durable_ops: int
-    """Of the keeper, when the method began."""
+    """`MessageStore.durable_ops` when the method began."""
 
 
 class SessionState(Enum):
     HANDSHAKE = auto()
     OPEN = auto()
-    CLOSING = auto()  # we asked to close and await the answer
-    REFUSED = auto()  # to be closed without a word, after a while
+    CLOSING = auto()  # connection.close was sent, close-ok is awaited
+    REFUSED = auto()  # login failed; the socket is closed after a delay, without connection.close
     CLOSED = auto()
 
 
 class Session(OutputBuffer):
     __slots__ = (
-        "_admission",
-        "_handshake",
+        "_access",
         "_held_lsn",
         "_input",
-        "_reader",
+        "_handshake",
         "_unconfirmed",
+        "_reader",
         "broker",
         "channel_max",
         "channels",
         "exclusive_queues",
         "frame_max",
+        "heartbeat",
         "has_ended",
         "has_published",
-        "heartbeat",
         "state",
         "supports_blocked",
         "supports_cancel_notify",
@@ -116,29 +112,28 @@ class Session(OutputBuffer):
         on_output: Callable[[], None],
         refusal_reason: str | None = None,
     ) -> None:
-        """`verify` is to call `admit` or `refuse`, now or later; `wake` is told when there is output.
+        """Start with the handshake.
 
-        `full` says why there is no place for this connection; it is told so when it wants to open.
+        `verify` must call `accept_login` or `refuse_login`, now or later. `on_output` is called when there is
+        output to take. With a `refusal_reason` (the server is full), connection.open is refused.
         """
         super().__init__(on_output)
         self.broker = broker
         self.supports_cancel_notify = False
         self.supports_blocked = False
-        self.has_published = False  # since the rim last looked
+        self.has_published = False  # reset by `Connection` before each read under an alarm
         self.frame_max = options.frame_max
         self.channel_max = options.channel_max
-        self.heartbeat = 0  # seconds, once agreed; 0 is none
+        self.heartbeat = 0  # seconds, once negotiated; 0 disables heartbeats
         self.state = SessionState.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: dict[Queue, None] = {}
-        self.has_ended = False  # the connection has ended; some of what it held may still be there
-        self._input: deque[Iterator[_SessionInput]] = deque()  # received, not yet handled
+        self.has_ended = False  # its resources may still be being released
+        self._input: deque[Iterator[_SessionInput]] = deque()  # received and not handled yet
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send
-        self._admission: VhostAccess | None = None
-        self._held_lsn = 0  # of the keeper, that the output held last waits for
-        self._handshake: SessionHandshake | None = SessionHandshake(
-            self, options, verify, refusal_reason
-        )
+        self._access: VhostAccess | None = None
+        self._held_lsn = 0  # the LSN that the output held last waits for
+        self._handshake: SessionHandshake | None = SessionHandshake(self, options, verify, refusal_reason)
         self._reader = FrameReader(
             frame_max=LOGIN_FRAME_MAX_BYTES,
             body_max=options.body_max_bytes,
@@ -149,13 +144,13 @@ class Session(OutputBuffer):
         self._reader.channel_frame_policy = ChannelFramePolicy.REFUSE
 
     def on_drained(self, now: int) -> None:
-        """The socket took the output: go on delivering, unless the connection has ended."""
+        """Resume deliveries: the socket has taken the output."""
         if self.congested and not self.has_ended and not self.is_over_held_limit:
             self.congested = False
             self.resume(now)
 
     def resume(self, now: int) -> None:
-        """Consumers may have room again."""
+        """Deliver to consumers that may have capacity again."""
         self.broker.coalescer.flush(now)
         for channel in list(self.channels.values()):
             channel.resume(now)
@@ -167,47 +162,50 @@ class Session(OutputBuffer):
         self.process_input(now)
 
     def process_input(self, now: int) -> None:
-        """Handle what was received, as long as the peer takes the answers (S4), and it is its turn (S5)."""
+        """Handle received input until the client stops reading replies (SE4) or its turn ends (SE5)."""
         try:
             self._process_turn(now)
-        except AmqpError as error:  # while it opens
+        except AmqpError as error:  # during the handshake
             self.fail(error, now, error.method_ids)
         if self._unconfirmed:
             self._confirm_all()
 
     def _process_turn(self, now: int) -> None:
-        """Handle events until there are none for us any more, or the turn ends."""
-        inbox, turn = self._input, TURN_UNITS_MAX
-        while inbox and turn > 0 and self.unsent_bytes <= STALLED_BYTES and not self.is_stalled:
+        """Handle events until there are no more, the output stalls, or the budget of the turn is used up."""
+        pending, budget = self._input, TURN_UNITS_MAX
+        while pending and budget > 0 and self.unsent_bytes <= STALLED_BYTES and not self.is_stalled:
             try:
-                event = next(inbox[0], None)
+                event = next(pending[0], None)
             except AmqpError as error:
                 self._fail_malformed(error, now)
-                turn -= UNITS_PER_METHOD
+                budget -= UNITS_PER_METHOD
                 continue
             if event is None:
-                inbox.popleft()
+                pending.popleft()
             elif self.state is SessionState.OPEN:
                 if type(event) is e.Published:
-                    turn -= self._publish(event, now, turn)
+                    budget -= self._publish(event, now, budget)
                 else:
-                    turn -= self._handle(event, now, turn)
+                    budget -= self._handle(event, now, budget)
             elif isinstance(event, UnfinishedWork | DeferredReply):
-                inbox.popleft()  # of a channel that is gone
+                pending.popleft()  # its channel was closed
             elif self._handshake is not None and self.state is SessionState.HANDSHAKE:
-                opening = self._handshake
-                opening.receive(event)
-                turn -= UNITS_PER_METHOD
-                if opening.is_verifying:
+                handshake = self._handshake
+                handshake.receive(event)
+                budget -= UNITS_PER_METHOD
+                if handshake.is_verifying:
                     self._peek_input()
             elif self.state is SessionState.CLOSING:
                 self._handle_closing(event)
-                turn -= UNITS_PER_METHOD
+                budget -= UNITS_PER_METHOD
             else:
-                inbox.clear()
+                pending.clear()
 
     def _peek_input(self) -> None:
-        """Keep input that waits for a verdict. Without any, reading goes on, and sees the client leave."""
+        """Find out whether input follows that must wait for the login verdict.
+
+        Without any, reading is not paused, so that a client that disconnects is noticed.
+        """
         event = next(self._input[0], None)
         if event is None:
             self._input.popleft()
@@ -215,27 +213,27 @@ class Session(OutputBuffer):
             self._input.appendleft(iter((event,)))
 
     def _fail_malformed(self, error: AmqpError, now: int) -> None:
-        """Close the connection because of input that is malformed or out of order, and go on behind it."""
+        """Close the connection because of malformed or unexpected input, and continue after it."""
         self.fail(error, now, error.method_ids)
         if isinstance(error, FramingLostError):
-            self.state = SessionState.CLOSED  # an answer to our close could not be found
+            self.state = SessionState.CLOSED  # close-ok could not be recognised
             self._input.clear()
         else:
             self._input[0] = self._reader.feed(b"")
 
     @property
     def has_input(self) -> bool:
-        """Whether there is input that waits for the peer to take its answers, or for its next turn."""
+        """Whether input waits for the client to read its replies, for a sync, or for the next turn."""
         return bool(self._input)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the session is closed and all of its output was taken."""
+        """Whether the session is closed and all output was taken."""
         return self.state is SessionState.CLOSED and not self.output and not self.has_held_output
 
     @property
     def is_publishing(self) -> bool:
-        """Whether a message, or a part of one, has come since `has_published` was last cleared."""
+        """Whether a message or a part of one was received since `has_published` was last reset."""
         return self.has_published or self._reader.has_partial_messages
 
     def _confirm_all(self) -> None:
@@ -244,7 +242,7 @@ class Session(OutputBuffer):
         self._unconfirmed.clear()
 
     def _publish(self, event: e.Published, now: int, budget: int) -> int:
-        """Return the cost; a part of the work may be left for the next turn."""
+        """Publish, as far as the budget allows; return the cost. The rest continues in the next turn."""
         number = event.channel
         try:
             channel = self.channels.get(number) or self._raise_not_open(number)
@@ -264,83 +262,80 @@ class Session(OutputBuffer):
         return cost
 
     def _while_open(self, number: int, events: Iterable[e.Event]) -> Iterator[e.Event]:
-        """Unless the channel is closed when their turn comes."""
+        """Yield the events, ending when the channel is closed."""
         for event in events:
             if number in self.channels:
                 yield event
 
     def _handle(self, event: "_SessionInput", now: int, budget: int) -> int:
-        """Any other event of an open connection; return the cost. Errors of a channel end here."""
-        culprit, cost, spent = _PUBLISH_METHOD, UNITS_PER_METHOD, self.broker.background.cost
+        """Handle any event but a publish on an open connection; return the cost. Close channels on errors."""
+        background, store = self.broker.background, self.broker.store
+        failed_method, cost, cost_before = _PUBLISH_METHOD, UNITS_PER_METHOD, background.cost
         self.broker.coalescer.flush(now)
         try:
             match event:
                 case e.Acked(number, first, count):
-                    culprit = _ACK_METHOD
+                    failed_method = _ACK_METHOD
                     channel = self.channels.get(number) or self._raise_not_open(number)
-                    some = min(
-                        count,
-                        channel.acks_per_step(_ACKS_MAX) if channel.global_prefetch else _ACKS_MAX,
+                    limit = (
+                        channel.acks_per_step(_ACKS_MAX) if channel.global_prefetch else _ACKS_MAX
                     )
-                    if some < count:
-                        rest = e.Acked(number, first + some, count - some)
+                    handled = min(count, limit)
+                    if handled < count:
+                        rest = e.Acked(number, first + handled, count - handled)
                         self._input.appendleft(self._while_open(number, (rest,)))
-                    channel.ack_each(first, some, now)
-                    cost += some // _ACKS_PER_UNIT
+                    channel.ack_each(first, handled, now)
+                    cost += handled // _ACKS_PER_UNIT
                 case e.InterleavedPublished(number):
                     channel = self.channels.get(number) or self._raise_not_open(number)
-                    self._input.appendleft(
-                        self._while_open(number, channel.publisher.group_by_route(event))
-                    )
+                    events = channel.publisher.group_by_route(event)
+                    self._input.appendleft(self._while_open(number, events))
                 case e.MethodReceived(number, method):
-                    culprit = (method.class_id, method.method_id)
+                    failed_method = (method.class_id, method.method_id)
                     cost += self._reader.last_method_bytes // _METHOD_BYTES_PER_UNIT
                     if isinstance(method, m.QueueBind | m.ExchangeBind):
                         cost += self._bind_cost(method)
-                    entries, begun = (
-                        self.broker.store.durable_ops,
-                        self.broker.background.deferred_count,
-                    )
+                    ops_before, deferred_before = store.durable_ops, background.deferred_count
                     reply = self._run_method(number, method, now)
-                    self._await_cleanup(number, method, begun, reply, entries)
+                    self._await_background(number, method, deferred_before, reply, ops_before)
                 case UnfinishedWork(_, method, work):
-                    culprit = (method.class_id, method.method_id)
-                    self.broker.background.now = now
+                    failed_method = (method.class_id, method.method_id)
+                    background.now = now
                     cost = work.advance(budget)
-                case DeferredReply(number, reply, entries):
+                case DeferredReply(number, reply, ops_before):
                     mark = self.mark
                     self.send(number, reply)
-                    self._hold_if_durable(reply, entries, mark)
+                    self._hold_if_durable(reply, ops_before, mark)
                 case e.OversizedBodyReceived(_, size):
                     raise PreconditionFailedError(
                         f"message size {size} is larger than the maximum of {self._reader.body_max} bytes"
                     )
                 case e.ContentReceived(_, method):
-                    culprit = (method.class_id, method.method_id)
-                    raise CommandInvalidError(f"{method.name} is not for a client to send")
-                case e.Discarded():  # its arguments were decoded
+                    failed_method = (method.class_id, method.method_id)
+                    raise CommandInvalidError(f"{method.name} must not be sent by a client")
+                case e.Discarded():  # decoding its arguments was work
                     cost += self._reader.last_method_bytes // _METHOD_BYTES_PER_UNIT
                 case _:
                     pass  # a heartbeat
         except ChannelLevelError as error:
-            cost = TURN_UNITS_MAX  # to refuse a complex pattern takes 10 ms
-            self._fail_channel(getattr(event, "channel", 0), error, culprit, now)
+            cost = TURN_UNITS_MAX  # refusing a complex pattern takes up to 10 ms
+            self._fail_channel(getattr(event, "channel", 0), error, failed_method, now)
         except ConnectionLevelError as error:
-            self.fail(error, now, culprit)
-        return cost + self.broker.background.cost - spent
+            self.fail(error, now, failed_method)
+        return cost + background.cost - cost_before
 
     def _bind_cost(self, method: m.QueueBind | m.ExchangeBind) -> int:
-        """What a binding costs beyond other methods, where its exchange is known."""
-        assert self._admission is not None
+        """Return what a binding costs beyond other methods; 0 if its exchange does not exist."""
+        assert self._access is not None
         name = method.exchange if isinstance(method, m.QueueBind) else method.source
-        exchange = self._admission.vhost.exchanges.get(strip_line_breaks(name))
+        exchange = self._access.vhost.exchanges.get(strip_line_breaks(name))
         return 0 if exchange is None else exchange.bind_cost
 
     def _raise_not_open(self, number: int) -> Channel:
         raise ChannelError(f"channel {number} is not open: expected 'channel.open'")
 
     def _run_method(self, number: int, method: m.Method, now: int) -> m.Method | None:
-        """Return the reply if it is to be sent when all is done that was left to `BackgroundWork`."""
+        """Carry out a method. Return its reply if that must wait for background work of the method."""
         if number == 0:
             self._run_connection_method(method, now)
             return None
@@ -366,76 +361,81 @@ class Session(OutputBuffer):
         self._flush_confirms(channel)
         command = COMMANDS.get(type(method))
         if command is None:
-            raise CommandInvalidError(f"{method.name} is not for a client to send")
+            raise CommandInvalidError(f"{method.name} must not be sent by a client")
         prepare = PREPARATIONS.get(type(method))
         if prepare is not None and (steps := prepare(self, channel, method)):
             self._input.appendleft(self._retry_when_prepared(number, method, StepTask(steps)))
             return None
-        entries, mark = self.broker.store.durable_ops, self.mark
-        begun = self.broker.background.deferred_count
+        ops_before, mark = self.broker.store.durable_ops, self.mark
+        deferred_before = self.broker.background.deferred_count
         reply = command(self, channel, method, now)
         if reply is not None:
-            if self.broker.background.deferred_count != begun:
+            if self.broker.background.deferred_count != deferred_before:
                 return reply
             self.send(number, reply)
-        self._hold_if_durable(method, entries, mark)
+        self._hold_if_durable(method, ops_before, mark)
         return None
 
-    def _hold_if_durable(self, method: m.Method, entries: int, mark: int) -> None:
-        """Hold the output since `mark` if it says that something is done for good, and that is new."""
-        keeper = self.broker.store
-        # What is as asked for already may be so by somebody whose own answer is still held.
-        new = keeper.durable_ops != entries or keeper.topology_lsn > keeper.durable_lsn
-        if new and method.class_id in _DURABLE_CLASSES:
+    def _hold_if_durable(self, method: m.Method, ops_before: int, mark: int) -> None:
+        """Hold the output since `mark` if it promises something that is not durable yet (SE6)."""
+        store = self.broker.store
+        # A declaration that changes nothing may repeat one of another client whose own reply is still held.
+        is_new = store.durable_ops != ops_before or store.topology_lsn > store.durable_lsn
+        if is_new and method.class_id in _DURABLE_CLASSES:
             self._hold_until_durable(mark)
 
-    def _await_cleanup(
-        self, number: int, method: m.Method, begun: int, reply: m.Method | None, entries: int
-    ) -> None:
-        """Handle no more input until the work is done that a method has left to `BackgroundWork`; then reply."""
-        cleanup = self.broker.background
-        if cleanup.deferred_count != begun:
-            works = cleanup.newest(cleanup.deferred_count - begun)
-            finished = None if reply is None else DeferredReply(number, reply, entries)
-            self._input.appendleft(self._reply_after_cleanup(number, method, works, finished))
-
-    def _reply_after_cleanup(
+    def _await_background(
         self,
         number: int,
         method: m.Method,
-        works: list[StepTask[None]],
-        finished: DeferredReply | None,
+        deferred_before: int,
+        reply: m.Method | None,
+        ops_before: int,
+    ) -> None:
+        """If the method has left work to `BackgroundWork`, handle no more input until it is done; then reply."""
+        background = self.broker.background
+        if background.deferred_count != deferred_before:
+            tasks = background.newest(background.deferred_count - deferred_before)
+            deferred = None if reply is None else DeferredReply(number, reply, ops_before)
+            self._input.appendleft(self._reply_after(number, method, tasks, deferred))
+
+    def _reply_after(
+        self,
+        number: int,
+        method: m.Method,
+        tasks: list[StepTask[None]],
+        deferred: DeferredReply | None,
     ) -> "Iterator[_SessionInput]":
-        """The reply that was put off, when the work is done that a method has left."""
-        for work in works:
-            while not work.is_done:
-                yield UnfinishedWork(number, method, work)
-        if finished is not None and number in self.channels:
-            yield finished
+        """Yield the work that a method has left, then its reply."""
+        for task in tasks:
+            while not task.is_done:
+                yield UnfinishedWork(number, method, task)
+        if deferred is not None and number in self.channels:
+            yield deferred
 
     def _retry_when_prepared(
-        self, number: int, method: m.Method, work: StepTask[None]
+        self, number: int, method: m.Method, task: StepTask[None]
     ) -> "Iterator[_SessionInput]":
-        """The method again, when the work that it needs is done."""
-        while not work.is_done:
-            yield UnfinishedWork(number, method, work)
+        """Yield the work that a method needs to be done first, then the method again."""
+        while not task.is_done:
+            yield UnfinishedWork(number, method, task)
         if number in self.channels:
             yield e.MethodReceived(number, method)
 
     def _hold_until_durable(self, mark: int) -> None:
-        """Hold the output since `mark` until all operations up to now are on disk (S6).
+        """Hold the output since `mark` until all operations so far are on disk (SE6).
 
-        An operation without a reply (no-wait) holds the output behind it: a later reply implies it is safe.
+        An operation without a reply (no-wait) holds later output: a later reply implies that it is durable.
         """
-        keeper = self.broker.store
-        if self._held_lsn != keeper.lsn:
-            self._held_lsn = keeper.lsn
+        store = self.broker.store
+        if self._held_lsn != store.lsn:
+            self._held_lsn = store.lsn
             self.hold(mark)
-            keeper.notify_when_durable(self)
+            store.notify_when_durable(self)
         self.count_held_operation()
 
     def on_durable(self) -> None:
-        """The operations that were held first are on disk."""
+        """Release the output that was held first: its operations are on disk."""
         self.release()
 
     def _flush_confirms(self, channel: Channel) -> None:
@@ -454,7 +454,7 @@ class Session(OutputBuffer):
                 raise ChannelError(f"unexpected method in connection state running: {method.name}")
 
     def _open_channel(self, number: int) -> None:
-        assert self._admission is not None
+        assert self._access is not None
         if number in self.channels or number in self._reader.closing_channels:
             raise ChannelError("second 'channel.open' seen")
         count = len(self.channels)
@@ -463,8 +463,8 @@ class Session(OutputBuffer):
                 f"number of channels opened ({count}) has reached the negotiated channel_max"
                 f" ({self.channel_max})"
             )
-        self.broker.usage.add_channel(self._admission.user.name)
-        self.channels[number] = Channel(number, self, self._admission)
+        self.broker.usage.add_channel(self._access.user.name)
+        self.channels[number] = Channel(number, self, self._access)
         self.send(number, m.ChannelOpenOk())
 
     def _remove_channel(self, channel: Channel, now: int) -> None:
@@ -481,63 +481,58 @@ class Session(OutputBuffer):
         self.channel_max = limits.channel_max
         self.heartbeat = limits.heartbeat
 
-    def enter_vhost(self, admission: VhostAccess) -> None:
-        self._admission = admission
-        self.broker.usage.add_connection(admission.user.name, admission.vhost.name)
+    def enter_vhost(self, access: VhostAccess) -> None:
+        self._access = access
+        self.broker.usage.add_connection(access.user.name, access.vhost.name)
         self._handshake = None
         self._reader.channel_frame_policy = None
         self.state = SessionState.OPEN
 
     def accept_login(self, user: User) -> None:
-        """The credentials are good."""
+        """Continue the handshake: the credentials are right."""
         if self._handshake is not None and self.state is SessionState.HANDSHAKE:
             self.is_stalled = False
             self._handshake.accept_login(user)
 
     def refuse_login(self) -> None:
-        """The credentials are not good."""
+        """End the handshake: the credentials are wrong."""
         if self._handshake is not None and self.state is SessionState.HANDSHAKE:
             self.is_stalled = False
-            told = self._handshake.refuse_login()
-            self.state = SessionState.CLOSED if told else SessionState.REFUSED
+            is_answered = self._handshake.refuse_login()
+            self.state = SessionState.CLOSED if is_answered else SessionState.REFUSED
 
     # ── closing ───────────────────────────────────────────────────────────────────────────────────────
 
     def _fail_channel(
-        self, number: int, error: ChannelLevelError, culprit: tuple[int, int], now: int
+        self, number: int, error: ChannelLevelError, failed_method: tuple[int, int], now: int
     ) -> None:
         channel = self.channels.get(number)
-        if channel is None:  # it has ended meanwhile
+        if channel is None:  # closed meanwhile
             return
         self._flush_confirms(channel)
         self._remove_channel(channel, now)
         self._reader.closing_channels.add(number)
-        self.send(
-            number, m.ChannelClose(error.code, _truncate_short_string(error.reply_text), *culprit)
-        )
+        self.send(number, m.ChannelClose(error.code, _truncate_short_string(error.reply_text), *failed_method))
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
+        """Close a channel because of an error that no method of its client caused just now."""
         self._fail_channel(number, error, (0, 0), now)
 
-    def fail(self, error: AmqpError, now: int, culprit: tuple[int, int] = (0, 0)) -> None:
-        """Close the connection because of an error, its own or ours."""
+    def fail(self, error: AmqpError, now: int, failed_method: tuple[int, int] = (0, 0)) -> None:
+        """Close the connection because of an error of the client or of the broker."""
         if self.state not in (SessionState.HANDSHAKE, SessionState.OPEN):
             return
-        opened = self.state is SessionState.OPEN
+        was_open = self.state is SessionState.OPEN
         self._confirm_all()
         self.terminate(now)
-        self.send(
-            0, m.ConnectionClose(error.code, _truncate_short_string(error.reply_text), *culprit)
-        )
+        self.send(0, m.ConnectionClose(error.code, _truncate_short_string(error.reply_text), *failed_method))
         self._reader.channel_frame_policy = ChannelFramePolicy.IGNORE
-        # A client that never got in is not waited for.
-        self.state = SessionState.CLOSING if opened else SessionState.CLOSED
+        # A client that never finished its handshake is not waited for.
+        self.state = SessionState.CLOSING if was_open else SessionState.CLOSED
 
     def shut_down(self, now: int) -> None:
-        """The broker stops."""
-        self.fail(
-            ConnectionForcedError("broker forced connection closure with reason 'shutdown'"), now
-        )
+        """Close the connection because the broker stops."""
+        self.fail(ConnectionForcedError("broker forced connection closure with reason 'shutdown'"), now)
 
     def _handle_closing(self, event: e.Event) -> None:
         match event:
@@ -546,37 +541,37 @@ class Session(OutputBuffer):
                 self.state = SessionState.CLOSED
             case e.MethodReceived(0, m.ConnectionCloseOk()):
                 self.state = SessionState.CLOSED
-            case _:  # what the peer sent before it read our close is of no interest
+            case _:  # sent before the client read connection.close
                 pass
 
     def terminate(self, now: int) -> None:
-        """Let go of everything (S2); the rim also calls this when the socket is gone."""
+        """End the session and release everything it holds (SE2), in steps; also when the socket is lost."""
         self.state = SessionState.CLOSED
-        self.congested = True  # what a channel gives back, or enters now, is not for the others
+        self.congested = True  # requeued messages must not be delivered to its other channels
         self.broker.coalescer.flush(now)
         self._unconfirmed.clear()
-        if self._admission is not None and not self.has_ended:
-            admission = self._admission
-            self.broker.usage.remove_connection(admission.user.name, admission.vhost.name)
+        if self._access is not None and not self.has_ended:
+            access = self._access
+            self.broker.usage.remove_connection(access.user.name, access.vhost.name)
         self.has_ended = True
         self.broker.background.start(self._release_resources(now))
 
     def _release_resources(self, now: int) -> Steps[None]:
-        cleanup = self.broker.background
+        background = self.broker.background
         for channel in list(self.channels.values()):
-            spent = cleanup.cost  # for queues that go with their last consumer
+            cost_before = background.cost  # an auto-delete queue goes with its last consumer
             if self.channels.get(channel.number) is channel:
                 self._remove_channel(channel, now)
-            yield UNITS_PER_METHOD + cleanup.cost - spent
+            yield UNITS_PER_METHOD + background.cost - cost_before
         for queue in list(self.exclusive_queues):
-            spent = cleanup.cost
+            cost_before = background.cost
             if not queue.deleted:
                 self.broker.delete_queue(queue, now)
-            yield UNITS_PER_DELETION + cleanup.cost - spent
+            yield UNITS_PER_DELETION + background.cost - cost_before
 
     def detach(self) -> None:
         super().detach()
-        self._handshake = None  # it refers to the connection
+        self._handshake = None  # it refers to the session
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -593,5 +588,5 @@ _SessionInput: TypeAlias = e.Event | UnfinishedWork | DeferredReply
 
 
 def _truncate_short_string(text: str) -> str:
-    """As much of a text as a short string holds, which is measured in bytes."""
+    """Truncate a text to 255 bytes, the limit of a short string."""
     return text.encode(errors="replace")[:255].decode(errors="ignore")
