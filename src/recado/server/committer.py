@@ -162,7 +162,9 @@ class Committer:
     def _on_sync_done(self, sync: SyncJob, error: OSError | None) -> None:
         self._active_sync = None
         if error is not None:
-            self.fail(f"the journal cannot be synced, so nothing can be confirmed any more: {error}")
+            self.fail(
+                f"the journal cannot be synced, so nothing can be confirmed any more: {error}"
+            )
         try:
             if self._state is not CommitterState.FAILED:
                 self._finish_sync(sync)
@@ -206,10 +208,7 @@ class Committer:
 
     def _free_segments(self) -> None:
         """On a full disk: sync what was written before, and drop the segments that are empty by that."""
-        if (
-            self._state is CommitterState.DISK_FULL
-            and self._store.segments.droppable_when_full()
-        ):
+        if self._state is CommitterState.DISK_FULL and self._store.segments.droppable_when_full():
             self._active_sync = sync = self._store.begin_sync(disk_full=True)
             self._jobs.put(partial(self._sync_in_thread, sync))
 

@@ -28,7 +28,9 @@ log = logging.getLogger("recado.server")
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
-REFUSAL_DELAY_S = 1.0  # before the socket closes, for clients that do not understand a login refusal
+REFUSAL_DELAY_S = (
+    1.0  # before the socket closes, for clients that do not understand a login refusal
+)
 SILENT_CHECKS_MAX = 4  # heartbeats are checked twice per interval: a client may miss two
 
 
@@ -126,9 +128,7 @@ class Connection(asyncio.BufferedProtocol):
         if server.alarm is not None and session.is_publishing:
             self.block_publisher(server.alarm)
         # Most reads change nothing that concerns the transport; checking here saves 1 µs of 40.
-        may_change = (
-            self._phase is not ConnectionPhase.OPEN or self._blocked or self.reading_paused
-        )
+        may_change = self._phase is not ConnectionPhase.OPEN or self._blocked or self.reading_paused
         if nbytes == len(server.read_buffer) and server.reads_repeatedly_per_turn:
             self._yield_to_other_connections()
         elif may_change or session.has_input or session.state is not SessionState.OPEN:
@@ -317,7 +317,9 @@ class Connection(asyncio.BufferedProtocol):
     def _check_heartbeat(self) -> None:
         """Twice per interval: send a heartbeat if nothing was sent, and abort a client that is silent."""
         nothing_sent = self._write_count == self._write_count_seen
-        self._write_count_seen = self._write_count + nothing_sent  # do not count the heartbeat itself
+        self._write_count_seen = (
+            self._write_count + nothing_sent
+        )  # do not count the heartbeat itself
         if nothing_sent:
             self.session.send_heartbeat()
         received = self._read_count != self._read_count_seen or self.reading_paused

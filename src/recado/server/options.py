@@ -2,10 +2,10 @@
 
 import msgspec
 
-from recado.amqp.frames import FRAME_DEFAULT
-from recado.amqp.values import Table
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES
+from recado.amqp.values import FieldTable
 
-CAPABILITIES: Table = {
+CAPABILITIES: FieldTable = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
     "basic.nack": True,
@@ -21,15 +21,15 @@ CAPABILITIES: Table = {
 class ConnectionOptions(msgspec.Struct, frozen=True):
     """What the server announces in connection.start and proposes in connection.tune."""
 
-    product_properties: Table = {}
-    frame_max: int = FRAME_DEFAULT
+    product_properties: FieldTable = {}
+    frame_max: int = FRAME_MAX_DEFAULT_BYTES
     channel_max: int = 2047
     heartbeat: int = 60
     body_max_bytes: int = 16 << 20
     run_messages_max: int = 1 << 30
     """The largest run that input is grouped into; tests set it to 1."""
 
-    def server_properties(self) -> Table:
+    def server_properties(self) -> FieldTable:
         return {**self.product_properties, "capabilities": CAPABILITIES}
 
 

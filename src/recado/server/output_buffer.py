@@ -7,7 +7,7 @@ for the running sync, and one for the next.
 
 from collections.abc import Callable, Iterable
 
-from recado.amqp.frames import HEARTBEAT_FRAME, method_frame
+from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
 from recado.amqp.methods import Method
 
 # Bytes that the socket has not taken. Deliveries stop at the first limit, so only replies that the client does not
@@ -127,7 +127,7 @@ class OutputBuffer:
         self._held = held
 
     def send(self, channel: int, method: Method) -> None:
-        self.write(method_frame(channel, method))
+        self.write(encode_method_frame(channel, method))
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat before any held output: a full disk may last for hours."""

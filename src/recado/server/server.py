@@ -197,7 +197,9 @@ class Server:
 
     def begin_turn(self) -> None:
         self._in_turn = True
-        if self._ready_callbacks is not None:  # the last read of a turn has nothing to coalesce with
+        if (
+            self._ready_callbacks is not None
+        ):  # the last read of a turn has nothing to coalesce with
             self.broker.coalescer.is_enabled = bool(self._ready_callbacks)
 
     def run_in_turn(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

@@ -22,18 +22,18 @@ import msgspec
 from recado.amqp import events as e
 from recado.amqp import methods as m
 from recado.amqp.errors import (
+    AmqpError,
     ChannelError,
     ChannelLevelError,
-    ConnectionLevelError,
     CommandInvalidError,
     ConnectionForcedError,
+    ConnectionLevelError,
     FramingLostError,
     NotAllowedError,
     PreconditionFailedError,
-    AmqpError,
 )
-from recado.amqp.handshake import Credentials, ConnectionLimits
-from recado.amqp.reader import FrameReader, ChannelFramePolicy
+from recado.amqp.handshake import ConnectionLimits, Credentials
+from recado.amqp.reader import ChannelFramePolicy, FrameReader
 from recado.broker.access import User
 from recado.broker.broker import UNITS_PER_DELETION, Broker
 from recado.broker.channel import Channel
@@ -42,9 +42,9 @@ from recado.broker.routing import VhostAccess
 from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
 
 from .commands import COMMANDS
+from .handshake import SessionHandshake
 from .names import strip_line_breaks
 from .options import ConnectionOptions
-from .handshake import SessionHandshake
 from .output_buffer import STALLED_BYTES, OutputBuffer
 from .preparations import PREPARATIONS
 
@@ -86,19 +86,19 @@ class SessionState(Enum):
 class Session(OutputBuffer):
     __slots__ = (
         "_access",
+        "_handshake",
         "_held_lsn",
         "_input",
-        "_handshake",
-        "_unconfirmed",
         "_reader",
+        "_unconfirmed",
         "broker",
         "channel_max",
         "channels",
         "exclusive_queues",
         "frame_max",
-        "heartbeat",
         "has_ended",
         "has_published",
+        "heartbeat",
         "state",
         "supports_blocked",
         "supports_cancel_notify",
@@ -133,7 +133,9 @@ class Session(OutputBuffer):
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send
         self._access: VhostAccess | None = None
         self._held_lsn = 0  # the LSN that the output held last waits for
-        self._handshake: SessionHandshake | None = SessionHandshake(self, options, verify, refusal_reason)
+        self._handshake: SessionHandshake | None = SessionHandshake(
+            self, options, verify, refusal_reason
+        )
         self._reader = FrameReader(
             frame_max=LOGIN_FRAME_MAX_BYTES,
             body_max=options.body_max_bytes,
@@ -512,7 +514,10 @@ class Session(OutputBuffer):
         self._flush_confirms(channel)
         self._remove_channel(channel, now)
         self._reader.closing_channels.add(number)
-        self.send(number, m.ChannelClose(error.code, _truncate_short_string(error.reply_text), *failed_method))
+        self.send(
+            number,
+            m.ChannelClose(error.code, _truncate_short_string(error.reply_text), *failed_method),
+        )
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
         """Close a channel because of an error that no method of its client caused just now."""
@@ -525,14 +530,19 @@ class Session(OutputBuffer):
         was_open = self.state is SessionState.OPEN
         self._confirm_all()
         self.terminate(now)
-        self.send(0, m.ConnectionClose(error.code, _truncate_short_string(error.reply_text), *failed_method))
+        self.send(
+            0,
+            m.ConnectionClose(error.code, _truncate_short_string(error.reply_text), *failed_method),
+        )
         self._reader.channel_frame_policy = ChannelFramePolicy.IGNORE
         # A client that never finished its handshake is not waited for.
         self.state = SessionState.CLOSING if was_open else SessionState.CLOSED
 
     def shut_down(self, now: int) -> None:
         """Close the connection because the broker stops."""
-        self.fail(ConnectionForcedError("broker forced connection closure with reason 'shutdown'"), now)
+        self.fail(
+            ConnectionForcedError("broker forced connection closure with reason 'shutdown'"), now
+        )
 
     def _handle_closing(self, event: e.Event) -> None:
         match event:

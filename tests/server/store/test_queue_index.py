@@ -8,7 +8,7 @@ from recado.server.store.segments import SegmentStats
 
 
 def found() -> QueueIndex:
-    return QueueIndex(1, None, lasting=True)
+    return QueueIndex(1, None, durable=True)
 
 
 def live(account: QueueIndex) -> list[int]:

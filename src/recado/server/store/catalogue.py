@@ -1,6 +1,6 @@
-"""What is declared and remembered: the records that would make it so again, and how a broker is told of them.
+"""The catalogue: declarations and metadata as records, and how they are restored to a broker.
 
-The messages that a delayed exchange holds are in a queue of its own, which comes and goes with the exchange.
+The messages of a delayed exchange are in a queue of its own, which is declared and deleted with the exchange.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,17 +23,17 @@ QualifiedName = tuple[str, str]
 
 
 class StoreCatalogue:
-    """Each thing by its name, oldest first, for the order of bindings shows."""
+    """The encoded declarations by name, oldest first, because clients can observe the order of bindings."""
 
     __slots__ = ("_bindings", "exchanges", "metadata", "queues")
 
     def __init__(self) -> None:
         self.exchanges: dict[QualifiedName, bytes] = {}
         self.queues: dict[int, bytes] = {}
-        self._bindings: dict[bytes, bytes] = {}  # by all of the record but its kind
+        self._bindings: dict[bytes, bytes] = {}  # by the whole record but its kind
         self.metadata: dict[tuple[str, str, str], bytes] = {}
 
-    # ── changes: each gives the record of it ──────────────────────────────────────────────────────────
+    # ── changes: each returns the record to append ────────────────────────────────────────────────────
 
     def add_exchange(self, vhost: str, exchange: Exchange[Any]) -> bytes:
         declared = exchange.declared_settings
@@ -54,20 +54,20 @@ class StoreCatalogue:
             records.EXCHANGE_DELETED, {"vhost": vhost, "name": exchange.name}
         )
 
-    def add_queue(self, number: int, queue: Queue) -> bytes:
+    def add_queue(self, queue_id: int, queue: Queue) -> bytes:
         table: FieldTable = {
             "vhost": queue.vhost.name,
             "name": queue.name,
-            "number": number,
+            "number": queue_id,
             "auto_delete": queue.declared_settings.auto_delete,
         }
         record = records.encode_tables(records.QUEUE, table, queue.declared_settings.arguments)
-        self.queues[number] = record
+        self.queues[queue_id] = record
         return record
 
-    def remove_queue(self, number: int) -> bytes:
-        del self.queues[number]
-        return records.encode_tables(records.QUEUE_DELETED, {"number": number})
+    def remove_queue(self, queue_id: int) -> bytes:
+        del self.queues[queue_id]
+        return records.encode_tables(records.QUEUE_DELETED, {"number": queue_id})
 
     def add_binding(self, vhost: str, binding: Binding[Any]) -> bytes:
         record = records.encode_tables(records.BINDING, *_encode_binding(vhost, binding))
@@ -86,10 +86,10 @@ class StoreCatalogue:
             self.metadata[kind, vhost, name] = value
         return records.encode_metadata(kind, vhost, name, value)
 
-    # ── there and back ────────────────────────────────────────────────────────────────────────────────
+    # ── writing and restoring ─────────────────────────────────────────────────────────────────────────
 
     def encode_all(self) -> Iterator[bytes]:
-        """All that there is."""
+        """Yield the records of all declarations and metadata, for a checkpoint."""
         for key, value in self.metadata.items():
             yield records.encode_metadata(*key, value)
         yield from self.exchanges.values()
@@ -97,7 +97,7 @@ class StoreCatalogue:
         yield from self._bindings.values()
 
     def apply(self, record: bytes) -> QualifiedName | int | None:
-        """A record from the journal; gives the exchange or the number of the queue that is gone by it."""
+        """Apply a record of the journal; return the exchange or the queue id that it deletes, if any."""
         match record[0]:
             case records.EXCHANGE:
                 self.exchanges[_decode_name(record)] = record
@@ -108,9 +108,9 @@ class StoreCatalogue:
             case records.QUEUE:
                 self.queues[_decode_queue_id(record)] = record
             case records.QUEUE_DELETED:
-                number = _decode_queue_id(record)
-                self.queues.pop(number, None)
-                return number
+                queue_id = _decode_queue_id(record)
+                self.queues.pop(queue_id, None)
+                return queue_id
             case records.BINDING:
                 self._bindings[record[1:]] = record
             case records.BINDING_DELETED:
@@ -121,31 +121,29 @@ class StoreCatalogue:
             case records.METADATA_DELETED:
                 self.metadata.pop(records.decode_metadata(record)[0], None)
             case kind:
-                raise UnknownFormatError(
-                    f"the journal has a record of kind {kind}, which is not known here"
-                )
+                raise UnknownFormatError(f"the journal has a record of unknown kind {kind}")
         return None
 
     def queue_ids(self) -> dict[QualifiedName, int]:
-        return {_decode_name(record): number for number, record in self.queues.items()}
+        return {_decode_name(record): queue_id for queue_id, record in self.queues.items()}
 
     def restore_to(self, broker: Broker, now: int) -> list[bytes]:
-        """Tell a new broker of everything.
+        """Declare everything in a new broker.
 
-        Return records of the end of bindings that a crash left behind while one of their ends was deleted.
+        Return the records that delete orphaned bindings: a crash left them when their queue or exchange was deleted.
         """
         for vhost, _ in (*self.exchanges, *self.queue_ids()):
-            if vhost not in broker.vhosts:  # as one is that is no longer in the configuration
+            if vhost not in broker.vhosts:  # it was removed from the configuration
                 broker.add_vhost(vhost)
         broker.restore_metadata(self.metadata, now)
         for record in self.exchanges.values():
             _declare_exchange(broker, record)
         for record in self.queues.values():
             _declare_queue(broker, record, now)
-        left = [record for record in self._bindings.values() if not _bind(broker, record)]
-        for record in left:
+        orphans = [record for record in self._bindings.values() if not _bind(broker, record)]
+        for record in orphans:
             del self._bindings[record[1:]]
-        return [bytes((records.BINDING_DELETED,)) + record[1:] for record in left]
+        return [bytes((records.BINDING_DELETED,)) + record[1:] for record in orphans]
 
 
 def _declare_exchange(broker: Broker, record: bytes) -> None:
@@ -177,7 +175,7 @@ def _declare_queue(broker: Broker, record: bytes, now: int) -> None:
 
 
 def _bind(broker: Broker, record: bytes) -> bool:
-    """Return whether both ends are there."""
+    """Restore a binding; return False if its source or destination does not exist."""
     table, arguments = records.decode_tables(record)
     vhost = broker.vhosts.get(_get_text(table, "vhost"))
     if vhost is None:

@@ -1,9 +1,8 @@
-"""Making room: what is live in segments that are mostly garbage is stored again, and the segments are dropped.
+"""Compaction: the live messages of a segment that is mostly garbage are stored again, and the segment is dropped.
 
-Without it one message that nobody consumes would hold a whole segment for ever. It goes in slices, each some
-milliseconds long, and each leaves everything consistent: a message is in the one segment or in the other.
-
-A message that is stored again keeps its place. After a crash both may be found, and the later one counts.
+Without it, one message that is never consumed would retain a whole segment for ever. Compaction works in slices of
+some milliseconds. Each slice leaves everything consistent: a message is in the one segment or in the other. A moved
+message keeps its position in the queue. After a crash recovery may find both copies, and the later one counts.
 """
 
 from collections.abc import Iterator
@@ -23,9 +22,9 @@ from .records import (
 )
 from .segments import LIVE_RATIO_MAX, SegmentStats
 
-_GARBAGE_SEGMENTS_MIN = 4  # of garbage, before it is worth the work
-_LOW_DISK_MOVE_MAX_BYTES = 4 << 20  # to move messages takes room before it frees some
-_SLICE_BYTES = 1 << 20  # bytes that are read or written at a time: about 5 ms
+_GARBAGE_SEGMENTS_MIN = 4  # less garbage is not worth the work
+_LOW_DISK_MOVE_MAX_BYTES = 4 << 20  # moving messages takes space before it frees some
+_SLICE_BYTES = 1 << 20  # read and written at a time: about 5 ms
 
 
 class Compactor:
@@ -39,13 +38,15 @@ class Compactor:
         self._store = store
         self._garbage_segments_min = garbage_segments_min
         self._slice_bytes = slice_bytes
-        self._records: Iterator[tuple[int, bytes]] | None = None  # what is left of a segment
+        self._records: Iterator[tuple[int, bytes]] | None = (
+            None  # the rest of the segment that is being compacted
+        )
         self._source = SegmentStats(0)
 
     def compact(self, *, low_on_disk: bool = False) -> bool:
-        """Do a slice of the work; whether there is more to do at once. Raises Corrupt, OSError.
+        """Do a slice of the work; return whether to continue soon. Raises `CorruptJournalError`, `OSError`.
 
-        On a disk that is `short` of room every segment with much garbage is worth the work.
+        With `low_on_disk`, every segment with much garbage is worth the work.
         """
         if self._records is None:
             base = self._choose_segment(low_on_disk)
@@ -55,42 +56,41 @@ class Compactor:
             end = next(segment.end for segment in segments if segment.base == base)
             self._records = self._store.journal.scan(base, end)
             self._source = self._store.segments.stats_of(base)
-        self._store.flush()  # what was settled must be in the journal before what is moved
+        self._store.flush()  # settlements must precede moved messages in the journal
         if not self._compact_slice(self._source, self._records):
             self._records = None
         self._store.flush()  # a checkpoint may be due
         return True
 
     def _compact_slice(self, source: SegmentStats, records: Iterator[tuple[int, bytes]]) -> bool:
-        """Whether something is left in the segment."""
+        """Move messages of a slice; return whether live messages are left in the segment."""
         done = 0
         while source.live_count:
             if done >= self._slice_bytes:
                 return True
             _, record = next(records, (0, b""))
             if not record:
-                what = f"{source.live_count} messages are not in their segment"
-                raise CorruptJournalError("the journal", source.base, what)
+                reason = f"{source.live_count} messages are not in their segment"
+                raise CorruptJournalError("the journal", source.base, reason)
             done += len(record)
             if record[0] <= MOVED_RUN:
                 done += self._move_live(record, source)
         return False
 
     def _choose_segment(self, low_on_disk: bool) -> int | None:
-        """The segment with the smallest part that is live, if it is worth it."""
-        pages = self._store.segments
+        """Return the base of the segment with the smallest ratio of live messages, if it is worth the work."""
         garbage = live = largest = 0.0
         best: tuple[float, int] | None = None
-        for segment, page in pages.before_checkpoint():
+        for segment, stats in self._store.segments.before_checkpoint():
             size = segment.end - segment.base
-            share = page.live_ratio
-            live += size * share
-            garbage += size * (1 - share)
+            ratio = stats.live_ratio
+            live += size * ratio
+            garbage += size * (1 - ratio)
             largest = max(largest, size)
-            if low_on_disk and size * share > _LOW_DISK_MOVE_MAX_BYTES:
+            if low_on_disk and size * ratio > _LOW_DISK_MOVE_MAX_BYTES:
                 continue
-            if page.live_count and share < LIVE_RATIO_MAX and (best is None or share < best[0]):
-                best = share, segment.base
+            if stats.live_count and ratio < LIVE_RATIO_MAX and (best is None or ratio < best[0]):
+                best = ratio, segment.base
         if best is None or (
             not low_on_disk and garbage < live + self._garbage_segments_min * largest
         ):
@@ -98,17 +98,17 @@ class Compactor:
         return best[1]
 
     def _move_live(self, record: bytes, source: SegmentStats) -> int:
-        """Append what of a run is live in this segment; gives the bytes."""
+        """Append the messages of a run that are live in this segment; return the bytes written."""
         run = decode_run(record)
         count = len(run.payloads)
-        # Queues in which the same messages are live share a record again.
+        # Queues in which the same messages are live share a record.
         shared: dict[tuple[tuple[int, int], ...], list[tuple[QueueIndex, Destination]]] = {}
         for destination in decode_destinations(record):
-            account = self._store.queue_indexes.get(destination[0] & ~SPILLED_FLAG)
-            if account is not None:
-                parts = _live_parts(account, destination[1], count, source)
+            index = self._store.queue_indexes.get(destination[0] & ~SPILLED_FLAG)
+            if index is not None:
+                parts = _live_parts(index, destination[1], count, source)
                 if parts:
-                    shared.setdefault(parts, []).append((account, destination))
+                    shared.setdefault(parts, []).append((index, destination))
         size = 0
         for parts, receivers in shared.items():
             for low, high in parts:
@@ -119,7 +119,7 @@ class Compactor:
         self, run: RunRecord, low: int, high: int, receivers: list[tuple[QueueIndex, Destination]]
     ) -> int:
         record = encode_run(
-            [(queue, first + low, expires) for _, (queue, first, expires) in receivers],
+            [(queue_id, first + low, expires_at) for _, (queue_id, first, expires_at) in receivers],
             run.traits,
             run.origin_bytes,
             run.channel,
@@ -128,22 +128,22 @@ class Compactor:
             run.payloads[low:high],
             kind=MOVED_RUN,
         )
-        page, at = self._store.segments.append(record)
-        for account, (_, first, _) in receivers:
-            account.add_moved(first + low, first + high, at, len(record), page)
+        stats, offset = self._store.segments.append(record)
+        for index, (_, first, _) in receivers:
+            index.add_moved(first + low, first + high, offset, len(record), stats)
         return len(record)
 
 
 def _live_parts(
-    account: QueueIndex, first: int, count: int, source: SegmentStats
+    index: QueueIndex, first: int, count: int, source: SegmentStats
 ) -> tuple[tuple[int, int], ...]:
-    """Which messages of a run are live and to be found here, counted within the run."""
+    """Return which messages of a run are live and stored in this segment, as ranges within the run."""
     end = first + count
     parts: list[tuple[int, int]] = []
-    for stretch in account.extents[account.find_extents(first) :]:
-        if stretch.first >= end:
+    for extents in index.extents[index.find_extents(first) :]:
+        if extents.first >= end:
             break
-        if stretch.stats is source:
-            low, high = max(first, stretch.first), min(end, stretch.end)
-            parts += account.settled.missing(low, high)
+        if extents.stats is source:
+            low, high = max(first, extents.first), min(end, extents.end)
+            parts += index.settled.missing(low, high)
     return tuple((low - first, high - first) for low, high in parts)

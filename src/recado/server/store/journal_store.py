@@ -1,13 +1,13 @@
-"""The keeper that writes a journal.
+"""`JournalStore`: the message store that writes a journal.
 
-LG3  What is kept between `begin` and `end` is one group of the journal.
-LG4  A checkpoint agrees with all that is before it in the journal. Ids of `x-message-deduplication` are written
-     before it, in several turns; it says from where on.
-LG5  A segment is dropped when nothing in it is live, and both a later checkpoint and whatever settled its
+During a turn of the loop, the calls of the broker only collect changes in a `TurnBatch`. `flush` at its end encodes
+them: messages first, then settled and delivered positions, which no client waits for.
+
+ST3  Everything stored between `begin_atomic_group` and `end_atomic_group` is one group of the journal.
+ST4  A checkpoint agrees with all records before it in the journal. The ids of `x-message-deduplication` are written
+     before it, in several turns; the checkpoint says where they begin.
+ST5  A segment is dropped when no message in it is live, and both a later checkpoint and the records that settled its
      messages are durable.
-
-During a turn of the loop the broker's calls only gather. `flush` at its end renders what was gathered: messages
-first, then what was settled and delivered, which nobody waits for.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,10 +41,10 @@ from .streams import StreamFolders, StreamJournals
 from .sync import SecondaryJournal, SyncJob
 from .turn_batch import TurnBatch
 
-REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # for a checkpoint, in one turn
-IDS_PER_STEP = 1024  # that are written again
-PAGE_OUT_BYTES = 64 << 20
-PAGE_OUT_LOW_MEMORY_BYTES = 1 << 20
+REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoint
+IDS_PER_STEP = 1024
+PAGE_OUT_BYTES = 64 << 20  # ready messages of a queue in memory, before further ones are paged out
+PAGE_OUT_LOW_MEMORY_BYTES = 1 << 20  # the same under memory pressure
 
 
 class JournalStore(LsnTracker):
@@ -55,7 +55,11 @@ class JournalStore(LsnTracker):
         *,
         page_out_bytes: int = PAGE_OUT_BYTES,
     ) -> None:
-        """`folders` are those of streams; `room` is how much a queue may have in memory."""
+        """Store in a journal that is to be recovered by `recovery.restore_broker`.
+
+        `folders` holds the journals of streams; without it, streams are in memory. A queue has up to
+        `page_out_bytes` of ready messages in memory before further ones are paged out.
+        """
         super().__init__()
         self.journal = journal
         self.segments = StoreSegments(journal)
@@ -63,42 +67,63 @@ class JournalStore(LsnTracker):
         self.secondary_journals: set[SecondaryJournal] = (
             set() if self.streams is None else {self.streams}
         )
-        """Written and synced together with this one."""
+        """Written and synced together with `journal`."""
         self.on_failure: Callable[[str], None] = _ignore_failure
-        """Told when what was kept cannot be read any more."""
+        """Called when stored messages cannot be read any more."""
         self.find_disk_shortage: Callable[[], str | None] = _no_disk_shortage
         self.catalogue = StoreCatalogue()
         self.queue_indexes: dict[int, QueueIndex] = {}
         self.next_queue_id = 1
         self.restored_indexes: dict[QualifiedName, QueueIndex] | None = None
-        """Accounts of queues that a broker is just being told of: nothing is to be written again."""
+        """While a broker is being restored: its queues are in the journal already, and not written again."""
         self.page_out_bytes = self._normal_page_out_bytes = page_out_bytes
         self._index_of: dict[Queue, QueueIndex] = {}
         self.exchanges: dict[QualifiedName, Exchange[Any]] = {}
         self._batch = TurnBatch()
         self._deferred = DeferredActions(self)
-        # Ids of what is not safe in a stream yet, and the tickets that it waits for.
+        # Message ids whose messages are not durable in a stream yet, and the LSN that they wait for.
         self._unsynced_ids: dict[tuple[Exchange[Any], bytes], int] = {}
-        self._id_rewrite: StepTask[None] | None = None  # ids, for a checkpoint
-        self._ids_start: int | None = None  # the position of the first of them
-        self._ids_bytes = 0  # bytes
+        self._id_rewrite: StepTask[None] | None = None  # writes the message ids of a checkpoint
+        self._ids_start: int | None = None  # journal position of the first of them
+        self._ids_bytes = 0
+
+    def attach(
+        self, *, on_failure: Callable[[str], None], find_disk_shortage: Callable[[], str | None]
+    ) -> None:
+        """Set the callbacks of the committer: what to do on failure, and whether disk space is short."""
+        self.on_failure = on_failure
+        self.find_disk_shortage = find_disk_shortage
+
+    def begin_restore(
+        self,
+        catalogue: StoreCatalogue,
+        indexes: dict[QualifiedName, QueueIndex],
+        next_queue_id: int,
+    ) -> None:
+        """Take over the recovered state. Declarations are not written to the journal until `end_restore`."""
+        self.catalogue = catalogue
+        self.restored_indexes = indexes
+        self.next_queue_id = next_queue_id
+
+    def end_restore(self) -> None:
+        self.restored_indexes = None
 
     @property
     def metadata(self) -> dict[tuple[str, str, str], bytes]:
-        """What was remembered, by kind, vhost and name."""
+        """Small values by kind, vhost and name, such as users and policies."""
         return self.catalogue.metadata
 
     @property
     def truncated_bytes(self) -> int:
-        """Bytes at the end of journals that recovery found not to be whole."""
+        """Size of the torn writes that recovery removed from the ends of the journals."""
         return self.journal.truncated_bytes + (
             0 if self.streams is None else self.streams.truncated_bytes
         )
 
-    # ── topology and facts ────────────────────────────────────────────────────────────────────────────
+    # ── topology and metadata ───────────────────────────────────────────────────────────────────────────
 
     def append_record(self, record: bytes) -> None:
-        """A change to what is declared or remembered; somebody will wait for it."""
+        """Append a change of topology or metadata, whose reply waits until it is durable."""
         self.durable_ops += 1
         self.topology_lsn = self.lsn
         self._batch.add_record(record)
@@ -113,28 +138,28 @@ class JournalStore(LsnTracker):
         self.append_record(self.catalogue.remove_exchange(vhost, exchange))
 
     def queue_declared(self, queue: Queue) -> None:
-        account = (self.restored_indexes or {}).get((queue.vhost.name, queue.name))
+        index = (self.restored_indexes or {}).get((queue.vhost.name, queue.name))
         if self.streams is not None and queue.declared_settings.queue_type == "stream":
-            # Before it is noted, for a full disk may have no room for its folder.
-            number = self.next_queue_id if account is None else account.queue_id
-            size = clamp_segment_bytes(queue.settings.segment_size)
-            self.streams.open(number, size, existing=account is not None)
-        if account is not None:
-            self._register_index(account, queue)
+            # Before the record: on a full disk the folder cannot be created, and the queue is not declared.
+            queue_id = self.next_queue_id if index is None else index.queue_id
+            segment_bytes = clamp_segment_bytes(queue.settings.segment_size)
+            self.streams.open(queue_id, segment_bytes, existing=index is not None)
+        if index is not None:
+            self._register_index(index, queue)
         else:
-            account = self._open_index(queue)
-            self.append_record(self.catalogue.add_queue(account.queue_id, queue))
+            index = self._open_index(queue)
+            self.append_record(self.catalogue.add_queue(index.queue_id, queue))
 
     def queue_deleted(self, queue: Queue) -> None:
-        account = self._index_of.pop(queue, None)
-        if account is not None:
-            account.discard()
-            self._batch.discard(account)
-            del self.queue_indexes[account.queue_id]
-            if account.durable:
-                self.append_record(self.catalogue.remove_queue(account.queue_id))
+        index = self._index_of.pop(queue, None)
+        if index is not None:
+            index.discard()
+            self._batch.discard(index)
+            del self.queue_indexes[index.queue_id]
+            if index.durable:
+                self.append_record(self.catalogue.remove_queue(index.queue_id))
             if self.streams is not None and queue.declared_settings.queue_type == "stream":
-                self.streams.delete(account.queue_id)
+                self.streams.delete(index.queue_id)
 
     def bound(self, vhost: str, binding: Binding[Any]) -> None:
         if self.restored_indexes is None:
@@ -159,23 +184,25 @@ class JournalStore(LsnTracker):
             table: FieldTable = {"vhost": vhost, "name": owner.name}
         else:
             table = {"number": self._index_of[owner].queue_id}
-        note = encode_message_ids(table, [(message_id, seen_at)])
+        record = encode_message_ids(table, [(message_id, seen_at)])
         self.durable_ops += 1
         if isinstance(owner, Exchange) and self._includes_stream(targets):
             self._unsynced_ids[owner, message_id] = self.lsn
-            self._deferred.add(partial(self._append_message_id, vhost, owner, message_id, note))
+            self._deferred.add(partial(self._append_message_id, vhost, owner, message_id, record))
         else:
-            self._batch.add_record(note)
-            self._batch.is_atomic = True  # or the message might be there without its id
+            self._batch.add_record(record)
+            self._batch.is_atomic = (
+                True  # after a crash, both the message and its id exist or neither
+            )
 
     def _append_message_id(
-        self, vhost: str, owner: Exchange[Any], message_id: bytes, note: bytes
+        self, vhost: str, owner: Exchange[Any], message_id: bytes, record: bytes
     ) -> None:
         if self._unsynced_ids.get((owner, message_id), 0) <= self.durable_lsn:
             self._unsynced_ids.pop((owner, message_id), None)
         if self.exchanges.get((vhost, owner.name)) is owner:
             self.durable_ops += 1
-            self._batch.add_record(note)
+            self._batch.add_record(record)
 
     def require_sync(self) -> None:
         self.durable_ops += 1
@@ -186,14 +213,14 @@ class JournalStore(LsnTracker):
         return self.streams.get(self._index_of[queue].queue_id)
 
     def _open_index(self, queue: Queue) -> QueueIndex:
-        account = QueueIndex(self.next_queue_id, queue, lasting=queue.survives_restart)
+        index = QueueIndex(self.next_queue_id, queue, durable=queue.survives_restart)
         self.next_queue_id += 1
-        self._register_index(account, queue)
-        return account
+        self._register_index(index, queue)
+        return index
 
-    def _register_index(self, account: QueueIndex, queue: Queue) -> None:
-        account.queue = queue
-        self.queue_indexes[account.queue_id] = self._index_of[queue] = account
+    def _register_index(self, index: QueueIndex, queue: Queue) -> None:
+        index.queue = queue
+        self.queue_indexes[index.queue_id] = self._index_of[queue] = index
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -202,28 +229,28 @@ class JournalStore(LsnTracker):
         self._batch.add_run(self._index_of[queue], run)
 
     def page_out(self, queue: Queue, run: Run, priority: int, *, durable: bool) -> None:
-        account = self._index_of.get(queue) or self._open_index(queue)
+        index = self._index_of.get(queue) or self._open_index(queue)
         self.durable_ops += durable
-        held = account.paged_out.get(priority)
-        if held is None:
-            held = account.paged_out[priority] = PagedOutBucket(run.first_position)
-        self._batch.add_paged_out(account, held, run, not durable)
+        bucket = index.paged_out.get(priority)
+        if bucket is None:
+            bucket = index.paged_out[priority] = PagedOutBucket(run.first_position)
+        self._batch.add_paged_out(index, bucket, run, not durable)
 
     def page_in(self, queue: Queue, priority: int) -> list[Run]:
-        account = self._index_of[queue]
+        index = self._index_of[queue]
         with self._reporting_read_errors(queue):
-            runs = paged_out.page_in(self.journal, account, priority)
-        held = account.paged_out[priority]
-        if not held.stored_count and not held.unwritten:
-            del account.paged_out[priority]
+            runs = paged_out.page_in(self.journal, index, priority)
+        bucket = index.paged_out[priority]
+        if not bucket.stored_count and not bucket.unwritten:
+            del index.paged_out[priority]
         return runs
 
     def paged_out_bytes(self, queue: Queue) -> int:
-        account = self._index_of.get(queue)
-        if account is None:
+        index = self._index_of.get(queue)
+        if index is None:
             return 0
         with self._reporting_read_errors(queue):
-            return paged_out.sum_body_bytes(self.journal, account)
+            return paged_out.sum_body_bytes(self.journal, index)
 
     @contextmanager
     def _reporting_read_errors(self, queue: Queue) -> Iterator[None]:
@@ -234,37 +261,38 @@ class JournalStore(LsnTracker):
             raise
 
     def drop_paged_out(self, queue: Queue) -> Steps[None]:
-        account = self._index_of[queue]
-        shelves, account.paged_out = account.paged_out, {}
-        for held in shelves.values():
-            if account.max_priority:
-                account.settled_spans += [
-                    (one.first_position, each.count, 1) for each, one in held.unwritten
+        index = self._index_of[queue]
+        buckets, index.paged_out = index.paged_out, {}
+        for bucket in buckets.values():
+            if index.max_priority:
+                index.settled_spans += [
+                    (entry.first_position, pending.count, 1) for pending, entry in bucket.unwritten
                 ]
-            else:  # nothing behind the first is anywhere else
-                account.settled_spans.append(
-                    (held.next_position, account.end_position - held.next_position, 1)
-                )
-            held.unwritten.clear()
-        self._batch.touch(account)
+            else:  # all messages from the first paged-out one on are paged out
+                start = bucket.next_position
+                index.settled_spans.append((start, index.end_position - start, 1))
+            bucket.unwritten.clear()
+        self._batch.touch(index)
         self._batch.is_urgent = True
-        return self._settle_stored(account, shelves if account.max_priority else {})
+        return self._settle_stored(index, buckets if index.max_priority else {})
 
     def _settle_stored(
-        self, account: QueueIndex, shelves: Mapping[int, PagedOutBucket]
+        self, index: QueueIndex, buckets: Mapping[int, PagedOutBucket]
     ) -> Steps[None]:
-        """Read which messages were on these shelves, some at each step."""
-        nexts = {lane: held.next_position for lane, held in shelves.items() if held.stored_count}
-        cursor, end = (
-            PagedOutBucket(min(nexts.values(), default=account.stored_end)),
-            account.stored_end,
-        )
-        while cursor.next_position < end and not account.deleted:
-            assert account.queue is not None
-            with self._reporting_read_errors(account.queue):
-                going, cost = paged_out.next_live_spans(self.journal, account, cursor, nexts, end)
-            account.settled_spans += going
-            self._batch.touch(account)
+        """Settle the stored messages of priority buckets, which have to be read to know their priorities."""
+        starts = {
+            priority: bucket.next_position
+            for priority, bucket in buckets.items()
+            if bucket.stored_count
+        }
+        end = index.stored_end
+        cursor = PagedOutBucket(min(starts.values(), default=end))
+        while cursor.next_position < end and not index.deleted:
+            assert index.queue is not None
+            with self._reporting_read_errors(index.queue):
+                spans, cost = paged_out.next_live_spans(self.journal, index, cursor, starts, end)
+            index.settled_spans += spans
+            self._batch.touch(index)
             self._batch.is_urgent = True
             yield cost
 
@@ -273,9 +301,9 @@ class JournalStore(LsnTracker):
         self._batch.is_urgent = True
 
     def acknowledge(self, queue: Queue, first_position: int, count: int, stride: int) -> None:
-        account = self._index_of[queue]
-        account.settled_spans.append((first_position, count, stride))
-        self._batch.touch(account)
+        index = self._index_of[queue]
+        index.settled_spans.append((first_position, count, stride))
+        self._batch.touch(index)
 
     def settle_forwarded(
         self, queue: Queue, first_position: int, count: int, stride: int, targets: Iterable[Queue]
@@ -286,10 +314,12 @@ class JournalStore(LsnTracker):
             )
         else:
             self.settle(queue, first_position, count, stride)
-            self._batch.is_atomic = True  # or both might be there after a crash, and it dies again
+            self._batch.is_atomic = (
+                True  # else a crash could leave both, and the message would be dead-lettered again
+            )
 
     def _includes_stream(self, targets: Iterable[Queue]) -> bool:
-        """Whether what they took is in another journal too, which may come to the disk later than this one."""
+        """Whether a target is a stream, whose journal may become durable later than this one."""
         return self.streams is not None and any(
             each.declared_settings.queue_type == "stream" for each in targets
         )
@@ -303,11 +333,13 @@ class JournalStore(LsnTracker):
         self.topology_lsn = self.lsn
 
     def record_delivery(self, queue: Queue, first_position: int, count: int, stride: int) -> None:
-        account = self._index_of[queue]
-        if account.durable:
-            account.delivered_spans.append((first_position, count, stride))
-            self._batch.touch(account)
-            self._batch.is_urgent = True  # or a message might come again unmarked after a crash
+        index = self._index_of[queue]
+        if index.durable:
+            index.delivered_spans.append((first_position, count, stride))
+            self._batch.touch(index)
+            self._batch.is_urgent = (
+                True  # else a crash could redeliver it without the redelivered flag
+            )
 
     def set_memory_pressure(self, *, active: bool) -> None:
         self.memory_pressure = active
@@ -332,25 +364,22 @@ class JournalStore(LsnTracker):
             self._batch.write_to(self.segments)
 
     def flush(self) -> None:
-        """Append all that was gathered."""
+        """Append the collected changes to the journal, and a part of a checkpoint that is due."""
         if self._batch:
             self._batch.write_to(self.segments)
         if self.segments.checkpoint_due:
             self._advance_checkpoint()
 
     def roll(self) -> None:
-        """Begin a segment and a checkpoint, so that the last segment can be dropped; see `StoreSegments.roll`."""
+        """Begin a segment and a checkpoint, so that the last segment can be dropped (see `StoreSegments.roll`)."""
         self.segments.roll()
-        self._id_rewrite = None  # ids that were written there have to be written again
+        self._id_rewrite = None  # ids in the last segment have to be written again
 
     def _advance_checkpoint(self) -> None:
-        """Write ids again, some in each turn, and then all else in one record."""
+        """Write the message ids, some in each turn, then everything else in one record."""
         if self._id_rewrite is None:
-            self._id_rewrite, self._ids_start, self._ids_bytes = (
-                StepTask(self._rewrite_ids()),
-                None,
-                0,
-            )
+            self._id_rewrite = StepTask(self._rewrite_ids())
+            self._ids_start, self._ids_bytes = None, 0
         self._id_rewrite.advance(REWRITE_UNITS_MAX)
         if self._id_rewrite.is_done:
             self._id_rewrite = None
@@ -359,52 +388,52 @@ class JournalStore(LsnTracker):
             )
 
     def _rewrite_ids(self) -> Steps[None]:
-        """Ids that are known when their queue or exchange has its turn; new ones are written as they come."""
-        for account in list(self.queue_indexes.values()):
-            queue = account.queue
-            if account.durable and queue is not None and queue.deduplication_window is not None:
-                for some in chunks(queue.deduplication_window.ids(), IDS_PER_STEP):
-                    if some and not account.deleted:
+        """Write the known message ids of all queues and exchanges; new ones are written as they arrive."""
+        for index in list(self.queue_indexes.values()):
+            queue = index.queue
+            if index.durable and queue is not None and queue.deduplication_window is not None:
+                for ids in chunks(queue.deduplication_window.ids(), IDS_PER_STEP):
+                    if ids and not index.deleted:
                         self._append_ids(
-                            {"number": account.queue_id},
-                            queue.deduplication_window.persistent_ids(some),
+                            {"number": index.queue_id},
+                            queue.deduplication_window.persistent_ids(ids),
                         )
                     yield STEP_UNITS_MAX
         for (vhost, name), exchange in list(self.exchanges.items()):
             if exchange.deduplication_window is not None:
-                for some in chunks(exchange.deduplication_window.ids(), IDS_PER_STEP):
-                    if some and not exchange.deleted:
-                        known = exchange.deduplication_window.persistent_ids(some)
-                        safe = [
+                for ids in chunks(exchange.deduplication_window.ids(), IDS_PER_STEP):
+                    if ids and not exchange.deleted:
+                        known = exchange.deduplication_window.persistent_ids(ids)
+                        durable = [
                             each for each in known if (exchange, each[0]) not in self._unsynced_ids
                         ]
-                        self._append_ids({"vhost": vhost, "name": name}, safe)
+                        self._append_ids({"vhost": vhost, "name": name}, durable)
                     yield STEP_UNITS_MAX
 
     def _append_ids(self, owner: FieldTable, ids: Iterable[tuple[bytes, int]]) -> None:
         record = encode_message_ids(owner, ids)
-        page, at = self.segments.append(record)
+        stats, offset = self.segments.append(record)
         self._ids_bytes += len(record)
         if self._ids_start is None:
-            self._ids_start = page.base + at
+            self._ids_start = stats.base + offset
 
     def _encode_checkpoint(self) -> bytes:
-        """All that is known, but for messages and ids."""
+        """Encode the whole state except messages and message ids."""
         records = list(self.catalogue.encode_all())
         if self._ids_start is not None:
             records.append(encode_message_ids_start(self._ids_start))
-        for account in self.queue_indexes.values():
-            if account.durable and account.stored_end:
-                account.prune_delivered()
-                ranges = [list(each) for each in (account.settled, *account.delivered)]
-                records.append(encode_queue_index(account.queue_id, account.stored_end, ranges))
+        for index in self.queue_indexes.values():
+            if index.durable and index.stored_end:
+                index.prune_delivered()
+                ranges = [list(each) for each in (index.settled, *index.delivered)]
+                records.append(encode_queue_index(index.queue_id, index.stored_end, ranges))
         return encode_checkpoint(self.next_queue_id, records)
 
     # ── to the disk ───────────────────────────────────────────────────────────────────────────────────
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether there is something to write or to sync."""
+        """Whether to write or to sync at the end of this turn."""
         return self._batch.is_urgent or self.needs_sync
 
     @property
@@ -413,28 +442,32 @@ class JournalStore(LsnTracker):
 
     @property
     def unsynced_bytes(self) -> int:
-        """Bytes of the journal that are not on disk yet."""
+        """Size of the records that are not durable yet."""
         return self.journal.position - self.journal.durable_position
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is on disk."""
+        """Whether all appended records are durable."""
         return self.journal.durable_position == self.journal.position and all(
-            side.is_durable for side in self.secondary_journals
+            secondary.is_durable for secondary in self.secondary_journals
         )
 
     def write(self) -> None:
-        """Hand all to the system; after an OSError the rest is still to be written."""
+        """Hand all records to the operating system. After an `OSError`, call it again to write the rest."""
         self.flush()
         self.journal.write()
-        for side in self.secondary_journals:
-            side.write()
+        for secondary in self.secondary_journals:
+            secondary.write()
 
     def begin_sync(self, *, disk_full: bool = False) -> SyncJob:
-        """To be called right after `write`. If the disk was `full`, it is to make room, and nobody is told."""
-        ticket = self.durable_lsn if disk_full else self.advance_lsn()
+        """Return a sync of everything written, to be run and passed to `end_sync`. Call it right after `write`.
+
+        With `disk_full`, the write was incomplete: the sync only allows segments to be dropped, and reports no
+        operation as durable.
+        """
+        lsn = self.durable_lsn if disk_full else self.advance_lsn()
         empty = self.segments.droppable_when_full() if disk_full else self.segments.find_empty()
-        return SyncJob(ticket, self.journal, tuple(self.secondary_journals), empty)
+        return SyncJob(lsn, self.journal, tuple(self.secondary_journals), empty)
 
     def end_sync(self, sync: SyncJob) -> None:
         self.segments.mark_durable()
@@ -442,7 +475,7 @@ class JournalStore(LsnTracker):
         self.mark_durable(sync.lsn)
 
     def close(self) -> None:
-        """Make everything durable, and let go of the files; nobody is told any more."""
+        """Make everything durable and close the files, without notifying listeners."""
         if self._deferred:
             self.write()
             sync = self.begin_sync()
@@ -451,8 +484,8 @@ class JournalStore(LsnTracker):
             self._deferred.on_durable()
         self.flush()
         self.journal.close()
-        for side in self.secondary_journals:
-            side.close()
+        for secondary in self.secondary_journals:
+            secondary.close()
 
 
 def _ignore_failure(_reason: str) -> None:

@@ -1,9 +1,10 @@
-"""Who waits for what to be durable.
+"""LSNs: which operations are durable, and which listeners wait for that.
 
-LG1  Everything made while `lsn` was T, and before, is durable when `safe` reaches T.
+ST1  Every operation made while `lsn` was N or less is durable when `durable_lsn` reaches N.
 
-The ticket changes at the moment a sync begins, when all that was made with it is written. So whoever comes
-while a sync is under way waits for the next one, and shares it with all others who come meanwhile.
+An LSN numbers syncs, not bytes. `lsn` advances at the moment a sync begins, when everything made before is written.
+So an operation made while a sync is running waits for the next one, and shares it with all other operations made
+meanwhile.
 """
 
 from collections import deque
@@ -20,7 +21,7 @@ class LsnTracker(MessageStore):
         self.lsn = 1
         self.durable_lsn = 0
         self.topology_lsn = 0
-        self._synced_ops = 0  # entries that a sync has covered, or will when it returns
+        self._synced_ops = 0  # operations that a finished or running sync covers
         self._waiters: deque[tuple[int, DurabilityListener]] = deque()
 
     def notify_when_durable(self, listener: DurabilityListener) -> None:
@@ -28,34 +29,34 @@ class LsnTracker(MessageStore):
 
     @property
     def needs_sync(self) -> bool:
-        """Whether somebody waits, or may, for what no sync has covered yet."""
+        """Whether any reply or confirm needs another sync."""
         if self.durable_ops != self._synced_ops:
             return True
         return bool(self._waiters) and self._waiters[-1][0] == self.lsn
 
     def advance_lsn(self) -> int:
-        """A sync begins, of all that was made up to now; gives what `reached` is to be told when it is done."""
-        ticket = self.lsn
+        """Begin a sync of all operations so far; return the LSN to pass to `mark_durable` when it is done."""
+        lsn = self.lsn
         self.lsn += 1
         self._synced_ops = self.durable_ops
-        return ticket
+        return lsn
 
     def mark_durable(self, lsn: int) -> None:
-        """Tell those who waited for it. If one raises something, so does this, once all the others know."""
+        """Notify the listeners up to an LSN. If some raise, raise the first error after all were notified."""
         self.durable_lsn = lsn
-        waiting = self._waiters
+        waiters = self._waiters
         failure: Exception | None = None
-        while waiting and waiting[0][0] <= lsn:
+        while waiters and waiters[0][0] <= lsn:
             try:
-                waiting.popleft()[1].on_durable()
-            except Exception as error:  # noqa: BLE001 - the others have no part in it
+                waiters.popleft()[1].on_durable()
+            except Exception as error:  # noqa: BLE001 - other listeners must be notified all the same
                 failure = failure or error
         if failure is not None:
             raise failure
 
 
 class DeferredActions:
-    """What is to be done once all that was kept before is safe, and not sooner."""
+    """Actions that run once all operations made before them are durable."""
 
     def __init__(self, lsns: LsnTracker) -> None:
         self._lsns = lsns

@@ -1,7 +1,7 @@
-"""Bringing back what was shelved: from the journal to runs, in order of place.
+"""Paging in: messages that are only on disk are read back as runs, in order of position.
 
-A shelf is read from where the last fetch ended. Messages that were published one by one come back as one run
-where they are alike, so whatever follows costs as little as for those that came together.
+Reading continues where the last read of the bucket stopped. Messages that were published one by one come back as one
+run where they are alike, so that handling them costs no more than if they had been published together.
 """
 
 from collections import Counter
@@ -30,216 +30,221 @@ from .records import (
     unpack_run_start,
 )
 
-# Queues may look at their first messages after a restart, so a fetch begins with little; who goes on gets more.
+# After a restart a queue may only look at its first messages, so the first read is small. Further ones grow.
 _READ_MIN_BYTES = 64 << 10
 _READ_MAX_BYTES = 1 << 20
 _MESSAGES_MAX = 4096
-_UNITS_PER_RECORD = 2  # to read and decode it
+_UNITS_PER_RECORD = 2  # for reading and decoding
+
+_Located = tuple[int, int, int, int, int]
+"""Priority, first and end position of the wanted messages, first position of the record, expiry."""
 
 
-def page_in(journal: Journal, account: QueueIndex, lane: int) -> list[Run]:
-    """The next messages of a lane; they leave the shelf."""
-    shelf = account.paged_out[lane]
-    shelf.read_bytes = min(shelf.read_bytes * 4 or _READ_MIN_BYTES, _READ_MAX_BYTES)
-    if not shelf.stored_count:
-        return _page_in_unwritten(shelf)
+def page_in(journal: Journal, index: QueueIndex, priority: int) -> list[Run]:
+    """Return the next messages of a priority; they leave their bucket. Raises `CorruptJournalError`, `OSError`."""
+    bucket = index.paged_out[priority]
+    bucket.read_bytes = min(bucket.read_bytes * 4 or _READ_MIN_BYTES, _READ_MAX_BYTES)
+    if not bucket.stored_count:
+        return _page_in_unwritten(bucket)
     runs: list[Run] = []
     size = count = 0
-    model, tail, last, limit, tails = (
-        b"",
-        RUN_HEADER_BYTES,
-        None,
-        0,
-        [b""],
-    )  # what the next may be like
-    for stretch, position, record in _scan(journal, account, shelf, shelf.read_bytes):
-        if size >= shelf.read_bytes or count >= _MESSAGES_MAX:
-            shelf.extents, shelf.journal_position = stretch, position
+    # The last record of one message, to compare the next with; where its payload begins; its extents; the position
+    # up to which messages are equally settled and delivered; the payloads of the run that it was added to.
+    model, payload_start, model_extents, limit = b"", RUN_HEADER_BYTES, None, 0
+    payloads = [b""]
+    for extents, journal_position, record in _scan(journal, index, bucket, bucket.read_bytes):
+        if size >= bucket.read_bytes or count >= _MESSAGES_MAX:
+            bucket.extents, bucket.journal_position = extents, journal_position
             break
-        # Most that came one by one are like the one before: 2 µs for each here, 8 by what follows.
+        # Most messages that were published one by one are like the one before: 2 µs each here, 8 below.
         if (
-            stretch is last
+            extents is model_extents
             and record[LIKE_START] == model[LIKE_START]
             and record[LIKE_REST] == model[LIKE_REST]
-            and record[RUN_HEADER_BYTES:tail] == model[RUN_HEADER_BYTES:tail]
-            and int.from_bytes(record[POSITION_FIELD], "big") == shelf.next_position < limit
+            and record[RUN_HEADER_BYTES:payload_start] == model[RUN_HEADER_BYTES:payload_start]
+            and int.from_bytes(record[POSITION_FIELD], "big") == bucket.next_position < limit
         ):
-            tails.append(record[tail:])
+            payloads.append(record[payload_start:])
             count += 1
             size += len(record)
-            shelf.next_position += 1
+            bucket.next_position += 1
             continue
-        found = _locate(account, shelf.next_position, stretch, record)
-        if found is None or found[0] != lane:
+        located = _locate(index, bucket.next_position, extents, record)
+        if located is None or located[0] != priority:
             continue
-        live = _append_runs(account, record, *found[1:], runs)
+        live = _append_runs(index, record, *located[1:], runs)
         count += live
-        size += len(record) if live else 0  # what is settled is read over, however much it is
-        shelf.next_position = found[2]
-        last = None
-        if runs and runs[-1].first_position + len(runs[-1]) == shelf.next_position:
-            model, tail, last, tails = record, payload_offset(record), stretch, runs[-1].payloads
-            limit = min(account.uniform_until(shelf.next_position - 1), stretch.end) if tail else 0
-        if count >= shelf.stored_count:
+        size += len(record) if live else 0  # settled messages are skipped, however many they are
+        bucket.next_position = located[2]
+        model_extents = None
+        if runs and runs[-1].first_position + len(runs[-1]) == bucket.next_position:
+            model, payload_start, model_extents = record, payload_offset(record), extents
+            payloads = runs[-1].payloads
+            limit = 0
+            if payload_start:
+                limit = min(index.uniform_until(bucket.next_position - 1), extents.end)
+        if count >= bucket.stored_count:
             break
     if not count:
-        what = f"queue {account.queue_id} lacks {shelf.stored_count} messages"
-        raise CorruptJournalError("the journal", shelf.journal_position, what)
-    shelf.stored_count -= count
+        reason = f"queue {index.queue_id} lacks {bucket.stored_count} messages"
+        raise CorruptJournalError("the journal", bucket.journal_position, reason)
+    bucket.stored_count -= count
     return runs
 
 
-def _page_in_unwritten(shelf: PagedOutBucket) -> list[Run]:
-    """From this very turn, not written yet."""
+def _page_in_unwritten(bucket: PagedOutBucket) -> list[Run]:
+    """Return messages that were paged out in this turn and are not in the journal yet."""
     runs: list[Run] = []
     count = 0
-    while shelf.unwritten and count < _MESSAGES_MAX:
-        gathered, entered = shelf.unwritten.pop(0)
-        runs.append(gathered.to_run(entered))
-        count += gathered.count
-        shelf.next_position = entered.first_position + gathered.count
+    while bucket.unwritten and count < _MESSAGES_MAX:
+        pending, entry = bucket.unwritten.pop(0)
+        runs.append(pending.to_run(entry))
+        count += pending.count
+        bucket.next_position = entry.first_position + pending.count
     return runs
 
 
 def next_live_spans(
     journal: Journal,
-    account: QueueIndex,
+    index: QueueIndex,
     cursor: PagedOutBucket,
-    nexts: Mapping[int, int],
+    starts: Mapping[int, int],
     end: int,
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Spans of live messages from the cursor on, which moves, and up to `end`; and the cost of reading them.
+    """Return spans of live messages from the cursor on and before `end`, and the cost of reading them.
 
-    `nexts` are the places from which on messages of each lane count. The journal may change between two calls.
+    The cursor advances. `starts` has for each priority the position from which on messages count. The journal may
+    change between two calls.
     """
     spans: list[tuple[int, int, int]] = []
     cost = 0
-    for stretch, position, record in _scan(journal, account, cursor, _READ_MIN_BYTES):
-        cursor.next_position = max(cursor.next_position, stretch.first)
+    for extents, journal_position, record in _scan(journal, index, cursor, _READ_MIN_BYTES):
+        cursor.next_position = max(cursor.next_position, extents.first)
         if cost >= STEP_UNITS_MAX:
-            cursor.extents, cursor.journal_position = stretch, position
+            cursor.extents, cursor.journal_position = extents, journal_position
             return spans, cost
         cost += _UNITS_PER_RECORD
-        found = _locate(account, cursor.next_position, stretch, record)
-        if found is not None:
-            lane, low, high, _, _ = found
-            low, high = max(low, nexts.get(lane, end)), min(high, end)
-            spans += [
-                (start, stop - start, 1) for start, stop in account.settled.missing(low, high)
-            ]
+        located = _locate(index, cursor.next_position, extents, record)
+        if located is not None:
+            priority, low, high, _, _ = located
+            low, high = max(low, starts.get(priority, end)), min(high, end)
+            spans += [(start, stop - start, 1) for start, stop in index.settled.missing(low, high)]
             cursor.next_position = high
     cursor.next_position = end
     return spans, cost
 
 
-def count_live(journal: Journal, account: QueueIndex) -> Counter[int]:
-    """How many messages are live in each lane, wherever they are."""
-    lanes: Counter[int] = Counter()
-    for lane, low, high in _live_ranges(journal, account, PagedOutBucket(0)):
-        lanes[lane] += high - low
-    return lanes
+def count_live(journal: Journal, index: QueueIndex) -> Counter[int]:
+    """Count the live messages of each priority, by reading the journal."""
+    counts: Counter[int] = Counter()
+    for priority, low, high in _live_ranges(journal, index, PagedOutBucket(0)):
+        counts[priority] += high - low
+    return counts
 
 
-def sum_body_bytes(journal: Journal, account: QueueIndex) -> int:
-    """The bytes of all bodies on the shelves of a queue; nothing is decoded, nor stays in memory."""
-    shelves = account.paged_out
-    fresh = [each.to_run(one) for shelf in shelves.values() for each, one in shelf.unwritten]
-    total = sum(sum(run.body_sizes()) for run in fresh)
-    begins = [shelf.next_position for shelf in shelves.values() if shelf.stored_count]
-    if not begins:
+def sum_body_bytes(journal: Journal, index: QueueIndex) -> int:
+    """Return the size of all paged-out bodies of a queue, without decoding them or holding them in memory."""
+    buckets = index.paged_out
+    unwritten = [
+        pending.to_run(entry) for bucket in buckets.values() for pending, entry in bucket.unwritten
+    ]
+    total = sum(sum(run.body_sizes()) for run in unwritten)
+    starts = [bucket.next_position for bucket in buckets.values() if bucket.stored_count]
+    if not starts:
         return total
-    first = min(begins)
-    for stretch, _, record in _scan(journal, account, PagedOutBucket(first), _READ_MAX_BYTES):
-        found = _locate(account, first, stretch, record)
-        if found is None or found[0] not in shelves:
+    first = min(starts)
+    for extents, _, record in _scan(journal, index, PagedOutBucket(first), _READ_MAX_BYTES):
+        located = _locate(index, first, extents, record)
+        if located is None or located[0] not in buckets:
             continue
-        lane, low, high, place, _ = found
-        for start, end in account.settled.missing(max(low, shelves[lane].next_position), high):
-            total += body_bytes(record, start - place, end - place)
+        priority, low, high, record_first, _ = located
+        low = max(low, buckets[priority].next_position)
+        for start, end in index.settled.missing(low, high):
+            total += body_bytes(record, start - record_first, end - record_first)
     return total
 
 
 def _live_ranges(
-    journal: Journal, account: QueueIndex, shelf: PagedOutBucket
+    journal: Journal, index: QueueIndex, bucket: PagedOutBucket
 ) -> Iterator[tuple[int, int, int]]:
-    """Lane and places of all that is live, from the first of a shelf on."""
-    for stretch, _, record in _scan(journal, account, shelf, _READ_MAX_BYTES):
-        found = _locate(account, shelf.next_position, stretch, record)
-        if found is not None:
-            lane, low, high, _, _ = found
-            for start, end in account.settled.missing(low, high):
-                yield lane, start, end
+    """Yield (priority, start, end) of all live messages from the start of a bucket on."""
+    for extents, _, record in _scan(journal, index, bucket, _READ_MAX_BYTES):
+        located = _locate(index, bucket.next_position, extents, record)
+        if located is not None:
+            priority, low, high, _, _ = located
+            for start, end in index.settled.missing(low, high):
+                yield priority, start, end
 
 
 def _scan(
-    journal: Journal, account: QueueIndex, shelf: PagedOutBucket, portion: int
+    journal: Journal, index: QueueIndex, bucket: PagedOutBucket, read_bytes: int
 ) -> Iterator[tuple[SegmentExtents, int, bytes]]:
-    """What the journal has from the place on where the shelf begins, others' records among it."""
-    place = shelf.next_position
-    for stretch in account.extents[account.find_extents(place) :]:
-        if not stretch.live_count or stretch.end <= place:
+    """Yield the records in the extents of a queue from the start of a bucket on, and where each of them is.
+
+    Records of other queues in the gaps of extents are among them.
+    """
+    position = bucket.next_position
+    for extents in index.extents[index.find_extents(position) :]:
+        if not extents.live_count or extents.end <= position:
             continue
-        for start, end in stretch.ranges_from(max(place, stretch.first)):
-            at = max(start, shelf.journal_position) if stretch is shelf.extents else start
-            while at < end:  # in portions, or much more than is wanted would be read
-                for position, record in journal.scan(at, min(end, at + portion)):
-                    yield stretch, position, record
-                    at = position + RECORD_HEADER_BYTES + len(record)
+        for start, end in extents.ranges_from(max(position, extents.first)):
+            at = max(start, bucket.journal_position) if extents is bucket.extents else start
+            while at < end:  # in portions: the caller may stop long before the end
+                for journal_position, record in journal.scan(at, min(end, at + read_bytes)):
+                    yield extents, journal_position, record
+                    at = journal_position + RECORD_HEADER_BYTES + len(record)
 
 
 def _locate(
-    account: QueueIndex, first: int, stretch: SegmentExtents, record: bytes
-) -> tuple[int, int, int, int, int] | None:
-    """If a record has messages from a place on, in this stretch: lane, places, the record's first place, and
-    when they expire."""
+    index: QueueIndex, first: int, extents: SegmentExtents, record: bytes
+) -> _Located | None:
+    """Find the messages of a queue in a record, from position `first` on and within the extents."""
     if record[0] > MOVED_RUN:
-        return None  # and maybe shorter than what a run begins with
-    _, priority, more, count, queue, place, expires = unpack_run_start(record)
+        return None  # not a run, and maybe shorter than the header of one
+    _, priority, more, count, queue_id, record_first, expires_at = unpack_run_start(record)
     if more:
-        queue, place, expires = find_destination(record, account.queue_id)
-    if queue & ~SPILLED_FLAG != account.queue_id:
+        queue_id, record_first, expires_at = find_destination(record, index.queue_id)
+    if queue_id & ~SPILLED_FLAG != index.queue_id:
         return None
-    low, high = max(place, first, stretch.first), min(place + count, stretch.end)
+    low, high = max(record_first, first, extents.first), min(record_first + count, extents.end)
     if low >= high:
         return None
-    return min(priority, account.max_priority), low, high, place, expires
+    return min(priority, index.max_priority), low, high, record_first, expires_at
 
 
 def _append_runs(
-    account: QueueIndex,
+    index: QueueIndex,
     record: bytes,
     low: int,
     high: int,
-    place: int,
-    expires: int,
+    record_first: int,
+    expires_at: int,
     runs: list[Run],
 ) -> int:
-    """Add what is live; gives how many messages that are."""
-    found = 0
-    run = decode_run(record)
-    counts = account.counts_deliveries
-    for part in account.settled.missing(low, high):
-        for start, end, times in account.split_by_deliveries(*part):
-            tails = run.payloads[start - place : end - place]
-            one = Run(
-                *(
-                    decode_origin(run.origin_bytes),
-                    run.traits,
-                    run.channel,
-                    run.frame_max,
-                    run.prefix,
-                    tails,
-                ),
+    """Append the live messages of a record to `runs`; return their number."""
+    live = 0
+    stored = decode_run(record)
+    counts_deliveries = index.counts_deliveries
+    for part in index.settled.missing(low, high):
+        for start, end, times in index.split_by_deliveries(*part):
+            payloads = stored.payloads[start - record_first : end - record_first]
+            run = Run(
+                decode_origin(stored.origin_bytes),
+                stored.traits,
+                stored.channel,
+                stored.frame_max,
+                stored.prefix,
+                payloads,
                 owns_payloads=True,
                 first_position=start,
                 redelivered=times > 0,
-                expires_at=None if expires == NO_EXPIRY_CODE else expires,
+                expires_at=None if expires_at == NO_EXPIRY_CODE else expires_at,
                 stored=True,
-                delivery_count=times if counts else 0,
+                delivery_count=times if counts_deliveries else 0,
             )
-            if runs and one.can_extend(runs[-1]):
-                runs[-1].payloads += tails
+            if runs and run.can_extend(runs[-1]):
+                runs[-1].payloads += payloads
             else:
-                runs.append(one)
-            found += end - start
-    return found
+                runs.append(run)
+            live += end - start
+    return live

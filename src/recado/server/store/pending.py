@@ -1,4 +1,5 @@
-"""Messages that entered queues and are not in the journal yet, and messages that are nowhere else."""
+"""Messages that are not in the journal yet (`PendingRun`), and the messages of a queue that are only on disk
+(`PagedOutBucket`)."""
 
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,23 @@ if TYPE_CHECKING:
     from .queue_index import QueueIndex, SegmentExtents
 
 
-_JOINED_MESSAGES_MAX = 1024  # messages that came one by one are told together
+_JOINED_MESSAGES_MAX = 1024  # in one record, of messages that were published one by one
 
 
 class QueueEntry(msgspec.Struct):
-    """The messages in one of their queues."""
+    """The positions of a pending run in one of its queues."""
 
     index: "QueueIndex"
     first_position: int
     expires_at: int
     spilled: bool
+    """Whether these are transient messages that were only paged out: a restart forgets them."""
 
 
 class PendingRun(msgspec.Struct):
-    """Messages, once for all their queues.
+    """Messages to be written, once for all their queues.
 
-    A lane may append to the list of tails: only the first `count` are these.
+    A priority bucket may append to the same list of payloads: only the first `count` belong to this run.
     """
 
     origin: Origin
@@ -40,21 +42,21 @@ class PendingRun(msgspec.Struct):
     count: int
     entries: list[QueueEntry]
     owns_payloads: bool = False
-    """The list of tails is nobody else's."""
+    """Whether the list of payloads is not shared with a queue."""
     is_paged_out: bool = False
-    """A shelf has them by themselves, so no others may join them."""
+    """Whether a `PagedOutBucket` refers to it, so that no messages may be added."""
 
-    def can_absorb(self, account: "QueueIndex", run: Run) -> bool:
-        """Whether other messages can be told together with these: alike, and behind them in the same queue."""
+    def can_absorb(self, index: "QueueIndex", run: Run) -> bool:
+        """Whether a run can be written in the same record: alike, and next in the same queue."""
         if self.origin is not run.origin or len(self.entries) != 1 or self.is_paged_out:
             return False
-        (here,) = self.entries
-        expires = NO_EXPIRY_CODE if run.expires_at is None else run.expires_at
+        (entry,) = self.entries
+        expires_at = NO_EXPIRY_CODE if run.expires_at is None else run.expires_at
         return (
-            here.index is account
-            and not here.spilled
-            and here.first_position + self.count == run.first_position
-            and here.expires_at == expires
+            entry.index is index
+            and not entry.spilled
+            and entry.first_position + self.count == run.first_position
+            and entry.expires_at == expires_at
             and self.traits is run.traits
             and self.channel == run.channel
             and self.frame_max == run.frame_max
@@ -63,7 +65,7 @@ class PendingRun(msgspec.Struct):
         )
 
     def absorb(self, payloads: list[bytes]) -> None:
-        """Add those that follow; the list is ours from now on."""
+        """Add the payloads of a run that `can_absorb` accepted."""
         if not self.owns_payloads:
             self.payloads = self.payloads[: self.count]
             self.owns_payloads = True
@@ -71,7 +73,7 @@ class PendingRun(msgspec.Struct):
         self.count += len(payloads)
 
     def to_run(self, entry: QueueEntry) -> Run:
-        """As it entered one of the queues."""
+        """Return the run as it is in one of its queues."""
         return Run(
             *(self.origin, self.traits, self.channel, self.frame_max, self.prefix),
             payloads=self.payloads[: self.count],
@@ -83,7 +85,7 @@ class PendingRun(msgspec.Struct):
 
 
 class PagedOutBucket:
-    """What of a lane is on disk only: all that is live from the place `next` on."""
+    """The messages of one priority that are only on disk: all live ones from `next_position` on."""
 
     __slots__ = (
         "extents",
@@ -96,12 +98,12 @@ class PagedOutBucket:
 
     def __init__(self, first: int) -> None:
         self.next_position = first
+        # Where the last read stopped: which extents, and how far in the journal.
         self.extents: SegmentExtents | None = None
         self.journal_position = 0
-        """The stretch that was read last, and how far it was."""
         self.stored_count = 0
         """Messages that can be read from the journal."""
         self.unwritten: list[tuple[PendingRun, QueueEntry]] = []
-        """Behind those: not rendered yet."""
+        """Messages after those, paged out in this turn and not written yet."""
         self.read_bytes = 0
-        """Bytes that were fetched last; who fetches again gets more at a time."""
+        """Size of the last read; each further one reads more."""

@@ -1,12 +1,13 @@
-"""One queue's account: where its messages are stored, which are settled, and how often they were delivered.
+"""The index of one queue: where its messages are stored, which are settled, and how often they were delivered.
 
-A1  Every place below `stored` is in `settled`, or its message is live: in a stretch, and to be had.
-A2  A stretch is in one segment; within it positions grow with places. Stretches are in order of place and do
-    not overlap.
-A3  `live` of a stretch counts its places that are not settled; that of a page, those of all stretches in it.
+Messages are named by their position in the queue. The index stores nothing per message: adjacent records are one
+extent, so 10 M messages of 100 bytes that were published one by one need 29 extents and 0.1 MB.
 
-Nothing here is kept for each message. What is stored side by side is one extent: 10 M messages of 100 bytes
-that came one by one are 29 of them, and 0.1 MB.
+QI1  Every position below `stored_end` is in `settled`, or its message is live: some extent contains it.
+QI2  A `SegmentExtents` is in one segment, and its offsets grow with positions. Those of a queue are ordered by
+     position and do not overlap.
+QI3  `live_count` of a `SegmentExtents` is the number of its positions that are not settled; that of a
+     `SegmentStats` is the sum over all extents in the segment.
 """
 
 from array import array
@@ -19,26 +20,27 @@ from .pending import PagedOutBucket
 from .ranges import RangeSet
 from .segments import SegmentStats
 
-# A record joins the extent before it if what lies between is no more than this: to read over others' records
-# takes time, an extent 12 bytes.
+# A record joins the extent before it if the gap between them is no larger than this: reading over records of other
+# queues takes time, a further extent takes 12 bytes.
 _GAP_BYTES = 1024
-_GAP_FACTOR = 4
+_GAP_FACTOR = 4  # of the record's size
 _GAP_MAX_BYTES = 64 << 10
 
-_DELIVERED_RANGES_MAX = 1000  # before those of settled messages are sorted out
-_DELIVERIES_MAX = 256  # that are told apart
+_DELIVERED_RANGES_MAX = 1000  # before those of settled messages are pruned
+_DELIVERIES_MAX = 256  # that are distinguished
 
 
 class SegmentExtents:
-    """Messages of one queue in one segment, by place: an extent begins at starts[i] with the place firsts[i].
+    """The messages [first, end) of one queue in one segment.
 
-    Starts and ends are offsets in the segment, firsts count from `origin`.
+    Extent i begins at offset starts[i] of the segment, ends at ends[i], and has the positions from
+    origin + firsts[i] on.
     """
 
     __slots__ = ("end", "ends", "first", "firsts", "live_count", "origin", "starts", "stats")
 
-    def __init__(self, first: int, page: SegmentStats) -> None:
-        self.stats = page
+    def __init__(self, first: int, stats: SegmentStats) -> None:
+        self.stats = stats
         self.first = first
         self.end = first
         self.live_count = 0
@@ -47,43 +49,44 @@ class SegmentExtents:
         self.ends = array("I")
         self.firsts = array("I")
 
-    def extend(self, first: int, end: int, at: int, size: int) -> None:
+    def extend(self, first: int, end: int, offset: int, size: int) -> None:
+        """Add the positions [first, end), stored in a record of `size` bytes."""
         ends = self.ends
-        slack = min(_GAP_BYTES + _GAP_FACTOR * size, _GAP_MAX_BYTES)
-        if ends and at - ends[-1] <= slack:
-            ends[-1] = at + size
+        gap = min(_GAP_BYTES + _GAP_FACTOR * size, _GAP_MAX_BYTES)
+        if ends and offset - ends[-1] <= gap:
+            ends[-1] = offset + size
         else:
-            self.starts.append(at)
-            ends.append(at + size)
+            self.starts.append(offset)
+            ends.append(offset + size)
             self.firsts.append(first - self.origin)
         self.end = end
 
-    def ranges_from(self, place: int) -> Iterator[tuple[int, int]]:
-        """From the one that has this place on, as positions [start, end) in the journal."""
+    def ranges_from(self, position: int) -> Iterator[tuple[int, int]]:
+        """Yield the extents from that of a position on, as ranges [start, end) of journal positions."""
         base = self.stats.base
-        for at in range(self._extent_index(place), len(self.starts)):
-            yield base + self.starts[at], base + self.ends[at]
+        for number in range(self._extent_index(position), len(self.starts)):
+            yield base + self.starts[number], base + self.ends[number]
 
-    def _extent_index(self, place: int) -> int:
-        return max(bisect_right(self.firsts, place - self.origin) - 1, 0)
+    def _extent_index(self, position: int) -> int:
+        return max(bisect_right(self.firsts, position - self.origin) - 1, 0)
 
-    def split(self, place: int) -> "SegmentExtents":
-        """What is from a place on, apart from the rest, which stays here."""
-        behind = SegmentExtents(self.origin, self.stats)
-        at = self._extent_index(place)
-        behind.first, behind.end = place, self.end
-        behind.starts, behind.ends = self.starts[at:], self.ends[at:]
-        behind.firsts = self.firsts[at:]
-        self.end = place
-        del self.starts[at + 1 :], self.ends[at + 1 :], self.firsts[at + 1 :]
-        return behind
+    def split(self, position: int) -> "SegmentExtents":
+        """Remove the positions from `position` on, and return them."""
+        rest = SegmentExtents(self.origin, self.stats)
+        number = self._extent_index(position)
+        rest.first, rest.end = position, self.end
+        rest.starts, rest.ends = self.starts[number:], self.ends[number:]
+        rest.firsts = self.firsts[number:]
+        self.end = position
+        del self.starts[number + 1 :], self.ends[number + 1 :], self.firsts[number + 1 :]
+        return rest
 
     def trim(self, first: int) -> None:
-        """What is before that place is not here any more."""
+        """Remove the positions before `first`."""
         self.first = first
-        at = self._extent_index(first)
-        if at > 64 and at * 2 > len(self.starts):  # now and then: it moves all the others
-            del self.starts[:at], self.ends[:at], self.firsts[:at]
+        number = self._extent_index(first)
+        if number > 64 and number * 2 > len(self.starts):  # rarely, because it moves all others
+            del self.starts[:number], self.ends[:number], self.firsts[:number]
 
 
 class QueueIndex:
@@ -104,27 +107,28 @@ class QueueIndex:
         "stored_end",
     )
 
-    def __init__(self, number: int, queue: Queue | None, *, lasting: bool) -> None:
-        self.queue_id = number
+    def __init__(self, queue_id: int, queue: Queue | None, *, durable: bool) -> None:
+        """`queue` is None while the index is being recovered from the journal."""
+        self.queue_id = queue_id
         self.queue = queue
-        self.durable = lasting
+        self.durable = durable
         self.deleted = False
         self.may_expire = False
-        """Some messages may expire; known only after a restart."""
+        """Whether some messages have an expiry; set by recovery only."""
         self.end_position = 0
-        """The place behind the last that was entered, stored or not."""
+        """After the last message that entered the queue, stored or not."""
         self.stored_end = 0
-        """The place behind the last that was ever stored."""
+        """After the last message that was ever stored."""
         self.settled = RangeSet()
         self.delivered: list[RangeSet] = []
-        """Places that were delivered once or more, twice or more, …"""
+        """Positions that were delivered at least once, at least twice, …"""
         self.extents: list[SegmentExtents] = []
-        self._newest_extents: SegmentExtents | None = None  # that fresh messages are added to
+        self._newest_extents: SegmentExtents | None = None  # where new messages are added
         self.paged_out: dict[int, PagedOutBucket] = {}
+        """By priority."""
+        # Spans (first position, count, stride) of this turn.
         self.settled_spans: list[tuple[int, int, int]] = []
-        """Spans that were settled in this turn."""
         self.delivered_spans: list[tuple[int, int, int]] = []
-        """Spans that were delivered in this turn."""
 
     @property
     def max_priority(self) -> int:
@@ -133,76 +137,77 @@ class QueueIndex:
 
     @property
     def counts_deliveries(self) -> bool:
-        """Whether it matters how often a message was delivered, and not only if."""
+        """Whether the number of deliveries matters, and not only whether there was one."""
         return self.queue is None or self.queue.declared_settings.queue_type == "quorum"
 
     # ── where messages are ────────────────────────────────────────────────────────────────────────────
 
-    def add_stored(self, first: int, count: int, at: int, size: int, page: SegmentStats) -> None:
-        """New messages were stored at an offset of a segment."""
+    def add_stored(
+        self, first: int, count: int, offset: int, size: int, stats: SegmentStats
+    ) -> None:
+        """Add new messages, stored in a record of `size` bytes at an offset of a segment."""
         end = first + count
         if first != self.stored_end:
-            self.settled.add(self.stored_end, first)  # these were never stored (A1)
+            self.settled.add(self.stored_end, first)  # these were never stored (QI1)
         self.stored_end = end
-        stretch = self._newest_extents
+        extents = self._newest_extents
         if (
-            stretch is None
-            or stretch.stats is not page
-            or not (stretch.live_count or self._is_newest_small)
+            extents is None
+            or extents.stats is not stats
+            or not (extents.live_count or self._is_newest_small)
         ):
-            stretch = self._begin_extents(first, page)
-        stretch.live_count += count
-        page.live_count += count
-        page.stored_count += count
-        stretch.extend(first, end, at, size)
+            extents = self._begin_extents(first, stats)
+        extents.live_count += count
+        stats.live_count += count
+        stats.stored_count += count
+        extents.extend(first, end, offset, size)
 
     @property
     def _is_recovering(self) -> bool:
-        """Whether it is just being found in the journal, after a restart."""
         return self.queue is None
 
     @property
     def _is_newest_small(self) -> bool:
         return self._newest_extents is not None and len(self._newest_extents.starts) < 2
 
-    def _begin_extents(self, first: int, page: SegmentStats) -> SegmentExtents:
+    def _begin_extents(self, first: int, stats: SegmentStats) -> SegmentExtents:
         if self.extents and not self.extents[-1].live_count and not self._is_recovering:
             self.extents.pop()
-        self._newest_extents = SegmentExtents(first, page)
+        self._newest_extents = SegmentExtents(first, stats)
         self.extents.append(self._newest_extents)
         return self._newest_extents
 
-    def find_extents(self, place: int) -> int:
-        """The index of the last stretch that begins no later than this place; 0 if there is none."""
+    def find_extents(self, position: int) -> int:
+        """Return the index of the last extents that begin no later than `position`, or 0."""
         if len(self.extents) == 1:
             return 0
-        return max(bisect_right(self.extents, place, key=_first_position) - 1, 0)
+        return max(bisect_right(self.extents, position, key=_first_position) - 1, 0)
 
-    def add_moved(self, first: int, end: int, at: int, size: int, page: SegmentStats) -> None:
-        """Messages, all of them live, are stored again, elsewhere."""
-        stretches, count = self.extents, end - first
-        index = bisect_right(stretches, first, key=_first_position)
-        if index and first < stretches[index - 1].end:
+    def add_moved(self, first: int, end: int, offset: int, size: int, stats: SegmentStats) -> None:
+        """Move live messages: compaction stored them again in another segment."""
+        extents, count = self.extents, end - first
+        index = bisect_right(extents, first, key=_first_position)
+        if index and first < extents[index - 1].end:
             index = self._remove_moved(index - 1, first, end)
-        before = stretches[index - 1] if index else None
-        if before is None or before.stats is not page or before is self._newest_extents:
-            before = SegmentExtents(first, page)
-            stretches.insert(index, before)
+        before = extents[index - 1] if index else None
+        if before is None or before.stats is not stats or before is self._newest_extents:
+            before = SegmentExtents(first, stats)
+            extents.insert(index, before)
         before.live_count += count
-        page.live_count += count
-        page.stored_count += count
-        before.extend(first, end, at, size)
+        stats.live_count += count
+        stats.stored_count += count
+        before.extend(first, end, offset, size)
 
     def _remove_moved(self, index: int, first: int, end: int) -> int:
-        """Messages leave a stretch; gives the index of what is behind them.
+        """Remove moved messages from their old extents; return the index of what follows them.
 
-        They leave in order of place, so what is before them in the stretch has left too, or is settled. Only
-        after a restart it may not: then a stretch may reach over what was in segments that are no more.
-        While the journal is read, such messages leave a stretch though they were never counted in it: what
-        is live there is not known before all is read.
+        Messages are moved in order of position, so all earlier ones in the extents were moved too, or are settled.
+        Only after a restart this may not hold: then extents may span messages of segments that were dropped.
+        During recovery, messages are even removed without having been counted as live, because the live count is
+        known only when the whole journal was read.
         """
-        stretches = self.extents
-        old = stretches[index]
+        extents = self.extents
+        old = extents[index]
         old.live_count -= end - first
         old.stats.live_count -= end - first
         from_front = old.first == first or self.settled.covers(old.first, first)
@@ -210,66 +215,66 @@ class QueueIndex:
             if from_front:
                 old.trim(end)
                 return index
-            behind = old.split(end)
-            behind.live_count = behind.end - end - self.settled.count(end, behind.end)
-            old.live_count -= behind.live_count
-            stretches.insert(index + 1, behind)
+            rest = old.split(end)
+            rest.live_count = rest.end - end - self.settled.count(end, rest.end)
+            old.live_count -= rest.live_count
+            extents.insert(index + 1, rest)
             if old is self._newest_extents:
-                self._newest_extents = behind
+                self._newest_extents = rest
         elif old is self._newest_extents:
             self._newest_extents = None
         if from_front:
-            del stretches[index]
+            del extents[index]
             return index
         old.end = first
         return index + 1
 
-    # ── what happens to them ──────────────────────────────────────────────────────────────────────────
+    # ── settled and delivered messages ────────────────────────────────────────────────────────────────
 
     def settle(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Messages are gone; some may be already."""
+        """Mark messages as settled; some may be already."""
         for start, end in ranges:
             for low, high in self.settled.missing(start, end):
                 self.settled.add(low, high)
                 self._release(low, high)
 
     def _release(self, start: int, end: int) -> None:
-        """Places that were live are not any more."""
-        stretches = self.extents
-        at = self.find_extents(start)
+        """Subtract positions from the live counts."""
+        extents = self.extents
+        index = self.find_extents(start)
         while start < end:
-            stretch = stretches[at]
-            count = min(end, stretch.end) - start
+            each = extents[index]
+            count = min(end, each.end) - start
             start += count
-            stretch.live_count -= count
-            stretch.stats.live_count -= count
-            if not stretch.live_count and stretch is not self._newest_extents:
-                del stretches[at]
+            each.live_count -= count
+            each.stats.live_count -= count
+            if not each.live_count and each is not self._newest_extents:
+                del extents[index]
             else:
-                at += 1
+                index += 1
 
     def add_delivered(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Messages are out with somebody, perhaps not for the first time."""
-        again = list(ranges)
+        """Count a delivery of each position, which may not be its first."""
+        repeated = list(ranges)
         for level in range(_DELIVERIES_MAX if self.counts_deliveries else 1):
-            if not again:
+            if not repeated:
                 break
             if level == len(self.delivered):
                 self.delivered.append(RangeSet())
-            known, told, again = self.delivered[level], again, []
-            for start, end in told:  # one after the other: the same may come twice
-                again += [(low, high) for low, high, inside in known.split(start, end) if inside]
+            known, added, repeated = self.delivered[level], repeated, []
+            for start, end in added:  # one by one: the same range may come twice
+                repeated += [(low, high) for low, high, inside in known.split(start, end) if inside]
                 known.add(start, end)
             if len(known) > _DELIVERED_RANGES_MAX:
                 self.prune_delivered()
 
     def prune_delivered(self) -> None:
-        """Nobody asks for it once all before a place is settled."""
+        """Forget the deliveries of the oldest messages, up to the first that is not settled."""
         for known in self.delivered:
             known.remove_below(self.settled.first_missing)
 
     def split_by_deliveries(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """[start, end) in parts that were delivered equally often, and how often."""
+        """Split [start, end) into parts (start, end, count) that were delivered equally often."""
         parts = [(start, end, 0)]
         for known in self.delivered:
             parts = [
@@ -279,48 +284,49 @@ class QueueIndex:
             ]
         return parts
 
-    def uniform_until(self, place: int) -> int:
-        """Up to where neither settled messages come nor such that were delivered more often or less."""
+    def uniform_until(self, position: int) -> int:
+        """Return the end of the range from `position` on that is equally settled and equally often delivered."""
         sets = (self.settled, *self.delivered)
-        return min(each.next_change(place) for each in sets)
+        return min(each.next_change(position) for each in sets)
 
     def discard(self) -> None:
-        """The queue is gone, and so is all that it had."""
+        """Release all messages: the queue was deleted."""
         self.deleted = True
-        for stretch in self.extents:
-            stretch.stats.live_count -= stretch.live_count
+        for each in self.extents:
+            each.stats.live_count -= each.live_count
         self.extents.clear()
         self.paged_out.clear()
 
     def finish_recovery(self) -> None:
-        """After a restart: what is not in a stretch was lost or let go, and what is not settled is live."""
+        """After the journal was read: what no extents contain is settled, what is not settled is live."""
         end = 0
-        for stretch in self.extents:
-            if end < stretch.first:
-                self.settled.add(end, stretch.first)
-            end = stretch.end
+        for each in self.extents:
+            if end < each.first:
+                self.settled.add(end, each.first)
+            end = each.end
         if end < self.stored_end:
             self.settled.add(end, self.stored_end)
-        for stretch in self.extents:
-            dead = self.settled.count(stretch.first, stretch.end)
-            stretch.live_count = stretch.end - stretch.first - dead
-            stretch.stats.live_count += stretch.live_count
-        self.extents = [stretch for stretch in self.extents if stretch.live_count]
+        for each in self.extents:
+            dead = self.settled.count(each.first, each.end)
+            each.live_count = each.end - each.first - dead
+            each.stats.live_count += each.live_count
+        self.extents = [each for each in self.extents if each.live_count]
         self._newest_extents = None
         self.end_position = self.stored_end
         if not self.counts_deliveries:
             del self.delivered[1:]
 
     def check(self) -> None:
+        """Assert the invariants."""
         end = 0
-        for stretch in self.extents:
-            assert end <= stretch.first <= stretch.end <= self.stored_end, "A2"
-            assert end == stretch.first or self.settled.covers(end, stretch.first), "A1"
-            dead = self.settled.count(stretch.first, stretch.end)
-            assert stretch.live_count == stretch.end - stretch.first - dead, "A3"
-            end = stretch.end
-        assert end == self.stored_end or self.settled.covers(end, self.stored_end), "A1"
+        for each in self.extents:
+            assert end <= each.first <= each.end <= self.stored_end, "QI2"
+            assert end == each.first or self.settled.covers(end, each.first), "QI1"
+            dead = self.settled.count(each.first, each.end)
+            assert each.live_count == each.end - each.first - dead, "QI3"
+            end = each.end
+        assert end == self.stored_end or self.settled.covers(end, self.stored_end), "QI1"
 
 
-def _first_position(stretch: SegmentExtents) -> int:
-    return stretch.first
+def _first_position(extents: SegmentExtents) -> int:
+    return extents.first

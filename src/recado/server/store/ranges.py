@@ -1,8 +1,8 @@
-"""Sets of places, kept as ranges: what is settled, and what was delivered.
+"""Sets of positions, stored as ranges: the settled messages of a queue, and the delivered ones.
 
-RA1  Ranges are in order, not empty, and neither overlap nor touch.
+Messages are settled roughly in the order of their positions, so a set of millions is a few ranges.
 
-Messages are settled about in the order of their places, so a set of millions is a few ranges.
+RA1  Ranges are ordered and not empty, and neither overlap nor touch.
 """
 
 from array import array
@@ -11,16 +11,16 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 
 END_POSITION = 1 << 64
-CHUNK_RANGES_MAX = 1024  # 16 KiB, of which half is moved to add a range
+CHUNK_RANGES_MAX = 1024  # 16 KiB; adding a range moves half of it on average
 
 
 class _RangeChunk:
-    """Some ranges, side by side: [starts[i], ends[i])."""
+    """Consecutive ranges [starts[i], ends[i])."""
 
     __slots__ = ("ends", "starts")
 
     def __init__(self, starts: "array[int]", ends: "array[int]") -> None:
-        # Arrays, for in the worst case (every other message settled) a list took 80 bytes a range, and not 16.
+        # Arrays take 16 bytes a range; lists took 80 in the worst case, when every other message is settled.
         self.starts = starts
         self.ends = ends
 
@@ -29,7 +29,7 @@ class _RangeChunk:
         return sum(self.ends) - sum(self.starts)
 
     def add(self, start: int, end: int) -> int:
-        """Return the number of places that are new."""
+        """Add a range; return the number of positions that are new."""
         starts, ends = self.starts, self.ends
         low = bisect_left(ends, start)  # the first range that it overlaps or touches
         if low == len(starts) or end < starts[low]:
@@ -38,11 +38,11 @@ class _RangeChunk:
             return end - start
         first, last = starts[low], ends[low]
         if start >= first and (low + 1 == len(starts) or end < starts[low + 1]):
-            if end > last:  # the usual case: what follows a range
+            if end > last:  # the usual case: it continues a range
                 ends[low] = end
                 return end - last
             return 0
-        high = bisect_right(starts, end)  # the first range behind it
+        high = bisect_right(starts, end)  # the first range after it
         start, end = min(start, first), max(end, ends[high - 1])
         added = end - start - sum(ends[low:high]) + sum(starts[low:high])
         starts[low:high] = array("Q", (start,))
@@ -50,7 +50,7 @@ class _RangeChunk:
         return added
 
     def remove(self, start: int, end: int) -> int:
-        """Return the number of places that were there."""
+        """Remove a range; return the number of positions that were in the set."""
         starts, ends = self.starts, self.ends
         low = bisect_right(ends, start)
         high = bisect_left(starts, end)
@@ -65,25 +65,25 @@ class _RangeChunk:
         return removed
 
     def split(self) -> "_RangeChunk":
-        """The second half of the ranges, which leaves this chunk."""
+        """Remove the second half of the ranges, and return it."""
         at = len(self.starts) // 2
-        behind = _RangeChunk(self.starts[at:], self.ends[at:])
+        rest = _RangeChunk(self.starts[at:], self.ends[at:])
         del self.starts[at:], self.ends[at:]
-        return behind
+        return rest
 
 
 class RangeSet:
-    """Places in ranges [start, end).
+    """A set of positions, stored as ranges [start, end).
 
-    Ranges are in chunks of limited length, so that to add one moves few others. In a single array, to settle
-    every other of 100,000 messages and then the rest took 15 µs for each.
+    Ranges are in chunks of limited length, so that adding one moves few others. In a single array, settling every
+    other of 100,000 messages and then the rest took 15 µs for each.
     """
 
     __slots__ = ("_chunks", "_last_ends", "size")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._chunks: list[_RangeChunk] = []  # none of them empty
-        self._last_ends: list[int] = []  # of each chunk
+        self._last_ends: list[int] = []  # of each chunk, for bisection
         self.size = 0
         for start, end in ranges:
             self.add(start, end)
@@ -93,12 +93,12 @@ class RangeSet:
             yield from zip(chunk.starts, chunk.ends, strict=True)
 
     def __len__(self) -> int:
-        """The number of ranges; `size` is that of places."""
+        """Return the number of ranges; `size` is the number of positions."""
         return sum(len(chunk.starts) for chunk in self._chunks)
 
     @property
     def first_missing(self) -> int:
-        """The first place that is not in the set."""
+        """The smallest position that is not in the set."""
         first = self._chunks[0] if self._chunks else None
         return first.ends[0] if first is not None and not first.starts[0] else 0
 
@@ -122,7 +122,7 @@ class RangeSet:
             last_ends.insert(at, chunk.ends[-1])
 
     def _join_next(self, at: int, end: int) -> None:
-        """A range up to `end` reaches into the next chunk: it is dropped if it is covered, or joined."""
+        """Drop the next chunk if a range up to `end` covers it, else join it with this one."""
         following = self._chunks.pop(at + 1)
         if following.ends[-1] <= end:
             self.size -= following.size
@@ -143,26 +143,26 @@ class RangeSet:
             else:
                 del self._chunks[at], self._last_ends[at]
 
-    def remove_below(self, place: int) -> None:
-        self.remove(0, place)
+    def remove_below(self, position: int) -> None:
+        self.remove(0, position)
 
     def count(self, start: int, end: int) -> int:
-        """How many places of [start, end) are in the set."""
+        """Count the positions of [start, end) that are in the set."""
         return end - start - sum(high - low for low, high in self.missing(start, end))
 
-    def _ranges_after(self, place: int) -> Iterator[tuple[int, int]]:
-        """The ranges that end behind a place."""
-        at = bisect_right(self._last_ends, place)
+    def _ranges_after(self, position: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges that end after a position."""
+        at = bisect_right(self._last_ends, position)
         if at < len(self._chunks):
             chunk = self._chunks[at]
-            index = bisect_right(chunk.ends, place)
+            index = bisect_right(chunk.ends, position)
             for i in range(index, len(chunk.starts)):
                 yield chunk.starts[i], chunk.ends[i]
             for following in self._chunks[at + 1 :]:
                 yield from zip(following.starts, following.ends, strict=True)
 
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of [start, end) that are not in the set."""
+        """Return the parts of [start, end) that are not in the set."""
         parts = []
         for low, high in self._ranges_after(start):
             if end <= low:
@@ -177,16 +177,17 @@ class RangeSet:
         return parts
 
     def covers(self, start: int, end: int) -> bool:
+        """Whether all of [start, end) is in the set."""
         low, high = next(self._ranges_after(start), (END_POSITION, END_POSITION))
         return low <= start and end <= high
 
-    def next_change(self, place: int) -> int:
-        """The next place that is in the set if this one is not, or the other way round."""
-        low, high = next(self._ranges_after(place), (END_POSITION, END_POSITION))
-        return high if low <= place else low
+    def next_change(self, position: int) -> int:
+        """Return the next position that is in the set if this one is not, or the other way round."""
+        low, high = next(self._ranges_after(position), (END_POSITION, END_POSITION))
+        return high if low <= position else low
 
     def split(self, start: int, end: int) -> list[tuple[int, int, bool]]:
-        """[start, end) in parts that are wholly in the set, or not at all, and which."""
+        """Split [start, end) into parts (start, end, inside) that are in the set completely or not at all."""
         parts: list[tuple[int, int, bool]] = []
         for low, high in self.missing(start, end):
             if start < low:
@@ -199,17 +200,17 @@ class RangeSet:
 
 
 def merge_spans(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Spans (first, count, step) as ranges, in order, joined where they touch.
+    """Return spans (first, count, stride) as ordered ranges, joined where they touch.
 
-    Consumers that share a queue have every k-th place each; together they are whole ranges again.
+    Consumers that share a queue settle every k-th position each; together these are whole ranges again.
     """
     ranges = []
     singles: list[int] = []
-    for first, count, step in spans:
-        if step == 1 or count == 1:
+    for first, count, stride in spans:
+        if stride == 1 or count == 1:
             ranges.append((first, first + count))
         else:
-            singles += range(first, first + count * step, step)
+            singles += range(first, first + count * stride, stride)
     if singles:
         singles.sort()
         ranges += _group_positions(singles)
@@ -228,22 +229,22 @@ def merge_spans(spans: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _group_positions(places: list[int]) -> Iterator[tuple[int, int]]:
-    start = end = places[0]
-    for place in places:
-        if place > end:
+def _group_positions(positions: list[int]) -> Iterator[tuple[int, int]]:
+    start = end = positions[0]
+    for position in positions:
+        if position > end:
             yield start, end
-            start = place
-        end = place + 1
+            start = position
+        end = position + 1
     yield start, end
 
 
 def is_covered(ranges: list[tuple[int, int]], start: int, end: int) -> bool:
-    """Whether [start, end) is in one of the ranges, which are in order."""
+    """Whether one of the ordered ranges contains [start, end)."""
     at = bisect_right(ranges, start, key=itemgetter(0)) - 1
     return at >= 0 and end <= ranges[at][1]
 
 
 def clip_ranges(ranges: list[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
-    """The ranges as far as they are below a place."""
+    """Return the parts of the ranges below `limit`."""
     return [(start, min(end, limit)) for start, end in ranges if start < limit]

@@ -1,26 +1,26 @@
-"""The ledger's records, as bytes. The first byte of each is its kind; numbers are big-endian, as in AMQP.
+"""The records of the message store as bytes. The first byte is the kind; numbers are big-endian, as in AMQP.
 
     run        | 1 | priority u8 | more u16 | count u32 | destination | flags u8 | channel u16 | frame max u32 |
-               | names u16 | head u32 | tail u32 | `more` destinations | sizes | names | head | tails |
-    moved run  | 2 | likewise: it was stored elsewhere before, and is to be found here from now on |
+               | origin u16 | prefix u32 | payload u32 | `more` destinations | sizes | origin | prefix | payloads |
+    moved run  | 2 | the same: compaction has moved it here from another segment |
     settled    | 3 | { queue u32 | ranges } … |
-    delivered  | 4 | likewise |
-    exchange   | 5 | table | arguments |      its end | 6 | table |
-    queue      | 7 | table | arguments |      its end | 8 | table |
-    binding    | 9 | table | arguments |      its end | 10 | table | arguments |
-    fact       | 11 | table | value |         its end | 12 | table |
-    checkpoint | 13 | next queue u32 | { size u32 | record } … |
-    account    | 14 | queue u32 | next place u64 | ranges: settled | delivered once or more | twice … | … |
-    seen       | 15 | table | { when u64 | size u16 | message id } … |
-    ids from   | 16 | position u64 |          in a checkpoint: records of ids count from there on
+    delivered  | 4 | the same |
+    exchange   | 5 | table | arguments |      deleted | 6 | table |
+    queue      | 7 | table | arguments |      deleted | 8 | table |
+    binding    | 9 | table | arguments |      deleted | 10 | table | arguments |
+    metadata   | 11 | table | value |         deleted | 12 | table |
+    checkpoint | 13 | next queue id u32 | { size u32 | record } … |
+    queue index| 14 | queue u32 | stored end u64 | ranges: settled | delivered at least once | at least twice | … |
+    message ids| 15 | table | { time u64 | size u16 | message id } … |
+    ids start  | 16 | journal position u64 |  in a checkpoint: message ids before this position do not count
 
-    ranges      = | number u32 | { start u64 | end u64 } … |
-    destination = | queue u32, LOAN or'ed | first place u64 | expires i64, -1 is never |
+    ranges      = | count u32 | { start u64 | end u64 } … |
+    destination = | queue u32, or'ed with SPILLED_FLAG | first position u64 | expiry i64, -1 is never |
 
-A run's messages are stored once for all the queues they are in. `names` are exchange and routing key as in a
-deliver frame. `tail` is the size of every tail, or VARIOUS, and then `count` sizes u32 follow. A *loan* is what
-a queue has shelved without a promise: it does not come back after a restart. Tables are AMQP's own, so that the
-arguments of a declaration return as they came, types included.
+The messages of a run are stored once for all their queues. `origin` is exchange and routing key as in a deliver
+frame. `payload` is the size of every payload, or VARYING_SIZES_FLAG, and then `count` sizes u32 follow. A destination
+with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables are AMQP's, so that
+the arguments of a declaration keep their types.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,14 +37,8 @@ from recado.broker.run import Origin
 
 RUN, MOVED_RUN, SETTLED, DELIVERED = 1, 2, 3, 4
 EXCHANGE, EXCHANGE_DELETED, QUEUE, QUEUE_DELETED, BINDING, BINDING_DELETED = 5, 6, 7, 8, 9, 10
-METADATA, METADATA_DELETED, CHECKPOINT, QUEUE_INDEX, MESSAGE_IDS, MESSAGE_IDS_START = (
-    11,
-    12,
-    13,
-    14,
-    15,
-    16,
-)
+METADATA, METADATA_DELETED, CHECKPOINT, QUEUE_INDEX = 11, 12, 13, 14
+MESSAGE_IDS, MESSAGE_IDS_START = 15, 16
 
 SPILLED_FLAG = 1 << 31
 VARYING_SIZES_FLAG = 0xFFFF_FFFF
@@ -60,11 +54,11 @@ _U64 = Struct(">Q")
 _INDEX_HEADER = Struct(">BIQ")
 _MESSAGE_ID_HEADER = Struct(">QH")
 
-TABLE_ENTRIES_MAX = 1 << 20  # of a table that was within the limits when a client sent it
+TABLE_ENTRIES_MAX = 1 << 20  # no limit in practice: the table was accepted when a client sent it
 
 
 Destination = tuple[int, int, int]
-"""The queue's number, with LOAN where it is one; the first place; when it expires."""
+"""Queue id, perhaps with SPILLED_FLAG; first position; expiry."""
 
 
 def encode_run(
@@ -78,6 +72,7 @@ def encode_run(
     *,
     kind: int = RUN,
 ) -> bytes:
+    """Encode a run; `origin_bytes` are exchange and routing key as in a deliver frame."""
     count = len(payloads)
     size, sizes = len(payloads[0]), b""
     if count > 1 and not prefix:
@@ -85,15 +80,15 @@ def encode_run(
         if each.count(size) != count:
             size, sizes = VARYING_SIZES_FLAG, pack(f">{count}I", *each)
     more = len(destinations) - 1
-    queue, first, expires = destinations[0]
+    queue_id, first, expires_at = destinations[0]
     start = _pack_run(
         kind,
         traits.priority,
         more,
         count,
-        queue,
+        queue_id,
         first,
-        expires,
+        expires_at,
         traits.persistent,
         channel,
         frame_max,
@@ -109,19 +104,19 @@ def encode_run(
 
 
 # Two records of one message for one queue have messages that are alike if they are equal in these parts (kind,
-# priority, count and queue; all else that is fixed but place and tail size), and from there to the tail.
+# priority, count and queue; all further fixed fields except position and payload size), and from there to the payload.
 LIKE_START, LIKE_REST, POSITION_FIELD = slice(0, 12), slice(20, 41), slice(12, 20)
 RUN_HEADER_BYTES = _RUN_HEADER.size
 
 
 def payload_offset(record: bytes) -> int:
-    """Where the message begins that a record of one message for one queue has; 0 if there are more."""
-    _, _, more, count, *_, names, head, _ = _unpack_run(record)
-    return 0 if more or count > 1 else int(RUN_HEADER_BYTES + names + head)
+    """Return where the payload begins in a record of one message for one queue; 0 for other records."""
+    _, _, more, count, *_, origin_size, prefix_size, _ = _unpack_run(record)
+    return 0 if more or count > 1 else int(RUN_HEADER_BYTES + origin_size + prefix_size)
 
 
 class RunRecord(msgspec.Struct):
-    """A decoded run, but for its destinations: 20,000 of them take 13 ms, and who reads wants one."""
+    """A decoded run without its destinations: decoding 20,000 takes 13 ms, and a reader needs one."""
 
     traits: MessageTraits
     origin_bytes: bytes
@@ -132,72 +127,73 @@ class RunRecord(msgspec.Struct):
 
 
 def decode_destinations(record: bytes) -> list[Destination]:
-    """For which queues a run is, and where in them."""
-    _, _, more, _, queue, first, expires = unpack_run_start(record)
-    found = [(queue, first, expires)]
+    """Return all queues of a run, and the positions in them."""
+    _, _, more, _, queue_id, first, expires_at = unpack_run_start(record)
+    found = [(queue_id, first, expires_at)]
     if more:
         end = _RUN_HEADER.size + more * _DESTINATION.size
         found += _DESTINATION.iter_unpack(record[_RUN_HEADER.size : end])
     return found
 
 
-def find_destination(record: bytes, queue: int) -> Destination:
-    """The one for a queue; if there is none, that for another."""
+def find_destination(record: bytes, queue_id: int) -> Destination:
+    """Return the destination of a queue; if there is none, that of another queue."""
     _, _, more, _, *first = unpack_run_start(record)
-    if more and first[0] & ~SPILLED_FLAG != queue:
-        # The last byte of each number, side by side: few others have the same, so few are decoded.
+    if more and first[0] & ~SPILLED_FLAG != queue_id:
+        # Search the last byte of each id first: few ids share it, so few destinations are decoded.
         stride = _DESTINATION.size
         column = record[RUN_HEADER_BYTES + 3 : RUN_HEADER_BYTES + more * stride : stride]
-        last, at = queue & 0xFF, -1
+        last, at = queue_id & 0xFF, -1
         while (at := column.find(last, at + 1)) >= 0:
             found: Destination = _DESTINATION.unpack_from(record, RUN_HEADER_BYTES + at * stride)
-            if found[0] & ~SPILLED_FLAG == queue:
+            if found[0] & ~SPILLED_FLAG == queue_id:
                 return found
     return first[0], first[1], first[2]
 
 
 def decode_run(record: bytes) -> RunRecord:
     _, priority, more, count, _, _, _, *rest = _unpack_run(record)
-    flags, channel, frame_max, names_size, head_size, size = rest
+    flags, channel, frame_max, origin_size, prefix_size, size = rest
     at = _RUN_HEADER.size + more * _DESTINATION.size
     sizes: Sequence[int] = ()
     if size == VARYING_SIZES_FLAG:
         sizes = unpack_from(f">{count}I", record, at)
         at += 4 * count
-    names = record[at : at + names_size]
-    at += names_size
-    head = record[at : at + head_size]
-    at += head_size
+    origin_bytes = record[at : at + origin_size]
+    at += origin_size
+    prefix = record[at : at + prefix_size]
+    at += prefix_size
     if count == 1:
-        tails = [record[at:]]
+        payloads = [record[at:]]
     elif sizes:
-        tails = []
+        payloads = []
         for size in sizes:
-            tails.append(record[at : at + size])
+            payloads.append(record[at : at + size])
             at += size
     elif size:
-        tails = [tail for (tail,) in _payload_struct(size).iter_unpack(memoryview(record)[at:])]
+        rest_of_record = memoryview(record)[at:]
+        payloads = [payload for (payload,) in _payload_struct(size).iter_unpack(rest_of_record)]
     else:
-        tails = [b""] * count
+        payloads = [b""] * count
     return RunRecord(
         stored_traits(bool(flags & PERSISTENT_FLAG), priority),
-        names,
+        origin_bytes,
         channel,
         frame_max,
-        head,
-        tails,
+        prefix,
+        payloads,
     )
 
 
 def body_bytes(record: bytes, low: int, high: int) -> int:
-    """The sizes of the bodies of some messages of a run, counted within it, in all."""
-    _, _, more, count, *_, names, head, size = _unpack_run(record)
-    at = RUN_HEADER_BYTES + more * _DESTINATION.size + names
-    if head:
+    """Return the total size of the bodies of the messages [low, high) of a run."""
+    _, _, more, count, *_, origin_size, prefix_size, size = _unpack_run(record)
+    at = RUN_HEADER_BYTES + more * _DESTINATION.size + origin_size
+    if prefix_size:
         return (high - low) * read_body_size(record, at)
     if size != VARYING_SIZES_FLAG:
         return sum(read_body_size(record, at + size * i) for i in range(low, high))
-    sizes = unpack_from(f">{count}I", record, at - names)
+    sizes = unpack_from(f">{count}I", record, at - origin_size)
     ends = accumulate(sizes[: high - 1], initial=at + 4 * count)
     return sum(read_body_size(record, start) for start in islice(ends, low, high))
 
@@ -209,14 +205,14 @@ def _payload_struct(size: int) -> Struct:
 
 @lru_cache(512)
 def stored_traits(persistent: bool, priority: int) -> MessageTraits:
-    """What of a message's facts still counts once it is in a queue."""
+    """Return the traits that still matter once a message is in a queue."""
     return MessageTraits(persistent=persistent, priority=priority)
 
 
 @lru_cache(4096)
-def decode_origin(names: bytes) -> Origin:
-    after = 1 + names[0]
-    return Origin(names[1:after].decode(), names[after + 1 :].decode())
+def decode_origin(origin_bytes: bytes) -> Origin:
+    after = 1 + origin_bytes[0]
+    return Origin(origin_bytes[1:after].decode(), origin_bytes[after + 1 :].decode())
 
 
 # ── ranges ──────────────────────────────────────────────────────────────────────────────────────────
@@ -226,8 +222,8 @@ Ranges = Sequence[tuple[int, int]]
 
 def encode_ranges(kind: int, ranges: Iterable[tuple[int, Ranges]]) -> bytes:
     parts = [bytes((kind,))]
-    for queue, each in ranges:
-        parts.append(_U32.pack(queue))
+    for queue_id, each in ranges:
+        parts.append(_U32.pack(queue_id))
         parts.append(_pack_ranges(each))
     return b"".join(parts)
 
@@ -235,41 +231,43 @@ def encode_ranges(kind: int, ranges: Iterable[tuple[int, Ranges]]) -> bytes:
 def decode_ranges(record: bytes) -> Iterable[tuple[int, Ranges]]:
     at = 1
     while at < len(record):
-        (queue,) = _U32.unpack_from(record, at)
+        (queue_id,) = _U32.unpack_from(record, at)
         ranges, at = _unpack_ranges(record, at + _U32.size)
-        yield queue, ranges
+        yield queue_id, ranges
 
 
 def _pack_ranges(ranges: Ranges) -> bytes:
     count = len(ranges)
-    return pack(f">I{2 * count}Q", count, *[place for each in ranges for place in each])
+    return pack(f">I{2 * count}Q", count, *[bound for each in ranges for bound in each])
 
 
 def _unpack_ranges(record: bytes, at: int) -> tuple[Ranges, int]:
     (count,) = _U32.unpack_from(record, at)
     at += _U32.size
-    places = unpack_from(f">{2 * count}Q", record, at)
-    return list(zip(places[::2], places[1::2], strict=True)), at + 16 * count
+    bounds = unpack_from(f">{2 * count}Q", record, at)
+    return list(zip(bounds[::2], bounds[1::2], strict=True)), at + 16 * count
 
 
-def encode_queue_index(queue: int, next_place: int, ranges: Iterable[Ranges]) -> bytes:
-    return _INDEX_HEADER.pack(QUEUE_INDEX, queue, next_place) + b"".join(map(_pack_ranges, ranges))
+def encode_queue_index(queue_id: int, stored_end: int, ranges: Iterable[Ranges]) -> bytes:
+    return _INDEX_HEADER.pack(QUEUE_INDEX, queue_id, stored_end) + b"".join(
+        map(_pack_ranges, ranges)
+    )
 
 
 def decode_queue_index(record: bytes) -> tuple[int, int, list[Ranges]]:
-    _, queue, next_place = _INDEX_HEADER.unpack_from(record)
+    _, queue_id, stored_end = _INDEX_HEADER.unpack_from(record)
     found, at = [], _INDEX_HEADER.size
     while at < len(record):
         ranges, at = _unpack_ranges(record, at)
         found.append(ranges)
-    return queue, next_place, found
+    return queue_id, stored_end, found
 
 
-# ── tables, and records of records ──────────────────────────────────────────────────────────────────
+# ── tables, and records within records ─────────────────────────────────────────────────────────────────
 
 
 def encode_tables(kind: int, *tables: FieldTable) -> bytes:
-    """Side by side and not one in the other, or arguments might be nested too deep."""
+    """Encode tables one after the other: nested in each other, they might exceed the depth limit."""
     return bytes((kind,)) + b"".join(map(encode_table, tables))
 
 
@@ -295,7 +293,7 @@ def decode_metadata(record: bytes) -> tuple[tuple[str, str, str], bytes]:
 
 def encode_message_ids(owner: FieldTable, ids: Iterable[tuple[bytes, int]]) -> bytes:
     entries = [
-        _MESSAGE_ID_HEADER.pack(when, len(message_id)) + message_id for message_id, when in ids
+        _MESSAGE_ID_HEADER.pack(time, len(message_id)) + message_id for message_id, time in ids
     ]
     return encode_tables(MESSAGE_IDS, owner) + b"".join(entries)
 
@@ -304,9 +302,9 @@ def decode_message_ids(record: bytes) -> tuple[FieldTable, list[tuple[bytes, int
     owner, at = decode_table(record, 1)
     ids = []
     while at < len(record):
-        when, size = _MESSAGE_ID_HEADER.unpack_from(record, at)
+        time, size = _MESSAGE_ID_HEADER.unpack_from(record, at)
         at += _MESSAGE_ID_HEADER.size
-        ids.append((record[at : at + size], when))
+        ids.append((record[at : at + size], time))
         at += size
     return owner, ids
 
@@ -320,8 +318,8 @@ def decode_message_ids_start(record: bytes) -> int:
     return int(position)
 
 
-def encode_checkpoint(next_queue: int, records: Iterable[bytes]) -> bytes:
-    parts = [bytes((CHECKPOINT,)), _U32.pack(next_queue)]
+def encode_checkpoint(next_queue_id: int, records: Iterable[bytes]) -> bytes:
+    parts = [bytes((CHECKPOINT,)), _U32.pack(next_queue_id)]
     for record in records:
         parts.append(_U32.pack(len(record)))
         parts.append(record)
@@ -329,8 +327,8 @@ def encode_checkpoint(next_queue: int, records: Iterable[bytes]) -> bytes:
 
 
 def decode_checkpoint(record: bytes) -> tuple[int, Iterable[bytes]]:
-    (next_queue,) = _U32.unpack_from(record, 1)
-    return next_queue, _split_records(record, 1 + _U32.size)
+    (next_queue_id,) = _U32.unpack_from(record, 1)
+    return next_queue_id, _split_records(record, 1 + _U32.size)
 
 
 def _split_records(record: bytes, at: int) -> Iterable[bytes]:

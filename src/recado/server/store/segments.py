@@ -1,7 +1,7 @@
-"""The journal as the ledger sees it: segments that hold messages, checkpoints, and what may be dropped.
+"""The segments of the store's journal: how many live messages each holds, and which can be dropped.
 
-A checkpoint is made as soon as a segment begins, unless the last one was so large that it would be too early.
-Once it is durable, of all the segments before it only the messages are still of interest.
+A checkpoint is written as soon as a segment begins, unless the last checkpoint was so large that this would be too
+soon. Once it is durable, only the messages in older segments matter: all their other records are redundant.
 """
 
 from collections import deque
@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from recado.journal.journal import Journal
 from recado.journal.segment import Segment
 
-CHECKPOINT_INTERVAL_FACTOR = 4  # so many times as much is written between two checkpoints, at least
-LIVE_RATIO_MAX = 0.3  # of the messages in a segment: with more live ones it is not worth freeing
-ROLL_GAIN_MIN_BYTES = 1 << 20  # a new segment and its checkpoint have to be worth writing
+CHECKPOINT_INTERVAL_FACTOR = 4  # times the size of a checkpoint is written between two, at least
+LIVE_RATIO_MAX = 0.3  # with a larger ratio of live messages a segment is not worth compacting
+ROLL_GAIN_MIN_BYTES = 1 << 20  # less would not pay for a new segment with its checkpoint
 
 
 class SegmentStats:
-    """What a segment holds: messages, counted once for each queue they are in."""
+    """The messages in a segment, each counted once per queue that it is in."""
 
     __slots__ = ("base", "live_count", "stored_count")
 
@@ -48,29 +48,31 @@ class StoreSegments:
         self._journal = journal
         self._stats_by_base: dict[int, SegmentStats] = {}
         self._current = SegmentStats(-1)  # of the segment that is appended to
-        self._checkpoints: deque[tuple[int, int]] = deque()  # (where it ends, base of its segment)
-        self._checkpoint_base = 0  # the segment of the last durable one
+        # Checkpoints that are not durable yet: (where it ends, base of the segment where it begins).
+        self._checkpoints: deque[tuple[int, int]] = deque()
+        self._checkpoint_base = 0  # of the last durable checkpoint
         self._checkpoint_end = 0
         self._checkpoint_bytes = 0
         self._droppable_when_full: list[int] = []
 
     def append(self, record: bytes) -> tuple[SegmentStats, int]:
-        """Gives the segment and the offset where the record is."""
-        before = self._journal.position
+        """Append a record; return its segment, and its offset in the segment."""
+        position_before = self._journal.position
         (position,) = self._journal.append(record)
-        if position != before:
+        if position != position_before:
             self._switch_to(position)
         return self._current, position - self._current.base
 
     def append_group(self, records: Sequence[bytes]) -> list[tuple[SegmentStats, int]]:
-        before = self._journal.position
+        """Append records of which a crash leaves all or none."""
+        position_before = self._journal.position
         positions = self._journal.append(*records)
-        if positions[0] != before:
+        if positions[0] != position_before:
             self._switch_to(positions[0])
         return [(self._current, position - self._current.base) for position in positions]
 
     def append_checkpoint(self, record: bytes, since: int | None, size: int) -> None:
-        """Records that belong to it, `size` bytes, were appended from position `since` on, if any were."""
+        """Append a checkpoint. Further records of it, `size` bytes, begin at journal position `since`, if any."""
         self.append(record)
         self.checkpoint_due = False
         self._checkpoint_end = self._journal.position
@@ -80,36 +82,36 @@ class StoreSegments:
 
     def _switch_to(self, position: int) -> None:
         self._current = self.stats_of(self._journal.segment_base(position))
-        # One that fills a segment by itself must not be the reason for the next.
-        since = position - self._checkpoint_end
-        self.checkpoint_due = since >= CHECKPOINT_INTERVAL_FACTOR * self._checkpoint_bytes
+        # A checkpoint that fills a segment by itself must not cause the next one.
+        written = position - self._checkpoint_end
+        self.checkpoint_due = written >= CHECKPOINT_INTERVAL_FACTOR * self._checkpoint_bytes
 
     def stats_of(self, base: int) -> SegmentStats:
-        found = self._stats_by_base.get(base)
-        if found is None:
-            found = self._stats_by_base[base] = SegmentStats(base)
-        return found
+        stats = self._stats_by_base.get(base)
+        if stats is None:
+            stats = self._stats_by_base[base] = SegmentStats(base)
+        return stats
 
     def all_stats(self) -> list[SegmentStats]:
         return list(self._stats_by_base.values())
 
     def resume(self, checkpoint_base: int) -> None:
-        """After recovery: go on in the last segment. The last checkpoint is in the segment `checkpointed`."""
+        """After recovery: continue in the last segment. The last checkpoint is in that of `checkpoint_base`."""
         self._checkpoint_base = checkpoint_base
         segments = self._journal.segments
         if segments:
             self._current = self.stats_of(segments[-1].base)
 
     def is_worth_rolling(self) -> bool:
-        """Whether most of the room of the last segment could be given back."""
-        share = self._current.live_ratio
-        gain = self._journal.last_file_bytes() * (1 - share) - self._checkpoint_bytes
-        return share <= LIVE_RATIO_MAX and gain >= ROLL_GAIN_MIN_BYTES
+        """Whether beginning a new segment would free most of the space of the last one."""
+        live_ratio = self._current.live_ratio
+        gain = self._journal.last_file_bytes() * (1 - live_ratio) - self._checkpoint_bytes
+        return live_ratio <= LIVE_RATIO_MAX and gain >= ROLL_GAIN_MIN_BYTES
 
     def roll(self) -> None:
-        """Turn to a new segment, so that the last one can be dropped.
+        """Begin a new segment and a checkpoint, so that the last segment can be dropped.
 
-        That happens once the checkpoint that is due now is durable, and live messages are settled or moved.
+        That happens once the checkpoint is durable and the live messages are settled or moved.
         """
         self._journal.roll()
         self.checkpoint_due = True
@@ -117,12 +119,13 @@ class StoreSegments:
     # ── dropping ──────────────────────────────────────────────────────────────────────────────────────
 
     def mark_durable(self) -> None:
+        """After a sync: find the last durable checkpoint."""
         durable = self._journal.durable_position
         while self._checkpoints and self._checkpoints[0][0] <= durable:
             self._checkpoint_base = self._checkpoints.popleft()[1]
 
     def before_checkpoint(self) -> list[tuple[Segment, SegmentStats]]:
-        """Segments before the last durable checkpoint, oldest first."""
+        """Return the segments before the last durable checkpoint, oldest first."""
         return [
             (segment, self.stats_of(segment.base))
             for segment in self._journal.segments
@@ -130,15 +133,15 @@ class StoreSegments:
         ]
 
     def find_empty(self) -> list[int]:
-        """Segments that can be dropped when all that was written up to now is durable."""
-        return [segment.base for segment, page in self.before_checkpoint() if not page.live_count]
+        """Return the bases of segments that can be dropped when everything written so far is durable."""
+        return [segment.base for segment, stats in self.before_checkpoint() if not stats.live_count]
 
     def remember_droppable(self) -> None:
-        """Right after all was written: what can be dropped even if there is no room for what comes next."""
+        """Right after a complete write: remember what can be dropped even if the next write does not fit."""
         self._droppable_when_full = self.find_empty()
 
     def droppable_when_full(self) -> list[int]:
-        """Segments that can be dropped when what was written is durable, though there is more to write."""
+        """Return the bases of segments that can be dropped although there are records that cannot be written."""
         return [base for base in self._droppable_when_full if base in self._stats_by_base]
 
     def drop(self, bases: Sequence[int]) -> None:

@@ -1,19 +1,20 @@
-"""The logs of streams on disk: a journal each, in a folder named after the number of its queue.
+"""The logs of streams on disk: a journal each, in a folder named after the id of its queue.
 
-A record is a run with one destination, as in `records`: the place is the offset of its first message, and where
-a queue's run has the time that it expires, a stream's has the time that it came. Indexes find the record of an
-offset or of a time; they are in memory, with an entry for every 64 KiB, and made anew at a restart.
+A record is a run with one destination, as in `records`. The position is the offset of the first message, and the
+field for the expiry has the time of publishing. Two indexes find the record of an offset or of a time. They are in
+memory, with an entry for every 64 KiB, and are rebuilt at a restart.
 
-Offsets that are missing were let go if the journal misses whole segments there too. Else their records were
-dropped by a repair: that leaves a gap, and all before and behind it stays as it was.
+If offsets are missing and whole segments are missing there too, the stream was trimmed. Otherwise a repair removed
+damaged records: that leaves a gap, and the offsets before and after it stay as they are.
 
-What was appended is written and synced with the ledger's own journal, before anybody is told. A stream that is
-deleted keeps its folder until its end is safe; a folder without a queue is what a crash left of one.
+Records are written and synced together with the store's own journal, before any publisher is confirmed. The folder of
+a deleted stream is removed when the deletion is durable; a folder without a queue was left by a crash.
 """
 
 import contextlib
 import shutil
-from bisect import bisect_right
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,7 +25,6 @@ from recado.broker.run import Run
 from recado.broker.store import DurabilityListener
 from recado.broker.stream_log import READ_BYTES, take_portion
 from recado.journal.disk import Disk, FolderDisk
-from recado.journal.index import SparseIndex
 from recado.journal.journal import Journal
 from recado.journal.record import CorruptJournalError
 
@@ -41,16 +41,47 @@ from .records import (
 )
 
 INDEX_STRIDE_BYTES = 64 * 1024
-READ_MESSAGES_MAX = 1024  # at a time: those that came one by one take some milliseconds to read
-RECENT_BYTES = 128 * 1024  # what came last stays in memory: most who read a stream are at its end
+READ_MESSAGES_MAX = 1024  # reading that many single messages takes some milliseconds
+RECENT_BYTES = (
+    128 * 1024
+)  # the newest messages stay in memory, because most consumers read at the end
 
-_LIKE_REST = slice(
-    POSITION_FIELD.stop + 8, LIKE_REST.stop
-)  # messages are alike that came at other times
+_LIKE_REST = slice(POSITION_FIELD.stop + 8, LIKE_REST.stop)  # without the time, which may differ
+
+
+class SparseIndex:
+    """Finds where to start scanning for a key, when keys grow with journal positions.
+
+    Only some records are added; the others are found by scanning. Keys are offsets or times, and several records may
+    have the same key.
+    """
+
+    def __init__(self) -> None:
+        self._start = 0
+        self._keys = array("q")
+        self._positions = array("q")
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, key: int, position: int) -> None:
+        self._keys.append(key)
+        self._positions.append(position)
+
+    def find(self, key: int) -> int:
+        """Return a position after which all records with this key or a greater one are."""
+        number = bisect_left(self._keys, key)
+        return self._positions[number - 1] if number else self._start
+
+    def drop_before(self, position: int) -> None:
+        """Forget the records before a position, which were dropped."""
+        number = bisect_left(self._positions, position)
+        del self._keys[:number], self._positions[:number]
+        self._start = max(self._start, position)
 
 
 class StreamFolders(Protocol):
-    """Where streams have their folders."""
+    """The folders of the streams, by name."""
 
     def list_names(self) -> list[str]: ...
 
@@ -60,14 +91,14 @@ class StreamFolders(Protocol):
 
 
 class DurabilityTracker(Protocol):
-    """What streams need of a ledger."""
+    """The part of a `JournalStore` that streams need."""
 
     durable_ops: int
     lsn: int
     durable_lsn: int
     on_failure: Callable[[str], None]
 
-    def notify_when_durable(self, waiting: DurabilityListener) -> None: ...
+    def notify_when_durable(self, listener: DurabilityListener) -> None: ...
 
 
 class DiskStreamFolders:
@@ -85,7 +116,7 @@ class DiskStreamFolders:
 
 
 class _SegmentSpan:
-    """What is in one segment of the journal."""
+    """The messages in one segment of a stream's journal."""
 
     __slots__ = ("base", "first", "newest_time")
 
@@ -96,23 +127,23 @@ class _SegmentSpan:
 
 
 class StreamJournal:
-    """The log of one stream (`StreamLog`)."""
+    """The log of one stream, an implementation of `StreamLog`."""
 
-    def __init__(self, disk: Disk, size: int, streams: "StreamJournals") -> None:
+    def __init__(self, disk: Disk, segment_bytes: int, streams: "StreamJournals") -> None:
         self.first_offset = 0
         self.next_offset = 0
         self._streams = streams
         self._last_time = 0
         self._spans: list[_SegmentSpan] = []
-        self._gaps: list[tuple[int, int]] = []  # offsets [start, end) that a repair has dropped
+        self._gaps: list[tuple[int, int]] = []  # offsets [start, end) that a repair has removed
         self._offset_index = SparseIndex()
         self._time_index = SparseIndex()
-        self._stride_end = 0  # what is before it need not be in the indexes
+        self._stride_end = 0  # the next index entry is for the first record after this
         self._recent: deque[Run] = deque()
         self._recent_bytes = 0
         self._close_lock = Lock()
         self._closed = False
-        self._journal = journal = Journal(disk, segment_bytes=size)
+        self._journal = journal = Journal(disk, segment_bytes=segment_bytes)
         for position, record in journal.recover():
             _, _, _, count, _, offset, time = unpack_run_start(record)
             if offset != self.next_offset:
@@ -122,10 +153,10 @@ class StreamJournal:
                     self._restart_at(position, offset)
             self._index_record(position, offset, count, time)
         if self._spans:
-            self._drop_before(self._spans[0].base)  # let go before, and back after a crash
+            self._drop_before(self._spans[0].base)  # dropped before a crash undid it
 
     def _is_contiguous(self, position: int) -> bool:
-        """Whether no whole segments are missing between a record, just found, and the one before it."""
+        """Whether no segment is missing between this record and the one before it."""
         if not self._spans:
             return False
         base = self._journal.segment_base(position)
@@ -134,7 +165,7 @@ class StreamJournal:
         return base == max(each.end for each in self._journal.segments if each.base < base)
 
     def _restart_at(self, position: int, offset: int) -> None:
-        """Others were let go before it."""
+        """Begin the stream at an offset: all messages before it were trimmed."""
         self._drop_index_before(position)
         self._spans.clear()
         self._gaps.clear()
@@ -158,7 +189,7 @@ class StreamJournal:
         self.next_offset = offset + count
 
     def _drop_index_before(self, position: int) -> None:
-        """All before a position is gone, or to be ignored."""
+        """Forget index entries before a journal position."""
         self._offset_index.drop_before(position)
         self._time_index.drop_before(position)
 
@@ -184,7 +215,7 @@ class StreamJournal:
 
     def read(self, offset: int, end: int) -> list[Run]:
         offset = max(offset, self.first_offset)
-        if self._gaps:  # what is read together has no gap
+        if self._gaps:  # the returned runs must be contiguous
             at = bisect_right(self._gaps, offset, key=_gap_start)
             if at and offset < self._gaps[at - 1][1]:
                 offset = self._gaps[at - 1][1]
@@ -196,7 +227,7 @@ class StreamJournal:
         return take_portion(self._runs(offset, end), offset, end)
 
     def _runs(self, offset: int, end: int) -> Iterator[Run]:
-        """Those that have messages from `offset` on and before `end`."""
+        """Yield the runs with messages in [offset, end)."""
         if self._recent and self._recent[0].first_position <= offset:
             yield from (
                 run
@@ -204,7 +235,7 @@ class StreamJournal:
                 if run.first_position < end and run.first_position + len(run) > offset
             )
             return
-        run, model, tail, size = None, b"", 0, 0
+        run, model, payload_start, size = None, b"", 0, 0
         start = self._offset_index.find(offset + 1)
         for record in self._records(start, start + INDEX_STRIDE_BYTES + READ_BYTES):
             _, _, _, count, _, first, _ = unpack_run_start(record)
@@ -212,26 +243,22 @@ class StreamJournal:
                 break
             if first + count <= offset:
                 continue
-            # Most that came one by one are like the one before: 2 µs for each here, 9 by what follows.
+            # Most messages that were published one by one are like the one before: 2 µs each here, 9 below.
             if (
                 run is not None
                 and size < READ_BYTES
-                and tail
+                and payload_start
                 and record[LIKE_START] == model[LIKE_START]
                 and record[_LIKE_REST] == model[_LIKE_REST]
-                and record[RUN_HEADER_BYTES:tail] == model[RUN_HEADER_BYTES:tail]
+                and record[RUN_HEADER_BYTES:payload_start] == model[RUN_HEADER_BYTES:payload_start]
             ):
-                run.payloads.append(record[tail:])
+                run.payloads.append(record[payload_start:])
                 size += len(record)
                 continue
             if run is not None:
                 yield run
-            run, model, tail, size = (
-                _decode_stream_run(record, first),
-                record,
-                payload_offset(record),
-                0,
-            )
+            run, model, size = _decode_stream_run(record, first), record, 0
+            payload_start = payload_offset(record)
         if run is not None:
             yield run
 
@@ -245,8 +272,8 @@ class StreamJournal:
 
     def offset_at(self, time: int) -> int:
         for record in self._records(self._time_index.find(time), self._journal.position):
-            _, _, _, _, _, offset, came = unpack_run_start(record)
-            if came >= time:
+            _, _, _, _, _, offset, record_time = unpack_run_start(record)
+            if record_time >= time:
                 return int(offset)
         return self.next_offset
 
@@ -255,10 +282,10 @@ class StreamJournal:
     ) -> int | None:
         spans, journal = self._spans, self._journal
         while len(spans) > 1 and spans[1].first < durable_offset:
-            newest = spans[0].newest_time
-            too_old = oldest_time is not None and newest < oldest_time
+            newest_time = spans[0].newest_time
+            too_old = oldest_time is not None and newest_time < oldest_time
             if not too_old and (bytes_max is None or journal.position - spans[0].base <= bytes_max):
-                return newest
+                return newest_time
             del spans[0]
             self._drop_before(spans[0].base)
             self.first_offset = spans[0].first
@@ -268,10 +295,10 @@ class StreamJournal:
 
     @property
     def truncated_bytes(self) -> int:
-        """Bytes at the end that recovery found not to be whole."""
+        """Size of the torn write that recovery removed from the end."""
         return self._journal.truncated_bytes
 
-    # ── with the ledger ───────────────────────────────────────────────────────────────────────────────
+    # ── as part of the store ──────────────────────────────────────────────────────────────────────────
 
     def write(self) -> None:
         self._journal.write()
@@ -282,7 +309,7 @@ class StreamJournal:
                 self._journal.sync()
 
     def close(self) -> None:
-        """The loop may have to wait here for a sync that is under way."""
+        """Close the journal, after waiting for a sync that is running in another thread."""
         with self._close_lock:
             self._closed = True
             self._journal.close()
@@ -314,19 +341,24 @@ class StreamJournals:
         self._tracker = tracker
         self._logs: dict[int, StreamJournal] = {}
         self._dirty: dict[StreamJournal, None] = {}  # appended to and not written
-        self._unsynced: deque[StreamJournal] = deque()  # written; the syncing thread takes them
-        self._pending_deletes: deque[tuple[int, int]] = deque()  # (ticket, number)
+        self._unsynced: deque[StreamJournal] = deque()  # written; consumed by the sync thread
+        self._pending_deletes: deque[tuple[int, int]] = deque()  # (LSN, queue id)
 
-    def open(self, number: int, size: int, *, existing: bool = False) -> StreamJournal:
-        """`known`: it was declared before a restart, and had its folder before that was durable."""
-        name = str(number)
+    def open(self, queue_id: int, segment_bytes: int, *, existing: bool = False) -> StreamJournal:
+        """Open the journal of a stream, and recover it.
+
+        An `existing` stream was declared before a restart. Its folder was created before the declaration became
+        durable; if it is missing, `CorruptJournalError` is raised.
+        """
+        name = str(queue_id)
         if existing and name not in self._folders.list_names():
             raise CorruptJournalError(f"streams/{name}", 0, "the folder is missing")
-        log = self._logs[number] = StreamJournal(self._folders.open(name), size, self)
+        log = StreamJournal(self._folders.open(name), segment_bytes, self)
+        self._logs[queue_id] = log
         return log
 
-    def get(self, number: int) -> StreamJournal:
-        return self._logs[number]
+    def get(self, queue_id: int) -> StreamJournal:
+        return self._logs[queue_id]
 
     def report_failure(self, reason: str) -> None:
         self._tracker.on_failure(reason)
@@ -341,11 +373,11 @@ class StreamJournals:
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is on disk; to be asked while nothing is being synced."""
+        """Whether all appended records are durable; not meaningful while a sync is running."""
         return not self._dirty and not self._unsynced
 
     def write(self) -> None:
-        """After an OSError the rest stays to be written."""
+        """Write all appended records. After an `OSError`, call it again to write the rest."""
         while self._dirty:
             log = next(iter(self._dirty))
             log.write()
@@ -353,32 +385,32 @@ class StreamJournals:
             self._unsynced.append(log)
 
     def sync(self) -> None:
-        """What was written before is durable afterwards. For the thread that syncs."""
-        for _ in range(len(self._unsynced)):  # others may come without end
+        """Make all records durable that were written before the call; in the sync thread."""
+        for _ in range(len(self._unsynced)):  # the loop may append further ones meanwhile
             self._unsynced.popleft().sync()
 
-    def delete(self, number: int) -> None:
-        """The stream is gone, once that is safe; nothing is appended to it any more."""
-        self._dirty.pop(self._logs[number], None)
-        self._pending_deletes.append((self._tracker.lsn, number))
+    def delete(self, queue_id: int) -> None:
+        """Remove a stream, its folder once the deletion is durable."""
+        self._dirty.pop(self._logs[queue_id], None)
+        self._pending_deletes.append((self._tracker.lsn, queue_id))
         self._tracker.notify_when_durable(self)
 
     def on_durable(self) -> None:
         while self._pending_deletes and self._pending_deletes[0][0] <= self._tracker.durable_lsn:
             self._remove(self._pending_deletes.popleft()[1])
 
-    def _remove(self, number: int) -> None:
-        with contextlib.suppress(OSError):  # a full disk need not take what nobody wants any more
-            self._logs.pop(number).close()
-        self._folders.remove(str(number))
+    def _remove(self, queue_id: int) -> None:
+        with contextlib.suppress(OSError):  # on a full disk the rest of it need not be written
+            self._logs.pop(queue_id).close()
+        self._folders.remove(str(queue_id))
 
     def remove_orphans(self, known_ids: Iterable[int]) -> None:
-        """After a restart: remove the folders of streams that are no more."""
+        """After a restart: remove the folders of streams that are not declared."""
         for name in sorted(set(self._folders.list_names()).difference(map(str, known_ids))):
             self._folders.remove(name)
 
     def close(self) -> None:
         for log in self._logs.values():
             log.close()
-        for _, number in self._pending_deletes:
-            self._folders.remove(str(number))
+        for _, queue_id in self._pending_deletes:
+            self._folders.remove(str(queue_id))

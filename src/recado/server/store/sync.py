@@ -1,4 +1,4 @@
-"""One turn of making things durable: the ledger's journal, and the others that go with it."""
+"""One sync of the store: its own journal, and the journals that are synced together with it."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from recado.journal.journal import Journal
 
 
 class SecondaryJournal(Protocol):
-    """Another journal, or several. Its owner counts an entry for everything that somebody waits for."""
+    """One or more further journals. Their owner counts `durable_ops` for operations that a reply waits for."""
 
     @property
     def is_durable(self) -> bool: ...
@@ -21,18 +21,16 @@ class SecondaryJournal(Protocol):
 
 
 class SyncJob(msgspec.Struct, frozen=True):
-    """One turn of making things durable."""
-
     lsn: int
     journal: Journal
     secondaries: tuple[SecondaryJournal, ...]
     empty_segments: list[int]
-    """Segments that nothing is live in: gone when this is done (LG5)."""
+    """Bases of segments without live messages, to be dropped when the sync is done (ST5)."""
 
     def run(self) -> None:
-        """For a thread; an OSError is the end."""
+        """Sync, in any thread. After an `OSError` the content of the disk is unknown."""
         self.journal.sync()
         if self.empty_segments:
             self.journal.sync_mark()
-        for side in self.secondaries:
-            side.sync()
+        for secondary in self.secondaries:
+            secondary.sync()

@@ -1,8 +1,8 @@
-"""What a turn of the loop gathers, and how it comes into the journal at its end.
+"""The changes that a turn of the event loop collects, and how they are appended to the journal at its end.
 
-LG2  A message that is entered and settled in the same turn is never written.
+ST2  A message that is published and settled in the same turn is never written.
 
-Messages come first, with whatever else is durable, in the order of events; then what was settled and delivered.
+Messages and declarations come first, in the order of events, then the records of settled and delivered positions.
 """
 
 from collections.abc import Mapping
@@ -30,183 +30,195 @@ class TurnBatch:
     def __init__(self) -> None:
         self._pending: list[PendingRun | bytes] = []
         self._last: PendingRun | None = None
-        self._touched: dict[QueueIndex, None] = {}  # with something settled or delivered
-        self._paging_out: dict[PagedOutBucket, None] = {}  # with something gathered
-        self._has_deleted_queue = False  # a queue, for which something may be gathered
+        self._touched: dict[QueueIndex, None] = {}  # with settled or delivered spans
+        self._paging_out: dict[PagedOutBucket, None] = {}  # with unwritten runs
+        self._has_deleted_queue = False  # some pending entries may be of a deleted queue
         self.is_atomic = False
-        """All of it is to be one group of the journal."""
+        """Whether the whole batch must be one group of the journal."""
         self.is_urgent = False
-        """Somebody is, or will be, told of something in it."""
+        """Whether it must be written at the end of this turn: a client waits for a record, or sees its effect."""
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._touched)
 
     def add_record(self, record: bytes) -> None:
-        """Something that is not a message."""
+        """Add an encoded record that is not a run of messages."""
         self._pending.append(record)
         self._last = None
         self.is_urgent = True
 
-    def add_run(self, account: QueueIndex, run: Run) -> None:
-        """Durable messages; fifty clients that send one each at the same time are one record, as a run is."""
+    def add_run(self, index: QueueIndex, run: Run) -> None:
+        """Add durable messages. Single messages of fifty clients in one turn become one record, like a run."""
         last = self._last
-        if last is not None and last.can_absorb(account, run):
+        if last is not None and last.can_absorb(index, run):
             run.stored = True
-            account.end_position = run.first_position + len(run.payloads)
+            index.end_position = run.first_position + len(run.payloads)
             last.absorb(run.payloads)
         else:
-            self._add_pending(account, run, loan=False)
+            self._add_pending(index, run, spilled=False)
 
     def _add_pending(
-        self, account: QueueIndex, run: Run, *, loan: bool
+        self, index: QueueIndex, run: Run, *, spilled: bool
     ) -> tuple[PendingRun, QueueEntry]:
         run.stored = True
-        tails, expires = run.payloads, run.expires_at
-        entered = QueueEntry(
-            account, run.first_position, NO_EXPIRY_CODE if expires is None else expires, loan
+        payloads, expires_at = run.payloads, run.expires_at
+        entry = QueueEntry(
+            index,
+            run.first_position,
+            NO_EXPIRY_CODE if expires_at is None else expires_at,
+            spilled,
         )
-        count = len(tails)
-        account.end_position = run.first_position + count
+        count = len(payloads)
+        index.end_position = run.first_position + count
         last = self._last
-        if last is not None and last.payloads is tails:
-            last.entries.append(entered)
-            return last, entered
+        if last is not None and last.payloads is payloads:  # the same messages in a further queue
+            last.entries.append(entry)
+            return last, entry
         last = PendingRun(
-            run.origin, run.traits, run.channel, run.frame_max, run.prefix, tails, count, [entered]
+            run.origin, run.traits, run.channel, run.frame_max, run.prefix, payloads, count, [entry]
         )
         self._last = last
         self._pending.append(last)
         self.is_urgent = True
-        return last, entered
+        return last, entry
 
     def add_paged_out(
-        self, account: QueueIndex, shelf: PagedOutBucket, run: Run, loan: bool
+        self, index: QueueIndex, bucket: PagedOutBucket, run: Run, spilled: bool
     ) -> None:
-        gathered, entered = self._add_pending(account, run, loan=loan)
-        gathered.is_paged_out = True
-        shelf.unwritten.append((gathered, entered))
-        self._paging_out[shelf] = None
+        """Add messages that leave memory; `spilled` ones are transient."""
+        pending, entry = self._add_pending(index, run, spilled=spilled)
+        pending.is_paged_out = True
+        bucket.unwritten.append((pending, entry))
+        self._paging_out[bucket] = None
 
-    def touch(self, account: QueueIndex) -> None:
-        """It has something in `going` or `out`."""
-        self._touched[account] = None
+    def touch(self, index: QueueIndex) -> None:
+        """Note that a queue has new `settled_spans` or `delivered_spans`."""
+        self._touched[index] = None
 
-    def discard(self, account: QueueIndex) -> None:
-        """The queue is deleted."""
+    def discard(self, index: QueueIndex) -> None:
+        """Forget the changes of a queue that was deleted."""
         self._has_deleted_queue = True
-        self._touched.pop(account, None)
+        self._touched.pop(index, None)
 
-    def write_to(self, pages: StoreSegments) -> None:
-        """Whatever was gathered, and begin anew."""
+    def write_to(self, segments: StoreSegments) -> None:
+        """Append the whole batch to the journal, and start an empty one."""
         self.is_urgent = False
         if self._touched or self._has_deleted_queue or self.is_atomic:
-            self._append_all(pages)
+            self._append_all(segments)
         else:
-            self._append_messages(pages)
+            self._append_messages(segments)
 
-    def _append_messages(self, pages: StoreSegments) -> None:
-        """What `_append_all` does, if that is all: 5 µs for a single message instead of 8."""
-        gathered, self._pending, self._last = self._pending, [], None
-        for each in gathered:
+    def _append_messages(self, segments: StoreSegments) -> None:
+        """Do the same as `_append_all` for the common case: 5 µs for a single message instead of 8."""
+        pending, self._pending, self._last = self._pending, [], None
+        for each in pending:
             if isinstance(each, bytes):
-                pages.append(each)
+                segments.append(each)
             else:
                 record = _encode(each, each.entries)
-                page, at = pages.append(record)
-                for one in each.entries:
-                    one.index.add_stored(one.first_position, each.count, at, len(record), page)
+                stats, offset = segments.append(record)
+                for entry in each.entries:
+                    entry.index.add_stored(
+                        entry.first_position, each.count, offset, len(record), stats
+                    )
         if self._paging_out:
             self._mark_readable()
 
     def _mark_readable(self) -> None:
-        """What was gathered can be read from the journal now."""
-        for held in self._paging_out:
-            held.stored_count += sum(each.count for each, _ in held.unwritten)
-            held.unwritten.clear()
+        """Count the paged-out messages that can now be read from the journal."""
+        for bucket in self._paging_out:
+            bucket.stored_count += sum(each.count for each, _ in bucket.unwritten)
+            bucket.unwritten.clear()
         self._paging_out.clear()
 
-    def _append_all(self, pages: StoreSegments) -> None:
-        gathered, self._pending, self._last = self._pending, [], None
+    def _append_all(self, segments: StoreSegments) -> None:
+        pending, self._pending, self._last = self._pending, [], None
         touched, self._touched = self._touched, {}
-        going = {
-            account: merge_spans(account.settled_spans)
-            for account in touched
-            if account.settled_spans
+        settled = {
+            index: merge_spans(index.settled_spans) for index in touched if index.settled_spans
         }
         records: list[bytes] = []
-        stored: list[tuple[int, int, list[QueueEntry]]] = []  # index of the record, count, where
-        stored_to: dict[QueueIndex, int] = {}
-        for each in gathered:
+        written: list[
+            tuple[int, int, list[QueueEntry]]
+        ] = []  # number of the record, count, entries
+        written_end: dict[QueueIndex, int] = {}
+        for each in pending:
             if isinstance(each, bytes):
                 records.append(each)
                 continue
-            where = [one for one in each.entries if not _is_obsolete(one, each.count, going)]
-            if where:
-                stored.append((len(records), each.count, where))
-                records.append(_encode(each, where))
-                for one in where:
-                    stored_to[one.index] = one.first_position + each.count
-        out = {
-            account: _delivered_ranges(account) for account in touched if account.delivered_spans
-        }
-        for kind, spans in ((SETTLED, going), (DELIVERED, out)):
-            for account, ranges in spans.items():
-                # What was never stored has places that may be given again after a restart.
-                spans[account] = clip_ranges(ranges, stored_to.get(account, account.stored_end))
-            told = [
-                (each.queue_id, ranges) for each, ranges in spans.items() if ranges and each.durable
+            entries = [
+                entry for entry in each.entries if not _is_obsolete(entry, each.count, settled)
             ]
-            if told:
-                records.append(encode_ranges(kind, told))
+            if entries:
+                written.append((len(records), each.count, entries))
+                records.append(_encode(each, entries))
+                for entry in entries:
+                    written_end[entry.index] = entry.first_position + each.count
+        delivered = {index: _delivered_ranges(index) for index in touched if index.delivered_spans}
+        for kind, ranges_by_index in ((SETTLED, settled), (DELIVERED, delivered)):
+            for index, ranges in ranges_by_index.items():
+                # Positions that were never written may be assigned again after a restart.
+                end = written_end.get(index, index.stored_end)
+                ranges_by_index[index] = clip_ranges(ranges, end)
+            durable = [
+                (index.queue_id, ranges)
+                for index, ranges in ranges_by_index.items()
+                if ranges and index.durable
+            ]
+            if durable:
+                records.append(encode_ranges(kind, durable))
         if self.is_atomic and records:
-            where_to = pages.append_group(records)
+            locations = segments.append_group(records)
         else:
-            where_to = [pages.append(record) for record in records]
-        for index, count, where in stored:
-            page, at = where_to[index]
-            for one in where:
-                one.index.add_stored(one.first_position, count, at, len(records[index]), page)
+            locations = [segments.append(record) for record in records]
+        for number, count, entries in written:
+            stats, offset = locations[number]
+            for entry in entries:
+                entry.index.add_stored(
+                    entry.first_position, count, offset, len(records[number]), stats
+                )
         self.is_atomic = self._has_deleted_queue = False
         self._mark_readable()
-        for account, ranges in going.items():
-            account.settled_spans.clear()
-            account.settle(ranges)
-        for account, ranges in out.items():
-            account.delivered_spans.clear()
-            account.add_delivered(ranges)
+        for index, ranges in settled.items():
+            index.settled_spans.clear()
+            index.settle(ranges)
+        for index, ranges in delivered.items():
+            index.delivered_spans.clear()
+            index.add_delivered(ranges)
 
 
 def _is_obsolete(
-    one: QueueEntry, count: int, going: Mapping[QueueIndex, list[tuple[int, int]]]
+    entry: QueueEntry, count: int, settled: Mapping[QueueIndex, list[tuple[int, int]]]
 ) -> bool:
-    """Whether all of it was settled, or its queue deleted, before it was ever written."""
-    if one.index.deleted:
+    """Whether all messages were settled, or their queue was deleted, before they were written."""
+    if entry.index.deleted:
         return True
-    ranges = going.get(one.index)
-    return ranges is not None and is_covered(ranges, one.first_position, one.first_position + count)
+    ranges = settled.get(entry.index)
+    end = entry.first_position + count
+    return ranges is not None and is_covered(ranges, entry.first_position, end)
 
 
-def _delivered_ranges(account: QueueIndex) -> list[tuple[int, int]]:
-    """What was delivered in this turn; twice what was delivered twice, if that counts."""
-    if account.counts_deliveries:
-        return [one for span in account.delivered_spans for one in merge_spans([span])]
-    return merge_spans(account.delivered_spans)
+def _delivered_ranges(index: QueueIndex) -> list[tuple[int, int]]:
+    """Return the positions delivered in this turn; repeated ones repeatedly where deliveries are counted."""
+    if index.counts_deliveries:
+        return [ranges for span in index.delivered_spans for ranges in merge_spans([span])]
+    return merge_spans(index.delivered_spans)
 
 
-def _encode(gathered: PendingRun, where: list[QueueEntry]) -> bytes:
-    tails, count = gathered.payloads, gathered.count
+def _encode(pending: PendingRun, entries: list[QueueEntry]) -> bytes:
+    payloads, count = pending.payloads, pending.count
     destinations = []
-    for one in where:
-        number = one.index.queue_id
-        destinations.append(
-            (number | SPILLED_FLAG if one.spilled else number, one.first_position, one.expires_at)
-        )
+    for entry in entries:
+        queue_id = entry.index.queue_id
+        if entry.spilled:
+            queue_id |= SPILLED_FLAG
+        destinations.append((queue_id, entry.first_position, entry.expires_at))
     return encode_run(
         destinations,
-        gathered.traits,
-        gathered.origin.first_delivery_end[1:-1],
-        gathered.channel,
-        gathered.frame_max,
-        gathered.prefix,
-        tails if len(tails) == count else tails[:count],
+        pending.traits,
+        pending.origin.first_delivery_end[1:-1],
+        pending.channel,
+        pending.frame_max,
+        pending.prefix,
+        payloads if len(payloads) == count else payloads[:count],
     )

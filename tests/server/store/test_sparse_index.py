@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.journal.index import SparseIndex
+from recado.server.store.streams import SparseIndex
 
 steps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=40)
 
