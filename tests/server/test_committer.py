@@ -284,7 +284,7 @@ async def test_after_a_failed_sync_nothing_is_promised() -> None:
     second = rim.publish(b"2")
     rim.committer.commit()
     await soon(rim.failed)
-    assert "nothing more can be promised" in rim.failures[0]
+    assert "nothing can be confirmed any more" in rim.failures[0]
     third = rim.publish(b"3")
     rim.committer.commit()
     rim.committer.maintain()

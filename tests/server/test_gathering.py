@@ -27,7 +27,7 @@ def test_a_command_finds_what_was_published_before_it() -> None:
     publisher, asker = Client(broker), Client(broker)
     asker.call(m.QueueDeclare("q"))
     publisher.feed(publishing(1, "q", b"x"))
-    assert [getattr(event, "method_frame", None) for event in asker.call(m.QueuePurge("q"))] == [
+    assert [getattr(event, "method", None) for event in asker.call(m.QueuePurge("q"))] == [
         m.QueuePurgeOk(1)
     ]
 

@@ -85,5 +85,7 @@ async def test_a_server_without_files_for_more_connections_says_so(
     assert close is not None
     assert close.reply_code == 530
     assert "open file limit of 32 allows 22 connections; raise it" in close.reply_text
-    assert "connection refused: the server is full: its open file limit" in caplog.text
+    assert (
+        "connection refused: open file limit reached (connections=22 open_files=32" in caplog.text
+    )
     assert Guest(server).wire.aborted, "not even a refusal can be spent on more"

@@ -56,7 +56,7 @@ async def test_a_peer_that_is_silent_for_two_heartbeats_is_gone(
     for _ in range(3):
         await skip(5)
     assert guest.wire.aborted
-    assert "it has been silent for two heartbeats" in caplog.text
+    assert "closing connection: missed heartbeats" in caplog.text
 
 
 @in_the_loop
@@ -137,7 +137,7 @@ async def test_who_asks_more_than_it_reads_is_not_read() -> None:
 
 @in_the_loop
 async def test_too_much_unread_for_too_long_is_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    server = new_server(backlog_bytes=1000, backlog_seconds=10)
+    server = new_server(unread_max_bytes=1000, unread_timeout=10)
     slow, recovering = Guest(server), Guest(server)
     for guest in (slow, recovering):
         await guest.greet()
@@ -151,14 +151,14 @@ async def test_too_much_unread_for_too_long_is_the_end(caplog: pytest.LogCapture
         slow.wire.unsent -= 1
         await skip(1)
     assert slow.wire.aborted
-    assert "it does not read what it is sent" in caplog.text
+    assert "closing connection: client does not read its output" in caplog.text
     assert recovering.wire.open
 
 
 @in_the_loop
 async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFixture) -> None:
     """However little that is; who takes some, however slowly, has not."""
-    server = new_server(stall_seconds=60)
+    server = new_server(write_timeout=60)
     stalled, slow = Guest(server), Guest(server)
     for guest in (stalled, slow):
         await guest.greet()
@@ -168,7 +168,7 @@ async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFix
         slow.wire.unsent -= 1
         await skip(1)
     assert stalled.wire.aborted
-    assert "it takes nothing of what it is sent" in caplog.text
+    assert "closing connection: write stalled" in caplog.text
     assert slow.wire.open
 
 
@@ -182,12 +182,12 @@ async def test_how_much_memory_is_used_is_told_only_where_that_is_the_reason(
     used = [1 << 60]
     server = new_server(used_memory=lambda: used[0])
     server.check_resources()
-    assert f"low on memory ({1 << 60} bytes used): publishers are blocked" in caplog.text
+    assert f"alarm: low on memory, publishers are blocked (used_bytes={1 << 60} " in caplog.text
     used[0] = 0
     server.check_resources()
     monkeypatch.setattr(server.broker.store, "disk_shortage", lambda: "low on disk")
     server.check_resources()
-    assert "low on disk: publishers are blocked" in caplog.text
+    assert "alarm: low on disk, publishers are blocked (setting=" in caplog.text
 
 
 @in_the_loop
@@ -243,8 +243,8 @@ async def test_a_blocked_publisher_is_not_taken_for_silent() -> None:
 @in_the_loop
 async def test_messages_expire_without_anybody_asking(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
-    for module in ("connection", "listener"):
-        monkeypatch.setattr(f"recado.server.{module}.clock", lambda: int(loop.time() * 1000))
+    for module in ("connection", "server"):
+        monkeypatch.setattr(f"recado.server.{module}.now_ms", lambda: int(loop.time() * 1000))
     server = new_server()
     guest = Guest(server)
     await guest.greet()
@@ -314,7 +314,7 @@ async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
     monkeypatch.setattr(server.broker, "tick", _fail)
     await other.call(QueueDeclare("brief", arguments={"x-expires": 1}))
     await skip(1)
-    assert "while messages expired" in caplog.text
+    assert "error while running timers" in caplog.text
 
 
 @in_the_loop

@@ -89,7 +89,7 @@ def sifting(disk: Disk, where: str) -> Node:
     node = Node(disk)
     of_queue = WANTED if where == "queue" else {}
     window = DeduplicationSettings(10_000, None) if where == "queue" else None
-    new_queue(node.broker, durable=True, window=window, arguments=of_queue)
+    new_queue(node.broker, durable=True, deduplication=window, arguments=of_queue)
     vhost = node.broker.vhosts["/"]
     of_exchange = WANTED if where == "exchange" else {}
     vhost.declare_exchange("x", "fanout", durable=True, arguments=of_exchange)
@@ -257,7 +257,7 @@ def sifting_twice(disk: Disk) -> Node:
         node.broker,
         "once",
         durable=True,
-        window=DeduplicationSettings(capacity=1000, ttl_ms=None),
+        deduplication=DeduplicationSettings(capacity=1000, ttl_ms=None),
         arguments={**WANTED, "x-cache-size": 1000},
     )
     for name in ("x", "y"):

@@ -89,7 +89,7 @@ class RecoveredState:
         end = 0
         for segment in self._store.journal.segments:
             if end < segment.base > self._checkpoint_base:
-                reason = "segments before it are missing, and no checkpoint replaces them"
+                reason = "segments before it were dropped, and no checkpoint replaces them"
                 raise CorruptJournalError(self._store.journal.path_of(segment), end, reason)
             end = segment.end
 
