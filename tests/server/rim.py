@@ -14,9 +14,9 @@ from recado.amqp.values import FieldTable
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.server.connection import Connection
-from recado.server.options import ConnectionOptions
+from recado.server.options import ConnectionOptions, ServerLimits
 from recado.server.passwords import hash_password
-from recado.server.server import Server, ServerLimits
+from recado.server.server import Server
 
 from .client import ALL_CAPABILITIES, EVERYTHING, new_broker
 

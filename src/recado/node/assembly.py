@@ -18,8 +18,8 @@ from recado.node.bootstrap import populate
 from recado.node.settings import ServerSettings, Settings
 from recado.server.connection import now_ms
 from recado.server.open_files import raise_file_limit
-from recado.server.options import ConnectionOptions
-from recado.server.server import Server, ServerLimits
+from recado.server.options import ConnectionOptions, ServerLimits
+from recado.server.server import Server
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -202,6 +202,6 @@ def server_limits(settings: Settings) -> ServerLimits:
         handshake_timeout=settings.server.handshake_timeout,
         max_connections=settings.server.max_connections,
         memory_watermark=settings.broker.memory_watermark,
-        unread_limit_bytes=settings.broker.backlog_limit,
+        unread_max_bytes=settings.broker.backlog_limit,
         unread_timeout=settings.broker.backlog_seconds,
     )
