@@ -8,7 +8,8 @@ whole brokers that lose their power five hundred times.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.relative_to(TESTS).parts[0] not in COUNTING:
             item.add_marker("no_cover")
     mark(items)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_garbage() -> Iterator[None]:
+    """Report a leaked socket or file in the module that leaked it, not in a later one."""
+    yield
+    gc.collect()
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
