@@ -16,7 +16,7 @@ from bench.book import Book
 from bench.pipeline.ground import FILES, Ground
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
-from recado.pipeline.table import ARCHIVE_COLUMNS
+from recado.pipeline.archive_table import ARCHIVE_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

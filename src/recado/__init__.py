@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from recado.feeds.vector import Vector as Vector
     from recado.node.broker import Broker as Broker
     from recado.node.settings import Settings
-    from recado.pipeline.table import table as table
+    from recado.pipeline.archive_table import table as table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -112,7 +112,7 @@ def __getattr__(name: str) -> object:
 
         return Vector
     if name == "table":
-        from recado.pipeline.table import table
+        from recado.pipeline.archive_table import table
 
         return table
     raise AttributeError(f"module 'recado' has no attribute {name!r}")

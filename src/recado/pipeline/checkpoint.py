@@ -11,13 +11,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .errors import PipelineError
 from .location import is_local, local_uri, to_local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class CheckpointError(ValueError):
+class CheckpointError(PipelineError, ValueError):
     """A checkpoint cannot be accessed."""
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from zlib import crc32
 
+from .errors import PipelineError
 from .launcher import cache_directory, write_launcher
 
 JAVA_VERSION_MIN = 17
@@ -32,7 +33,7 @@ exec {java} "$@"
 """
 
 
-class JavaNotFoundError(Exception):
+class JavaNotFoundError(PipelineError):
     """No Java was found that Spark can use."""
 
 

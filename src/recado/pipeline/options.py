@@ -17,6 +17,8 @@ from typing import Final, TypeVar, get_origin
 
 import msgspec
 
+from .errors import PipelineError
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "mergeschema", "outputmode"})
@@ -28,7 +30,7 @@ REDACTED: Final = "…"
 _BOOLEAN_TEXTS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-class OptionError(ValueError):
+class OptionError(PipelineError, ValueError):
     """An option is unknown, missing or invalid."""
 
 

@@ -33,6 +33,7 @@ from .definition.checker import check, check_name
 from .definition.pipeline import AVAILABLE_NOW, Pipeline
 from .definition.problems import InvalidPipelineError, Problem
 from .definition.step import step_label
+from .errors import PipelineError
 from .lake.batch import Batch
 from .lake.errors import TableError
 from .lake.parquet_files import fingerprint_rows
@@ -62,7 +63,7 @@ _TRACEBACK_HEADER: Final = "Traceback (most recent call last):"
 _POLL_INTERVAL_S: Final = 0.5  # seconds between two looks at a query
 
 
-class PipelineFailedError(Exception):
+class PipelineFailedError(PipelineError):
     """A pipeline started and then stopped with an error."""
 
 

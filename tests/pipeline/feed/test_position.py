@@ -16,7 +16,7 @@ from recado.feeds.archive.follower import ArchiveFollower
 from recado.feeds.archive.retention import RetentionLimits
 from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.boundary import MessageBatch
-from recado.pipeline.feed.errors import DataLossError
+from recado.pipeline.errors import DataLossError
 from recado.pipeline.feed.position import (
     FeedPosition,
     RowRange,

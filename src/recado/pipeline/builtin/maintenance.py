@@ -30,13 +30,14 @@ from recado.feeds.archive.sealer import merge_files
 from recado.feeds.archive.store import SEAL_ROW_COUNT, ArchiveStore
 from recado.journal.disk import FolderInUseError
 
+from ..errors import PipelineError
 from ..location import resolve, to_local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class ArchiveInUseError(ArchiveError):
+class ArchiveInUseError(PipelineError, ArchiveError):
     """Another process writes the archive."""
 
 

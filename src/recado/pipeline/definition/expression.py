@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
+from ..errors import PipelineError
 from .fields import NUMERIC_TYPES, Fields, base_type
 from .problems import quote_excerpt
 
@@ -42,7 +43,7 @@ _COMPARISON_SIGNS: Final = frozenset(
 )
 
 
-class ExpressionError(ValueError):
+class ExpressionError(PipelineError, ValueError):
     """An expression is invalid; `hint` says what to do."""
 
     def __init__(self, what: str, hint: str = "") -> None:

@@ -12,6 +12,8 @@ from typing import Final
 
 import msgspec
 
+from ..errors import PipelineError
+
 NUMERIC_TYPES: Final = frozenset(
     {"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"}
 )
@@ -28,7 +30,7 @@ _NESTED_TYPES_MAX: Final = 200
 """Limits the recursion when a type is parsed."""
 
 
-class UnknownTypeError(ValueError):
+class UnknownTypeError(PipelineError, ValueError):
     """A text is not a Spark type."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ..errors import PipelineError
 from ..options import closest_name as closest_name
 from ..options import suggest_name as suggest_name
 
@@ -25,7 +26,7 @@ class Problem(NamedTuple):
         return f"{self.location}: {self.message}" + (f"; {self.hint}" if self.hint else "")
 
 
-class InvalidPipelineError(ValueError):
+class InvalidPipelineError(PipelineError, ValueError):
     """A pipeline cannot run; `problems` has all its problems."""
 
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:

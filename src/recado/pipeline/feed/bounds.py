@@ -6,8 +6,8 @@ from typing import Literal
 
 from recado.feeds.archive.follower import ArchiveFollower
 
+from ..errors import DataLossError
 from ..options import OptionError
-from .errors import DataLossError
 from .options import FeedReadOptions
 
 

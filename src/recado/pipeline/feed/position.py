@@ -24,7 +24,7 @@ import msgspec
 from recado.feeds.archive.archive import JournalExtent
 from recado.feeds.archive.follower import ArchiveFollower, LastSequences
 
-from .errors import DataLossError
+from ..errors import DataLossError
 
 
 class FeedPosition(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from ..errors import PipelineError
 from ..location import to_local_path
 
 STAGED_SUFFIX: Final = ".arrow"
@@ -49,11 +50,11 @@ STAGED_SCHEMA: Final = pa.schema(
 """The columns of a staged file: the message, and the sort keys. Timestamps in µs; 0 if there is none."""
 
 
-class BatchChangedError(Exception):
+class BatchChangedError(PipelineError):
     """A repeated batch has other rows than the first time."""
 
 
-class StaleBatchError(Exception):
+class StaleBatchError(PipelineError):
     """A batch has a lower number than the last published one: it belongs to another query."""
 
 

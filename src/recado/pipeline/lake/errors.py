@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ..errors import PipelineError
 
-class TableError(Exception):
+
+class TableError(PipelineError):
     """A table cannot take these rows."""
 
 

@@ -33,6 +33,7 @@ from recado.client import (
 from recado.client.loop_thread import LoopThread
 from recado.journal.disk import FolderDisk, FolderInUseError
 
+from ..errors import PipelineError
 from .options import QueueReadOptions
 from .spool import Spool
 from .spool_record import SpoolSlice
@@ -49,7 +50,7 @@ _IDLE_POLL_COUNT_MAX: Final = 300  # at a queue whose messages do not come; half
 _CLOSE_TIMEOUT_S: Final = 5.0  # seconds for the broker to close the connection
 
 
-class NoDeliveriesError(Exception):
+class NoDeliveriesError(PipelineError):
     """The queue has messages, but the broker delivers none of them."""
 
     def __init__(self, queue: str, messages: int) -> None:
@@ -60,7 +61,7 @@ class NoDeliveriesError(Exception):
         )
 
 
-class SourceStoppedError(Exception):
+class SourceStoppedError(PipelineError):
     """The source was used after it was stopped."""
 
     def __init__(self) -> None:

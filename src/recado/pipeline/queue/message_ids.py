@@ -20,12 +20,14 @@ import pyarrow.compute as pc
 
 from recado.pipeline.options import OptionError
 
+from ..errors import PipelineError
+
 NO_IDS: Final = "none"
 ID_BYTES_MAX: Final = 255  # bytes of a property
 _SEPARATOR: Final = ":"
 
 
-class MessageIdError(Exception):
+class MessageIdError(PipelineError):
     """A row has no id, or the same id as a different row."""
 
 

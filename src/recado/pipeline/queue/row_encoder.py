@@ -20,6 +20,7 @@ from recado.amqp.values import FieldTable
 from recado.pipeline.options import OptionError, check_message_columns
 from recado.pipeline.row_schema import PROPERTY_TYPES
 
+from ..errors import PipelineError
 from .message_ids import IdColumns, choose_id_columns, make_message_ids
 from .options import QueueWriteOptions
 
@@ -40,7 +41,7 @@ _COLUMN_TYPES: Final = {
 """Accepted types of the columns that have a meaning, by Spark's names without parameters."""
 
 
-class RowEncodingError(Exception):
+class RowEncodingError(PipelineError):
     """A row cannot be encoded as a message."""
 
 

@@ -28,6 +28,7 @@ from recado.pipeline.options import OptionError, parse_options, reject_catalog_t
 from recado.pipeline.row_schema import QUEUE_SCHEMA, select_columns, to_ddl
 from recado.pipeline.spark_schema import check_read_schema, check_write_schema
 
+from ..errors import PipelineError
 from . import spool_record
 from .options import QueueReadOptions, QueueWriteOptions, parse_broker_url
 from .row_decoder import decode_rows
@@ -93,7 +94,7 @@ class SpoolPartition(InputPartition):
         self.rows = piece
 
 
-class SpoolMismatchError(Exception):
+class SpoolMismatchError(PipelineError):
     """The checkpoint of the query and its spool do not belong together."""
 
     def __init__(self, folder: str, why: str) -> None:

@@ -24,6 +24,7 @@ from recado.journal.disk import Disk
 from recado.journal.journal import Journal
 from recado.journal.record import RECORD_HEADER_BYTES, CorruptJournalError
 
+from ..errors import PipelineError
 from .dedup_window import DedupWindow, message_id_or_none
 from .spool_record import (
     SpoolCommitted,
@@ -38,7 +39,7 @@ SEGMENT_BYTES = 16 << 20
 RECORD_BYTES = 8 << 20  # about; a single message may be larger
 
 
-class WrongSpoolError(Exception):
+class WrongSpoolError(PipelineError):
     """The folder has the spool of another queue."""
 
 

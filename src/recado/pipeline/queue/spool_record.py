@@ -26,6 +26,8 @@ from recado.journal.disk import FolderFile
 from recado.journal.record import CorruptJournalError, ScanEnd, scan_records
 from recado.journal.segment import file_name
 
+from ..errors import PipelineError
+
 HEAD_TYPE, ROWS_TYPE, COMMITTED_TYPE = 1, 2, 3
 _HEAD_STRUCT = Struct("<B16sQQH")
 _ROWS_STRUCT = Struct("<BQI")
@@ -159,7 +161,7 @@ class SpoolSlice(NamedTuple):
     end: int
 
 
-class SpoolUnreachableError(Exception):
+class SpoolUnreachableError(PipelineError):
     """A task cannot see the files of the spool."""
 
     def __init__(self, path: Path) -> None:

@@ -29,6 +29,7 @@ from recado.client import (
 )
 from recado.client.loop_thread import LoopThread
 
+from ..errors import PipelineError
 from .options import QueueWriteOptions, parse_broker_url
 from .row_encoder import RowEncoder
 
@@ -42,7 +43,7 @@ _DRAIN_MESSAGE_COUNT: Final = (
 )
 
 
-class PublishFailedError(Exception):
+class PublishFailedError(PipelineError):
     """Not all messages of a task were published."""
 
 
