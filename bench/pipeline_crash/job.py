@@ -146,7 +146,7 @@ class Job:
         return (
             Pipeline(name.value, checkpoint=str(now.checkpoint), trigger=trigger)
             .read(ARCHIVE.name, "recado", **archive)
-            .apply(numbered, remembers=False, fields={"source": "string", "number": "bigint"})
+            .apply(numbered, stateful=False, fields={"source": "string", "number": "bigint"})
             .write("table", format_, **place)
         )
 

@@ -56,25 +56,24 @@ def test_a_report_of_two_batches() -> None:
     assert report.dead == {"step 1 (translate)": 5}
     assert report.text().splitlines() == [
         "quotes: 2 batches, 0.0 s",
-        "  from archive: 40 rows, 60 to come",
+        "  from archive: 40 rows, lag 60",
         "  into out: 25 rows",
         "  dead letters of step 1 (translate): 5",
-        "  too late for their window: 3 rows",
+        "  dropped as late: 3 rows",
     ]
     lines, out = io.StringIO(), io.StringIO()
     shown = ProgressLines(lines)
-    shown.on_report(report)
-    shown.on_report(report)
+    shown.show(report)
+    shown.show(report)
     assert (
-        lines.getvalue()
-        == "batch 1: archive 40 rows, 7 rows/s, 60 to come; 1.50 s; 5 dead letters\n"
+        lines.getvalue() == "batch 1: archive 40 rows, 7 rows/s, lag 60; 1.50 s; 5 dead letters\n"
     )
-    ProgressJsonLines(out).on_report(report)
+    ProgressJsonLines(out).show(report)
     assert json.loads(out.getvalue())["sinks"] == {"out": 25}
     console = Console(width=80, file=io.StringIO())
     with console.capture() as capture:
         console.print(render_table(report))
-    assert "too late for their window" in capture.get()
+    assert "dropped as late" in capture.get()
 
 
 @given(st.one_of(st.none(), st.text(), st.integers(), st.dictionaries(st.text(), st.integers())))

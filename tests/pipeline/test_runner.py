@@ -225,10 +225,10 @@ def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
             run(twice, spark, batch=batch)
 
 
-def test_an_error_is_told_whatever_its_name_is() -> None:
-    """Those of ours say what they are, and few of them end with Error."""
+def test_errors_are_summarized() -> None:
+    """Errors of Python, of Java, and of Spark's parser."""
     spark_says = """[STREAM_FAILED] Failed when latestOffset: Traceback (most recent call last):
-  File "consuming.py", line 230, in _consume
+  File "consumer.py", line 230, in _consume
     queue = await channel.declare_queue(options.queue, passive=True)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 recado.client.errors.ChannelClosedByBrokerError: the broker closed the channel: 404 NOT_FOUND
@@ -237,17 +237,17 @@ recado.client.errors.ChannelClosedByBrokerError: the broker closed the channel: 
 Current State: ACTIVE
 Thread State: RUNNABLE"""
     assert summarize_error(Exception(spark_says)) == (
-        "ChannelRefused: the broker closed the channel: 404 NOT_FOUND"
+        "ChannelClosedByBrokerError: the broker closed the channel: 404 NOT_FOUND"
     )
     java_says = """Traceback (most recent call last):
-  File "files.py", line 44, in write_files
+  File "parquet_files.py", line 44, in write_files
 py4j.protocol.Py4JJavaError: An error occurred while calling o1485.parquet.
 : org.apache.spark.SparkException: Job aborted
 \tat org.apache.spark.Frame
 Caused by: java.io.IOException: No space left on device"""
     assert summarize_error(Exception(java_says)).endswith("IOException: No space left on device")
     parser_says = f"""Traceback (most recent call last):
-  File "choosing.py", line 30, in filtered
+  File "routing.py", line 30, in apply_filter
 pyspark.errors.exceptions.captured.ParseException:{" "}
 [PARSE_SYNTAX_ERROR] Syntax error at or near '>'. SQLSTATE: 42601 (line 1, pos 12)
 

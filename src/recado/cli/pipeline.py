@@ -224,13 +224,13 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> PipelineRepor
         # A batch has no end that could be asked for: signals do to it what they do to any program.
         ending: AbstractContextManager[list[int]]
         ending = nullcontext([]) if chosen.batch else stop_signals()
-        with open_progress_display(as_json=chosen.json) as watch, ending as asked:
+        with open_progress_display(as_json=chosen.json) as show_report, ending as asked:
             return runner.run(
                 defined,
                 spark,
                 batch=chosen.batch,
                 name=chosen.name,
-                watch=watch,
+                on_report=show_report,
                 should_stop=lambda: bool(asked),
             )
     finally:

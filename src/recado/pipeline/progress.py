@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import msgspec
 
@@ -19,13 +19,7 @@ from .report import PipelineReport, RowCounter, SourceReport
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_NEXT_KEY: Final = "next"  # in the offsets of our sources: that of the next row
-
-
-class ProgressListener(Protocol):
-    """Is told what has happened so far, after each batch."""
-
-    def on_report(self, report: PipelineReport) -> None: ...
+_NEXT_KEY: Final = "next"  # the next row, in the offsets of recado's sources
 
 
 class ProgressTracker:
@@ -121,28 +115,26 @@ def _parse_offset(offset: object) -> object:
     return offset
 
 
-# --- showing it ----------------------------------------------------------------------------------
+# --- display -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def open_progress_display(*, as_json: bool) -> Iterator[ProgressListener]:
-    """Yield a function that shows reports: as a table in a terminal with rich, as JSON lines, or as plain
-    lines.
-    """
+def open_progress_display(*, as_json: bool) -> Iterator[Callable[[PipelineReport], None]]:
+    """Yield a function that shows reports: as a table in a terminal, as JSON lines, or as plain lines."""
     if as_json:
-        yield ProgressJsonLines(sys.stdout)
+        yield ProgressJsonLines(sys.stdout).show
         return
     try:
         from rich.console import Console
     except ImportError:
-        yield ProgressLines(sys.stderr)
+        yield ProgressLines(sys.stderr).show
         return
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield ProgressLines(sys.stderr)
+        yield ProgressLines(sys.stderr).show
         return
     with ProgressTable(console) as table:
-        yield table
+        yield table.show
 
 
 class ProgressJsonLines:
@@ -151,7 +143,7 @@ class ProgressJsonLines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def on_report(self, report: PipelineReport) -> None:
+    def show(self, report: PipelineReport) -> None:
         self._out.write(msgspec.json.encode(report).decode() + "\n")
         self._out.flush()
 
@@ -163,7 +155,7 @@ class ProgressLines:
         self._out = out
         self._last_batch = -1
 
-    def on_report(self, report: PipelineReport) -> None:
+    def show(self, report: PipelineReport) -> None:
         if report.batch != self._last_batch:
             self._last_batch = report.batch
             self._out.write(format_progress_line(report) + "\n")
@@ -174,7 +166,7 @@ def format_progress_line(report: PipelineReport) -> str:
     """Return a line such as `batch 3: quotes 1200 rows, 800 rows/s, lag 40; 0.31 s; 2 dead letters`."""
     parts = []
     for name, source_report in report.sources.items():
-        lag = "" if source_report.lag is None else f", {source_report.lag} to come"
+        lag = "" if source_report.lag is None else f", lag {source_report.lag}"
         parts.append(
             f"{name} {source_report.rows} rows, {source_report.rows_per_second:.0f} rows/s{lag}"
         )
@@ -199,15 +191,15 @@ class ProgressTable:
     def __exit__(self, *exception: object) -> None:
         self._live.stop()
 
-    def on_report(self, report: PipelineReport) -> None:
+    def show(self, report: PipelineReport) -> None:
         self._live.update(render_table(report), refresh=True)
 
 
 def render_table(report: PipelineReport) -> RenderableType:
-    from rich.table import Table as Drawing
+    from rich.table import Table
 
-    table = Drawing(title=f"{report.pipeline}: batch {report.batch}, {report.batch_seconds:.2f} s")
-    for title in ("", "rows", "rows/s", "to come"):
+    table = Table(title=f"{report.pipeline}: batch {report.batch}, {report.batch_seconds:.2f} s")
+    for title in ("", "rows", "rows/s", "lag"):
         table.add_column(title, justify="left" if not title else "right")
     for name, source_report in report.sources.items():
         lag = "" if source_report.lag is None else f"{source_report.lag:,}"
@@ -219,5 +211,5 @@ def render_table(report: PipelineReport) -> RenderableType:
     for step, rows in report.dead.items():
         table.add_row(f"dead letters of {step}", f"{rows:,}", "", "", style="yellow")
     if report.late:
-        table.add_row("too late for their window", f"{report.late:,}", "", "", style="yellow")
+        table.add_row("dropped as late", f"{report.late:,}", "", "", style="yellow")
     return table

@@ -43,13 +43,13 @@ class PipelineReport(msgspec.Struct):
         """Return the report as text, with a line for each source and sink."""
         batches = f"{self.batches} batch{'' if self.batches == 1 else 'es'}"
         lines = [f"{self.pipeline}: {batches}, {self.seconds:.1f} s"]
-        for name, came in self.sources.items():
-            lag = "" if came.lag is None else f", {came.lag} to come"
-            lines.append(f"  from {name}: {came.rows} rows{lag}")
+        for name, source in self.sources.items():
+            lag = "" if source.lag is None else f", lag {source.lag}"
+            lines.append(f"  from {name}: {source.rows} rows{lag}")
         lines += [f"  into {name}: {rows} rows" for name, rows in self.sinks.items()]
         lines += [f"  dead letters of {step}: {rows}" for step, rows in self.dead.items()]
         if self.late:
-            lines.append(f"  too late for their window: {self.late} rows")
+            lines.append(f"  dropped as late: {self.late} rows")
         return "\n".join(lines)
 
 

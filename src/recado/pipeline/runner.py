@@ -38,7 +38,7 @@ from .lake.batch import Batch
 from .lake.errors import TableError
 from .lake.parquet_files import fingerprint_rows
 from .options import OptionError, has_option
-from .progress import ProgressListener, ProgressTracker
+from .progress import ProgressTracker
 from .report import PipelineReport, RowCounter, SourceReport
 from .steps.analysis import SparkAnalyser
 from .steps.flow import Flow
@@ -73,7 +73,7 @@ def run(
     *,
     batch: bool = False,
     name: str = "",
-    watch: ProgressListener | None = None,
+    on_report: Callable[[PipelineReport], None] = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> PipelineReport:
     """Run a pipeline to its end.
@@ -100,8 +100,7 @@ def run(
         except _RUN_ERRORS as error:
             raise PipelineFailedError(summarize_error(error)) from error
         report.seconds = time.monotonic() - started_at
-        if watch is not None:
-            watch.on_report(report)
+        on_report(report)
         return report
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _reject_spark_connect(pipeline, spark)
@@ -119,7 +118,7 @@ def run(
     final_state = "ended"
     try:
         while not should_stop() and not _has_ended(query):
-            _report_progress(query, spark, tracker, watch, pipeline, started_at)
+            _report_progress(query, spark, tracker, on_report, pipeline, started_at)
     except StreamingQueryException as error:
         final_state = summarize_error(error)
         raise PipelineFailedError(final_state) from error
@@ -129,7 +128,7 @@ def run(
     finally:
         query.stop()
         _unpersist(tables)
-        _report_progress(query, spark, tracker, watch, pipeline, started_at)
+        _report_progress(query, spark, tracker, on_report, pipeline, started_at)
         stream_state.write_status(
             pipeline.checkpoint, tracker.with_sink_counts(), final_state, spark
         )
@@ -156,9 +155,11 @@ def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
     the server's checkpoint, each start would create another id, and a repeated batch would be stored twice.
     """
     if not isinstance(spark, SparkSession):
-        told = "it wants a Spark in its own process, and this one is of Spark Connect"
-        hint = "submit it as a job, run it as a batch, or write the query by hand"
-        raise InvalidPipelineError(pipeline.name, [Problem("stream", told, hint)])
+        message = (
+            "a stream needs a Spark session in this process, but this one is a Spark Connect client"
+        )
+        hint = "use spark-submit, or run the pipeline as a batch"
+        raise InvalidPipelineError(pipeline.name, [Problem("stream", message, hint)])
 
 
 def cache_tables(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFrame]:
@@ -168,7 +169,7 @@ def cache_tables(pipeline: Pipeline, spark: SparkSession) -> Mapping[str, DataFr
     """
     tables = {name: table.persist() for name, table in read_tables(pipeline, spark).items()}
     try:
-        return check_tables(pipeline, tables)  # which looks at all of it
+        return check_tables(pipeline, tables)  # reads the tables completely
     except Exception:
         _unpersist(tables)
         raise
@@ -190,7 +191,7 @@ def _start_query(
     stream_id = stream_state.load_stream_id(pipeline.checkpoint, spark)
 
     def write_batch(rows: DataFrame, number: int) -> None:
-        rows.persist()  # of many sinks each reads it
+        rows.persist()  # each sink reads the rows
         try:
             flow = unbundle(rows, stream_flow)
             flow = apply_steps(pipeline, flow, tables, is_streaming=False, start=stateful_count)
@@ -243,8 +244,8 @@ def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
     for sink_name, sink in pipeline.sinks.items():
         has_staging = pipeline.has_local_checkpoint or has_option(sink.options, "staging")
         if sink.format == "recado" and not has_staging:
-            what = "a batch with a name needs a checkpoint, or the option staging"
-            yield Problem(f"sink {sink_name}", what, "a feed would get it each time it is run")
+            message = "a named batch needs a checkpoint or the option staging"
+            yield Problem(f"sink {sink_name}", message, "otherwise each run would publish it again")
 
 
 def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
@@ -271,7 +272,7 @@ def write_sinks(
         ]
         counts.append(f.count(f.lit(1)).alias("rows"))
         sink_batch = batch._replace(writer=f"{pipeline.name}-{sink}-{batch.writer}")
-        # The console shows the first rows only, and Spark would observe no others.
+        # An Observation sees only the rows that are read, and the console reads the first ones only.
         observation = None if pipeline.sinks[sink].format == "console" else Observation()
         observed = part if observation is None else part.observe(observation, *counts)
         if write_batch(observed, pipeline.sinks[sink], sink_batch, staging=staging):
@@ -290,28 +291,25 @@ def _step_labels(pipeline: Pipeline) -> dict[int, str]:
 
 def _has_ended(query: StreamingQuery) -> bool:
     """Wait one poll interval; return whether the query has ended. Raises StreamingQueryException if it failed."""
-    return bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # a fraction will do
+    return bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # accepts a float
 
 
 def _report_progress(
     query: StreamingQuery,
     spark: SparkSession,
     tracker: ProgressTracker,
-    watch: ProgressListener | None,
+    on_report: Callable[[PipelineReport], None],
     pipeline: Pipeline,
     started_at: float,
 ) -> None:
-    """Process the progress entries since the last call: update the report, notify the caller, store the
-    status.
-    """
+    """Process new progress entries: update the report, notify the caller, store the status."""
     for progress in query.recentProgress:
         progress_json = json.loads(progress.json)
         if not tracker.is_new(progress_json):
             continue
         tracker.report.seconds = time.monotonic() - started_at
         report = tracker.update(progress_json)
-        if watch is not None:
-            watch.on_report(report)
+        on_report(report)
         stream_state.write_status(pipeline.checkpoint, report, spark=spark)
 
 
@@ -324,9 +322,9 @@ def summarize_error(error: Exception) -> str:
     _, found_header, last = "\n".join(lines).rpartition(_TRACEBACK_HEADER)
     after = last.splitlines() if found_header else []
     for at, line in enumerate(after):
-        if line and not line[0].isspace():  # behind the frames: the error, by its full name
+        if line and not line[0].isspace():  # after the frames: the error with its full name
             if "Py4JJavaError:" in line:
-                break  # what Java says of it is at the end
+                break  # the message of the Java error is at the end
             # The text of a ParseException begins with an empty line.
             reason = after[at + 1] if line.endswith(": ") and at + 1 < len(after) else ""
             return re.sub(r"^[\w.]+\.(?=\w+:)", "", line) + reason

@@ -39,7 +39,7 @@ on = ["customer"]
 [[steps]]
 step = "route"
 name = "by price"
-ways = [{ to = "dear", where = "dear" }]
+branches = [{ to = "dear", where = "dear" }]
 
 [sinks.dear]
 format = "amqp"
@@ -65,7 +65,7 @@ steps:
   - {step: enrich, table: customers, on: [customer]}
   - step: route
     name: by price
-    ways: [{to: dear, where: dear}]
+    branches: [{to: dear, where: dear}]
 sinks:
   dear: {format: amqp, url: "amqp://localhost", exchange: dear}
   others: {format: delta, path: lake/others, partitionBy: [customer]}

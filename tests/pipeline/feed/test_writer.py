@@ -106,7 +106,7 @@ def test_a_broker_that_is_away_is_waited_for_and_a_refusal_is_not(
     with pytest.raises(PySparkException, match="ACCESS_REFUSED"):
         writer.option("url", wrong).save()
     [port] = peers.free_ports(1)
-    away = writer.option("url", f"amqp://127.0.0.1:{port}").option("giveUp", "0.3")
+    away = writer.option("url", f"amqp://127.0.0.1:{port}").option("reconnectTimeout", "0.3")
     with pytest.raises(PySparkException, match=r"not restored within 0\.3"):
         away.save()
 

@@ -164,8 +164,8 @@ def test_a_key_that_is_not_utf_8_is_taken_like_any_other(
 
 KILLED = """
 import os, sys
-from recado.pipeline.queue.consumer import Consuming
-from recado.pipeline.queue.options import SourceOptions
+from recado.pipeline.queue.consumer import SpoolingConsumer
+from recado.pipeline.queue.options import QueueReadOptions
 from recado.pipeline.queue.spool import Spool
 
 synced = Spool.sync
@@ -178,10 +178,10 @@ def sync_and_die(spool):
 
 Spool.sync = sync_and_die
 url, queue, spool = sys.argv[1:]
-consuming = Consuming(SourceOptions(url=url, queue=queue, spool=spool))
-consuming.open()
-consuming.start()
-consuming.wait_until(lambda: False)
+consumer = SpoolingConsumer(QueueReadOptions(url=url, queue=queue, spool=spool))
+consumer.open()
+consumer.start()
+consumer.wait_until(lambda: False)
 """
 
 

@@ -89,7 +89,7 @@ def test_to_take_messages_pandas_is_not_imported() -> None:
         from recado.pipeline.queue.source import QueueSource
         from recado.pipeline.queue.spool import Spool
         from tests.pipeline.queue.deliveries import deliveries
-        spool = Spool(MemoryDisk(), window=10)
+        spool = Spool(MemoryDisk(), window_size=10)
         spool.recover("orders", lambda: bytes(16))
         spool.append(deliveries(range(10)), 5)
         spool.write()

@@ -225,7 +225,7 @@ def test_what_only_the_run_can_know_has_its_place_too(spark: SparkSession, tmp_p
     folder = stored(tmp_path / "in", [message(1, {})])
     pipeline = (
         reading("late", folder, tmp_path / "state")
-        .apply(unchanged, remembers=False)
+        .apply(unchanged, stateful=False)
         .filter("sequenze > 1")
         .write("out", "parquet", path=str(tmp_path / "out"))
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))

@@ -126,7 +126,7 @@ def test_rows_in_their_order(spark: SparkSession, tmp_path: Path) -> None:
     whole = (
         reading("order", folder, tmp_path / "state")
         .resequence(by=["publisher"], wait="1 millisecond")
-        .apply(lambda rows: rows.select("*"), remembers=False)
+        .apply(lambda rows: rows.select("*"), stateful=False)
         .write("out", "parquet", path=str(tmp_path / "out"))
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
     )

@@ -29,8 +29,8 @@ def describe_pipeline(checked: CheckedPipeline) -> str:
         lines.append(f"  from {name}: {source.format}{_describe_options(source.options)}")
     lines.append(f"       {checked.step_fields[0].to_text()}")
     for number, step in enumerate(pipeline.steps, 1):
-        remembers = ", remembers" if is_stateful(step) else ""
-        lines.append(f"  {step_label(number, step)}{remembers}: {_describe_step(step)}")
+        stateful = " (stateful)" if is_stateful(step) else ""
+        lines.append(f"  {step_label(number, step)}{stateful}: {_describe_step(step)}")
         before, behind = checked.step_fields[number - 1], checked.step_fields[number]
         if change := _describe_change(before, behind):
             lines.append(f"       {change}")

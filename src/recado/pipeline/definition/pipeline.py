@@ -130,7 +130,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         found: list[str] = []
         for step in self.steps:
             if isinstance(step, RouteStep):
-                found += [way.to for way in step.ways]
+                found += [branch.to for branch in step.branches]
             elif isinstance(step, WireTapStep):
                 found.append(step.to)
         return tuple(found)
@@ -174,9 +174,9 @@ class Pipeline(msgspec.Struct, frozen=True):
         """Pass only rows that match a SQL condition or a selector."""
         return self.add_step("filter", where=where, selector=selector, name=name)
 
-    def route(self, ways: Sequence[Branch], *, name: str = "") -> Pipeline:
+    def route(self, branches: Sequence[Branch], *, name: str = "") -> Pipeline:
         """Send each row to the sink of the first branch that matches; the other rows continue."""
-        return self.add_step("route", ways=ways, name=name)
+        return self.add_step("route", branches=branches, name=name)
 
     def enrich(
         self,
@@ -258,14 +258,12 @@ class Pipeline(msgspec.Struct, frozen=True):
         function: str | Callable[[DataFrame], DataFrame],
         *,
         fields: Mapping[str, str] | None = None,
-        remembers: bool = True,
+        stateful: bool = True,
         name: str = "",
     ) -> Pipeline:
         """Call a function from DataFrame to DataFrame."""
         given = dict(fields or {})
-        return self.add_step(
-            "apply", function=function, fields=given, remembers=remembers, name=name
-        )
+        return self.add_step("apply", function=function, fields=given, stateful=stateful, name=name)
 
     def add_step(self, step_type: str, **options: Any) -> Pipeline:
         """Add a step by its type name. Raises InvalidPipelineError if its options are wrong."""
@@ -325,7 +323,7 @@ def parse_step(
         return _PLACEHOLDER_STEP, problems
 
 
-_PLACEHOLDER_STEP: Final = ApplyStep(function=lambda rows: rows, remembers=False)
+_PLACEHOLDER_STEP: Final = ApplyStep(function=lambda rows: rows, stateful=False)
 
 
 def describe_validation_error(error: msgspec.ValidationError) -> str:

@@ -194,12 +194,12 @@ class SchemaInference:
     def _infer_route(self, step: RouteStep, fields: Fields) -> StepOutput:
         can_fail = False
         sent = {}
-        if not step.ways:
-            self._add_problem("it has no ways", "write ways = [{ to = SINK, where = … }]")
-        for way in step.ways:
-            self._require_sink(way.to)
-            can_fail = self._condition_can_fail(way, fields) or can_fail
-            sent[way.to] = fields
+        if not step.branches:
+            self._add_problem("it has no branches", "write branches = [{ to = SINK, where = … }]")
+        for branch in step.branches:
+            self._require_sink(branch.to)
+            can_fail = self._condition_can_fail(branch, fields) or can_fail
+            sent[branch.to] = fields
         return StepOutput(fields, sent, can_fail)
 
     def _infer_wire_tap(self, step: WireTapStep, fields: Fields) -> StepOutput:

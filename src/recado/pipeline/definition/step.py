@@ -60,7 +60,7 @@ class FilterStep(Step, frozen=True, kw_only=True, tag="filter"):
 class RouteStep(Step, frozen=True, kw_only=True, tag="route"):
     """Send a row to the sink of the first branch that matches; the other rows continue."""
 
-    ways: tuple[Branch, ...]
+    branches: tuple[Branch, ...]
 
 
 class EnrichStep(Step, frozen=True, kw_only=True, tag="enrich"):
@@ -136,7 +136,7 @@ class ApplyStep(Step, frozen=True, kw_only=True, tag="apply"):
     function: Any
     fields: dict[str, str] = {}
     """The columns of its result; without them, fields after this step are not checked before Spark runs."""
-    remembers: bool = True
+    stateful: bool = True
     """Whether it looks at more than one row, or one batch: groups, joins, windows."""
 
 
@@ -177,5 +177,5 @@ def step_label(number: int, step: Step) -> str:
 def is_stateful(step: AnyStep) -> bool:
     """Whether a step remembers rows of earlier batches; then it is part of the streaming query itself."""
     if isinstance(step, ApplyStep):
-        return step.remembers
+        return step.stateful
     return isinstance(step, AggregateStep | ResequenceStep | DeduplicateStep)

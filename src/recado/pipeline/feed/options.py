@@ -208,7 +208,7 @@ class FeedWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     staging: str | None = None
     writer: str | None = None
     batch: Annotated[int, Meta(ge=0)] | None = None
-    give_up: Seconds = 300.0
+    reconnect_timeout: Seconds = 300.0
 
 
 def parse_write_options(given: Mapping[str, str]) -> FeedWriteOptions:

@@ -139,7 +139,7 @@ async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table:
     earlier = ResumePoint(bytes.fromhex(record.publisher), record.first - 1)
     # A broker that is away is waited for, between two batches as within one.
     async with FeedConnection(
-        options.url, reconnect_timeout=options.give_up, wait_for_broker=True
+        options.url, reconnect_timeout=options.reconnect_timeout, wait_for_broker=True
     ) as link:
         feed = await link.feed(options.feed, resume=earlier)
         for rows in split_rows(table):

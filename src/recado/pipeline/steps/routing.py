@@ -50,8 +50,8 @@ def apply_dead_letter(step: DeadLetterStep, flow: Flow, context: StepContext) ->
 def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
     fields = fields_of_rows(flow.rows)
     cases = []
-    for number, way in enumerate(step.ways):
-        condition = compile_condition(way.where, way.selector, fields)
+    for number, branch in enumerate(step.branches):
+        condition = compile_condition(branch.where, branch.selector, fields)
         if condition.can_fail:
             cases.append(f"WHEN {failure_sql(condition.sql)} THEN {_FAILED_INDEX}")
         cases.append(f"WHEN {match_sql(condition)} THEN {number}")
@@ -62,9 +62,9 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
     def those(number: int) -> DataFrame:
         return decided.where(f.col(_BRANCH_COLUMN) == number).drop(_BRANCH_COLUMN)
 
-    for number, way in enumerate(step.ways):
-        flow = flow.send_to(way.to, those(number))
-    lost = make_dead_letters(context, those(_FAILED_INDEX), "no way could be computed")
+    for number, branch in enumerate(step.branches):
+        flow = flow.send_to(branch.to, those(number))
+    lost = make_dead_letters(context, those(_FAILED_INDEX), "no branch could be computed")
     can_fail = any(f"THEN {_FAILED_INDEX}" in case for case in cases)
     return flow.with_rows(those(_NO_BRANCH_INDEX), lost if can_fail else None)
 
