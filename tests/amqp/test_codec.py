@@ -231,16 +231,19 @@ def test_a_changed_byte_decodes_or_is_a_fault(method: Method, draw: st.DataObjec
 @pytest.mark.parametrize(
     ("payload", "complaint"),
     [
-        (b"", "a method frame is cut short"),
-        (b"\x00\x3c\x00", "a method frame is cut short"),
-        (b"\x00\x3c\x00\x28\x00\x00\x02\xff\xfe\x00\x00", "basic.publish has a string that is not"),
-        (b"\x00\x3c\x00\x28\x00\x00\x02x", "basic.publish is cut short"),
-        (b"\x00\x3c\x00\x28\x00\x00\x00\x00", "basic.publish is cut short"),
-        (b"\x00\x0a\x00\x15\x00\x00\x00\x05hell", "connection.secure-ok is cut short"),
-        (b"\x00\x0a\x00\x15\x00\x00\x00", "connection.secure-ok is cut short"),
+        (b"", "method frame is truncated"),
+        (b"\x00\x3c\x00", "method frame is truncated"),
+        (
+            b"\x00\x3c\x00\x28\x00\x00\x02\xff\xfe\x00\x00",
+            "basic.publish contains a string that is not",
+        ),
+        (b"\x00\x3c\x00\x28\x00\x00\x02x", "basic.publish is truncated"),
+        (b"\x00\x3c\x00\x28\x00\x00\x00\x00", "basic.publish is truncated"),
+        (b"\x00\x0a\x00\x15\x00\x00\x00\x05hell", "connection.secure-ok is truncated"),
+        (b"\x00\x0a\x00\x15\x00\x00\x00", "connection.secure-ok is truncated"),
         (
             b"\x00\x32\x00\x0a\x00\x00\x00\x00\x00\x00\x00\x03\x01kZ",
-            "queue.declare: a field table holds a value of unknown type 'Z'",
+            "queue.declare: field table contains a value of unknown type 'Z'",
         ),
     ],
 )
@@ -258,10 +261,16 @@ def test_unknown_methods(ids: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("method", "complaint"),
     [
-        (BasicNack(-1), "basic.nack, delivery_tag: -1 is not a whole number of 64 bits"),
-        (BasicQos(2**32), "basic.qos, prefetch_size: 4294967296 is not a whole number of 32 bits"),
+        (BasicNack(-1), "basic.nack, delivery_tag: -1 is not an unsigned integer of 64 bits"),
+        (
+            BasicQos(2**32),
+            "basic.qos, prefetch_size: 4294967296 is not an unsigned integer of 32 bits",
+        ),
         (BasicQos(0, 2**16), "basic.qos, prefetch_count"),
-        (ConnectionClose(200, "é" * 128), "connection.close, reply_text: a short string holds 255"),
+        (
+            ConnectionClose(200, "é" * 128),
+            "connection.close, reply_text: a short string is limited to 255",
+        ),
         (BasicReturn(312, "no\ud800"), "basic.return, reply_text: .*surrogates not allowed"),
         (QueueBind(arguments={"k": 2**64}), "queue.bind, arguments: .*does not fit"),
     ],

@@ -216,7 +216,7 @@ def test_a_delivery_that_is_not_well_formed_is_refused() -> None:
     data = (
         encode_frame(1, 1, payload) + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
     )
-    with pytest.raises(FrameError, match=r"basic\.deliver is cut short"):
+    with pytest.raises(FrameError, match=r"basic\.deliver is truncated"):
         list(gathering().feed(data))
 
 
@@ -225,5 +225,5 @@ def test_a_consumer_tag_that_is_longer_than_its_frame_is_refused() -> None:
         encode_frame(1, 1, b"\x00\x3c\x00\x3c\xffabc")
         + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
     )
-    with pytest.raises(FrameError, match=r"basic\.deliver is cut short"):
+    with pytest.raises(FrameError, match=r"basic\.deliver is truncated"):
         list(gathering().feed(data))

@@ -289,7 +289,7 @@ def test_logins(mechanism: str, response: bytes, username: str, password: bytes)
             amqplain({"LOGIN": LongString(b"\xff"), "PASSWORD": ""}),
             "LOGIN and PASSWORD",
         ),
-        ("AMQPLAIN", b"\x05LOGIN", "cut short"),
+        ("AMQPLAIN", b"\x05LOGIN", "truncated"),
     ],
 )
 def test_malformed_logins(mechanism: str, response: bytes, complaint: str) -> None:
@@ -322,9 +322,9 @@ def test_a_password_does_not_reach_a_log_by_accident() -> None:
 
 
 def test_the_client_needs_a_mechanism_and_a_version_that_it_knows() -> None:
-    with pytest.raises(LoginRefusedError, match="accepts none of PLAIN, AMQPLAIN"):
+    with pytest.raises(LoginRefusedError, match="supports none of PLAIN, AMQPLAIN"):
         client().receive(ConnectionStart(mechanisms=b"EXTERNAL PLAINER"))
-    with pytest.raises(AmqpNotImplementedError, match="the server speaks AMQP 8-0"):
+    with pytest.raises(AmqpNotImplementedError, match="the server uses AMQP 8-0"):
         client().receive(ConnectionStart(8, 0))
 
 

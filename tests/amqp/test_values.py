@@ -134,9 +134,9 @@ def test_plain_values_get_the_natural_letter(value: FieldValue, octets: bytes) -
         (datetime(1969, 1, 1, tzinfo=UTC), "type 'T'"),
         (datetime(2024, 1, 1), "has no time zone"),
         ("\ud800", "surrogates not allowed"),
-        ({"é" * 128: 1}, "holds 255 bytes, this one has 256"),
-        ({1, 2}, "cannot hold a set"),
-        ([object()], "cannot hold a object"),
+        ({"é" * 128: 1}, "limited to 255 bytes, this one has 256"),
+        ({1, 2}, "cannot contain a set"),
+        ([object()], "cannot contain a object"),
     ],
 )
 def test_a_local_caller_is_told_what_does_not_fit(value: FieldValue, complaint: str) -> None:
@@ -205,11 +205,11 @@ def test_depth(letter: bytes) -> None:
     data = wire_nested(MAX_NESTING_LEVEL, letter)
     assert encode_table(deepest) == data
     assert decode_table(data, 0) == (deepest, len(data))
-    with pytest.raises(ValueError, match="more than 16 deep"):
+    with pytest.raises(ValueError, match="more than 16 nested levels"):
         encode_table(
             {"k": deepest} if letter == b"F" else nested(MAX_NESTING_LEVEL + 1, arrays=True)
         )
-    with pytest.raises(AmqpSyntaxError, match="more than 16 deep"):
+    with pytest.raises(AmqpSyntaxError, match="more than 16 nested levels"):
         decode_table(wire_nested(MAX_NESTING_LEVEL + 1, letter), 0)
 
 
@@ -221,7 +221,7 @@ def test_depth_is_how_deep_not_how_many() -> None:
 def test_a_table_in_itself_is_refused() -> None:
     table: FieldTable = {}
     table["k"] = table
-    with pytest.raises(ValueError, match="more than 16 deep"):
+    with pytest.raises(ValueError, match="more than 16 nested levels"):
         encode_table(table)
 
 
@@ -283,19 +283,19 @@ def test_a_changed_byte_decodes_or_is_a_frame_error(data: bytes, draw: st.DataOb
     [
         (table_of(b"Z"), "unknown type 'Z'"),
         (table_of(b"\x00"), "unknown type"),  # which pamqp takes for nothing
-        (sized(b"\x02\xff\xfeV"), "name is not UTF-8"),
-        (sized(b"\x01k"), "cut short"),
-        (sized(b"\x01kI\x00"), "cut short"),
-        (sized(b"\x01kI\x00") + b"\x00\x00\x00", "overruns"),
-        (sized(b"\x01kS\x00\x00\x00\x05") + b"hello", "overruns"),
-        (sized(b"\xff"), "cut short"),
-        (table_of(b"F" + sized(b"\x01kI\x00")) + b"\x00\x00\x00", "overruns"),
-        (table_of(b"A" + sized(b"I\x00")) + b"\x00\x00\x00", "overruns"),
-        (table_of(b"A\x00\x00\x00\x09V"), "cut short"),
+        (sized(b"\x02\xff\xfeV"), "name that is not UTF-8"),
+        (sized(b"\x01k"), "truncated"),
+        (sized(b"\x01kI\x00"), "truncated"),
+        (sized(b"\x01kI\x00") + b"\x00\x00\x00", "exceeds its table"),
+        (sized(b"\x01kS\x00\x00\x00\x05") + b"hello", "exceeds its table"),
+        (sized(b"\xff"), "truncated"),
+        (table_of(b"F" + sized(b"\x01kI\x00")) + b"\x00\x00\x00", "exceeds its table"),
+        (table_of(b"A" + sized(b"I\x00")) + b"\x00\x00\x00", "exceeds its table"),
+        (table_of(b"A\x00\x00\x00\x09V"), "truncated"),
         # a table that claims bytes beyond the data, and a string in it that claims the same
-        (b"\x00\x00\x00\x10\x01kS\x00\x00\x00\x09hell", "cut short"),
-        (b"\xff\xff\xff\xff", "cut short"),
-        (b"", "cut short"),
+        (b"\x00\x00\x00\x10\x01kS\x00\x00\x00\x09hell", "truncated"),
+        (b"\xff\xff\xff\xff", "truncated"),
+        (b"", "truncated"),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, complaint: str) -> None:

@@ -54,15 +54,15 @@ def test_each_scheme_has_its_port() -> None:
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("localhost:5672", "begins with amqp:// or amqps://"),
-        ("http://localhost", "begins with amqp:// or amqps://, not with 'http://'"),
+        ("localhost:5672", "expected amqp:// or amqps://"),
+        ("http://localhost", "unknown URL scheme 'http://'"),
         ("amqp://h:port", "port"),
         ("amqp://h:70000", "port"),
-        ("amqp://h/a/b", "write it as %2F"),
+        ("amqp://h/a/b", "write a slash in its name as %2F"),
         ("amqp://h?colour=red", "unknown option 'colour' in the URL; there are heartbeat"),
-        ("amqp://h?heartbeat=-1", "heartbeat in the URL is to be a whole number from 0"),
-        ("amqp://h?connection_timeout=soon", "a number of seconds above 0"),
-        ("amqp://h?connection_timeout=0", "a number of seconds above 0"),
+        ("amqp://h?heartbeat=-1", "invalid heartbeat='-1' in the URL: expected an integer from 0"),
+        ("amqp://h?connection_timeout=soon", "a number of seconds greater than 0"),
+        ("amqp://h?connection_timeout=0", "a number of seconds greater than 0"),
         ("amqp://h?verify=perhaps", "true or false"),
     ],
 )

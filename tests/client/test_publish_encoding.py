@@ -46,7 +46,9 @@ def test_properties_are_given_in_any_form() -> None:
 
 
 def test_a_key_that_is_too_long_is_refused_before_anything_is_sent() -> None:
-    with pytest.raises(ValueError, match=r"basic.publish, routing_key: a short string holds 255"):
+    with pytest.raises(
+        ValueError, match=r"basic.publish, routing_key: a short string is limited to 255"
+    ):
         encode_publish(1, "x", "k" * 256, b"", b"\0\0", False, FRAME_MAX)
 
 

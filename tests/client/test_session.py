@@ -331,7 +331,7 @@ def open_with_calls() -> Peer:
             errors.ConnectionClosedByBrokerError,
         ),
         (
-            lambda peer: peer.session.lose(errors.ConnectionLostError("cut")),
+            lambda peer: peer.session.terminate(errors.ConnectionLostError("cut")),
             errors.ConnectionLostError,
         ),
     ],

@@ -29,7 +29,7 @@ def without_places(node: object) -> object:
     if isinstance(node, tuple):
         return tuple(map(without_places, node))
     if hasattr(node, "__struct_fields__"):
-        names = [name for name in node.__struct_fields__ if name != "at"]
+        names = [name for name in node.__struct_fields__ if name != "offset"]
         return (type(node).__name__, *(without_places(getattr(node, name)) for name in names))
     return node
 

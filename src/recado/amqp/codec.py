@@ -1,10 +1,10 @@
-"""Methods to bytes and back: the payload of a method frame.
+"""Encode and decode AMQP methods: the payload of a method frame.
 
     | class-id u16 | method-id u16 | arguments … |
 
-A method's layout is compiled from its class when it is first needed, so importing costs nothing for
-the methods that a process never sees. What a peer sent wrongly is a `AmqpError`; what a local
-caller passed wrongly is a `ValueError` that names the method and the field.
+The layout of a method is compiled from its class on first use, so importing costs nothing for methods that a
+process never handles. Malformed bytes from a peer raise an `AmqpError`. Wrong values from a local caller raise
+a `ValueError` that names the method and the field.
 """
 
 import struct
@@ -43,9 +43,10 @@ _SIZE: Final = struct.Struct(">I")
 
 
 class WireType(NamedTuple):
-    """How a field is read at a place, which gives its value and its end, and how it is written.
+    """How a field is decoded and encoded.
 
-    A reader may end beyond the data instead of failing; whoever calls it looks where it ended.
+    `read(data, offset)` returns the value and the offset behind it. It may return an offset beyond the end of
+    the data instead of failing; the caller checks the offset.
     """
 
     read: FieldReader
@@ -63,13 +64,13 @@ def _make_integer_type(layout: str) -> WireType:
         try:
             return pack(value)
         except struct.error:
-            raise ValueError(f"{value!r} is not a whole number of {8 * size} bits") from None
+            raise ValueError(f"{value!r} is not an unsigned integer of {8 * size} bits") from None
 
     return WireType(read, write)
 
 
 def make_short_string_type(errors: str) -> WireType:
-    """`errors` is what Python's codecs do with octets that are not UTF-8."""
+    """Return the wire type of a short string; `errors` is the error handler for bytes that are not UTF-8."""
 
     def read(data: bytes, at: int) -> tuple[str, int]:
         start = at + 1
@@ -79,7 +80,7 @@ def make_short_string_type(errors: str) -> WireType:
     def write(text: str) -> bytes:
         octets = text.encode("utf-8", errors)
         if len(octets) > 255:
-            raise ValueError(f"a short string holds 255 bytes, this one has {len(octets)}")
+            raise ValueError(f"a short string is limited to 255 bytes, this one has {len(octets)}")
         return bytes((len(octets),)) + octets
 
     return WireType(read, write)
@@ -106,14 +107,14 @@ WIRE_TYPES: Final[dict[object, WireType]] = {
 }
 
 
-# RabbitMQ takes names and keys that are not UTF-8 from other clients, and gives them to whoever consumes: one
-# such message must not be the end of every connection that it comes to. They decode as properties do.
+# RabbitMQ accepts names and routing keys that are not UTF-8 and delivers them. One such message must not close
+# every connection that consumes it, so these methods decode strings like properties, with surrogate escapes.
 _LENIENT_METHODS: Final = (BasicDeliver, BasicGetOk, BasicReturn)
 _LENIENT_WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: make_short_string_type("surrogateescape")}
 
 
 def _make_bit_reader(position: int, width: int) -> FieldReader:
-    """Reads one of the octet's bits; only the last bit of an octet goes on to the next."""
+    """Return a reader of one bit of an octet; only the reader of the last bit advances to the next octet."""
     mask, step = 1 << position, int(position == width - 1)
 
     def read(data: bytes, at: int) -> tuple[bool, int]:
@@ -133,8 +134,12 @@ def _write_bits(*bits: bool) -> bytes:
 
 
 class _MethodLayout(msgspec.Struct, frozen=True):
-    """A reader for each field, with whether its value is kept, which a reserved field's is not; a
-    writer for each piece of bytes, with the fields that go into it."""
+    """The compiled layout of a method.
+
+    `readers` has one entry per field on the wire: the reader, and whether the value becomes an attribute
+    (values of reserved fields are discarded). `writers` has one entry per run of bytes: the writer, and the
+    names of the fields that it encodes.
+    """
 
     readers: tuple[tuple[FieldReader, bool], ...]
     writers: tuple[tuple[FieldWriter, tuple[str, ...]], ...]
@@ -168,11 +173,14 @@ def _compile_layout(method: type[Method]) -> _MethodLayout:
 
 
 def find_method_type(payload: bytes) -> type[Method]:
-    """The class of the method in a payload, whose arguments may be malformed."""
+    """Return the class of the method in a payload, without decoding its arguments.
+
+    Raises `FrameError` if the payload is too short and `CommandInvalidError` if the method is unknown.
+    """
     try:
         ids = _IDS.unpack_from(payload)
     except struct.error:
-        raise FrameError("a method frame is cut short") from None
+        raise FrameError("method frame is truncated") from None
     method = METHODS.get(ids)
     if method is None:
         raise CommandInvalidError(f"unknown method {ids[1]} of class {ids[0]}", ids)
@@ -180,6 +188,7 @@ def find_method_type(payload: bytes) -> type[Method]:
 
 
 def decode_method(payload: bytes) -> Method:
+    """Decode the payload of a method frame; raises an `AmqpError` if it is malformed."""
     method = find_method_type(payload)
     values = []
     offset = _IDS.size
@@ -189,9 +198,9 @@ def decode_method(payload: bytes) -> Method:
             if is_field:
                 values.append(value)
     except (IndexError, struct.error):
-        raise FrameError(f"{method.name} is cut short", _method_ids(method)) from None
+        raise FrameError(f"{method.name} is truncated", _method_ids(method)) from None
     except UnicodeDecodeError:
-        text = f"{method.name} has a string that is not UTF-8"
+        text = f"{method.name} contains a string that is not UTF-8"
         raise FrameError(text, _method_ids(method)) from None
     except AmqpError as error:
         raise type(error)(f"{method.name}: {error}", _method_ids(method)) from None
@@ -205,6 +214,7 @@ def _method_ids(method: type[Method]) -> tuple[int, int]:
 
 
 def encode_method(method: Method) -> bytes:
+    """Encode a method as the payload of a method frame; raises `ValueError` if a field does not fit."""
     pieces = [_IDS.pack(method.class_id, method.method_id)]
     for write, names in _compile_layout(type(method)).writers:
         try:
@@ -215,7 +225,7 @@ def encode_method(method: Method) -> bytes:
 
 
 def check_end(subject: str, data: bytes, offset: int) -> None:
-    """What was read up to `at` must have ended with the data, neither before nor beyond."""
+    """Raise `FrameError` unless decoding of `subject` stopped exactly at the end of the data."""
     if offset != len(data):
         raise _make_end_error(subject, data, offset)
 
@@ -224,5 +234,5 @@ def _make_end_error(
     subject: str, data: bytes, offset: int, method_ids: tuple[int, int] = (0, 0)
 ) -> FrameError:
     if offset > len(data):
-        return FrameError(f"{subject} is cut short", method_ids)
+        return FrameError(f"{subject} is truncated", method_ids)
     return FrameError(f"{subject} is followed by {len(data) - offset} stray bytes", method_ids)

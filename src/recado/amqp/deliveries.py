@@ -1,11 +1,11 @@
-"""The hot path of a client: many deliveries at a time.
+"""The hot path of a client: recognise many deliveries at a time.
 
-    | envelope | 60 | 60 | consumer tag | delivery tag u64 | redelivered | exchange | key | 0xCE | content |
+    | frame start | 60 | 60 | consumer tag | delivery tag u64 | redelivered | exchange | key | 0xCE | content |
 
-A broker numbers the deliveries of a channel one by one, and what else is before a body seldom changes. So a
-run is one route, a first tag, and the properties and bodies. Messages of one size repeat with a fixed stride,
-and one `struct` walks them all: 0.3 µs for each if their properties are the same, 0.4 if these are only of one
-size, as with most ids. Others are looked at one by one: 1.4 µs.
+Delivery tags of a channel are consecutive, and the other bytes before a body rarely change. So a run of
+deliveries is one route, a first tag, and lists of properties and bodies. Messages of equal size repeat at a
+fixed stride, so one `struct` unpacks all of them: 0.3 µs per message if the properties are equal, 0.4 µs if
+only their size is (as with message ids). Other messages are scanned one by one: 1.4 µs.
 """
 
 from functools import lru_cache
@@ -26,13 +26,13 @@ from .frames import (
 )
 from .methods import BasicDeliver
 
-_ARGUMENTS_OFFSET = 11  # behind the envelope and the method's number
-_SHORT_RUN_COUNT = 16  # messages; such a run is too short to end here
+_ARGUMENTS_OFFSET = 11  # behind the frame start and the class and method ids
+_SHORT_RUN_COUNT = 16  # a fixed-stride run shorter than this is extended message by message
 _unpack_tag = Struct(">Q").unpack_from
 
 
 class DeliveryRoute(msgspec.Struct, frozen=True):
-    """To whom deliveries go, and by which way their messages came."""
+    """The consumer that deliveries are for, and the exchange and routing key of their messages."""
 
     consumer_tag: str
     redelivered: bool
@@ -41,7 +41,7 @@ class DeliveryRoute(msgspec.Struct, frozen=True):
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """A run of deliveries: message i has the tag `first + i`, `properties[i]` and `bodies[i]`."""
+    """A run of deliveries: message i has the tag `first_tag + i`, `properties[i]` and `bodies[i]`."""
 
     channel: int
     route: DeliveryRoute
@@ -51,13 +51,15 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 @lru_cache(1024)
-def _compile_stride_layout(start: int, before: int, free: int, behind: int, body: int) -> Struct:
-    return Struct(f">{start}sQ{before}s{free}s{behind}s{body}sB")
+def _compile_stride_layout(
+    start: int, before: int, varying: int, between: int, body: int
+) -> Struct:
+    return Struct(f">{start}sQ{before}s{varying}s{between}s{body}sB")
 
 
 @lru_cache(4096)
 def _decode_route(before_tag: bytes, behind_tag: bytes) -> DeliveryRoute:
-    """The method without its envelope and tag; a fault in it is raised, and not remembered."""
+    """Decode the method from its bytes before and behind the tag. Errors are raised and not cached."""
     method = decode_method(before_tag + bytes(8) + behind_tag)
     assert isinstance(method, BasicDeliver)
     return make_route(method)
@@ -72,26 +74,28 @@ def make_route(method: BasicDeliver) -> DeliveryRoute:
 def _locate_content(
     data: bytes, offset: int, channel: int, single_frame_max: int
 ) -> tuple[int, int, int] | None:
-    """Where the properties of the message whose header is at `at` end, the size of its body, and its end.
+    """Locate the message whose header frame is at `offset`: (end of the properties, body size, end of message).
 
-    None if it is not here whole, with at most one body frame; the reader will say what it is.
+    Returns None if it is not complete with at most one body frame; the reader then handles it frame by frame.
     """
     if len(data) - offset < PROPERTIES_OFFSET + 3:
         return None
-    kind, number, size, class_id, weight, body = CONTENT_HEADER_START.unpack_from(data, offset)
-    body_at: int = offset + size + FRAME_OVERHEAD_BYTES
-    after = body_at + body + FRAME_OVERHEAD_BYTES if body else body_at
+    header = CONTENT_HEADER_START.unpack_from(data, offset)
+    frame_type, number, size, class_id, weight, body_size = header
+    body_offset: int = offset + size + FRAME_OVERHEAD_BYTES
+    end = body_offset + body_size + FRAME_OVERHEAD_BYTES if body_size else body_offset
+    body_start = (BODY_FRAME_TYPE, channel, body_size)
     if (
-        after > len(data)
-        or (kind, number, class_id, weight) != (HEADER_FRAME_TYPE, channel, BASIC_CLASS_ID, 0)
+        end > len(data)
+        or (frame_type, number, class_id, weight) != (HEADER_FRAME_TYPE, channel, BASIC_CLASS_ID, 0)
         or size < PROPERTIES_OFFSET - FRAME_START.size + 2
-        or max(size, body) > single_frame_max
-        or data[body_at - 1] != FRAME_END_CODE
-        or data[after - 1] != FRAME_END_CODE
-        or (body and FRAME_START.unpack_from(data, body_at) != (BODY_FRAME_TYPE, channel, body))
+        or max(size, body_size) > single_frame_max
+        or data[body_offset - 1] != FRAME_END_CODE
+        or data[end - 1] != FRAME_END_CODE
+        or (body_size and FRAME_START.unpack_from(data, body_offset) != body_start)
     ):
         return None
-    return body_at - 1, body, after
+    return body_offset - 1, body_size, end
 
 
 def scan_deliveries(
@@ -102,52 +106,54 @@ def scan_deliveries(
     single_frame_max: int,
     run_limit: int,
 ) -> tuple[Delivered, int] | None:
-    """The run that begins with the deliver frame `data[at:header_at]`, and the offset behind it.
+    """Return the run that begins with the deliver frame `data[offset:header_offset]`, and the offset behind it.
 
-    None where its first message does not fit: the reader then puts it together frame by frame.
+    Returns None if the first message is not complete with at most one body frame; the reader then handles it
+    frame by frame. The frame is split into `start` (up to the tag), the tag, and `rest` (behind the tag).
     """
-    tag_at = offset + _ARGUMENTS_OFFSET + 1 + data[offset + _ARGUMENTS_OFFSET]
+    tag_offset = offset + _ARGUMENTS_OFFSET + 1 + data[offset + _ARGUMENTS_OFFSET]
     content = _locate_content(data, header_offset, channel, single_frame_max)
-    if content is None or tag_at + 8 >= header_offset:
+    if content is None or tag_offset + 8 >= header_offset:
         return None
-    properties_end, body, after = content
-    start, behind = data[offset:tag_at], data[tag_at + 8 : header_offset]
-    route = _decode_route(start[7:], behind[:-1])
-    first: int = _unpack_tag(data, tag_at)[0]
+    properties_end, body_size, end = content
+    start, rest = data[offset:tag_offset], data[tag_offset + 8 : header_offset]
+    route = _decode_route(start[7:], rest[:-1])
+    first_tag: int = _unpack_tag(data, tag_offset)[0]
     properties = data[header_offset + PROPERTIES_OFFSET : properties_end]
-    bodies = [data[after - body - 1 : after - 1] if body else b""]
-    if run_limit == 1 or not data.startswith(start, after):
-        return Delivered(channel, route, first, [properties], bodies), after
-    before = data[tag_at + 8 : header_offset + PROPERTIES_OFFSET]
-    between = data[properties_end : after - body - 1]
-    each = [properties]
-    following = after + len(start) + 8
-    if data.startswith(before, following):  # its size is the same
+    bodies = [data[end - body_size - 1 : end - 1] if body_size else b""]
+    if run_limit == 1 or not data.startswith(start, end):
+        return Delivered(channel, route, first_tag, [properties], bodies), end
+    before = data[tag_offset + 8 : header_offset + PROPERTIES_OFFSET]
+    between = data[properties_end : end - body_size - 1]
+    property_lists = [properties]
+    following = end + len(start) + 8
+    if data.startswith(before, following):  # the next message has the same size
         if data.startswith(properties, following + len(before)):
             before += properties + between
-            _, bodies, after = _scan_fixed_stride(
-                data, offset, start, before, 0, b"", body, first, run_limit
+            _, bodies, end = _scan_fixed_stride(
+                data, offset, start, before, 0, b"", body_size, first_tag, run_limit
             )
-            each = [properties] * len(bodies)
+            property_lists = [properties] * len(bodies)
         else:
-            each, bodies, after = _scan_fixed_stride(
-                data, offset, start, before, len(properties), between, body, first, run_limit
+            varying = len(properties)
+            property_lists, bodies, end = _scan_fixed_stride(
+                data, offset, start, before, varying, between, body_size, first_tag, run_limit
             )
         if len(bodies) >= _SHORT_RUN_COUNT:
-            return Delivered(channel, route, first, each, bodies), after
-    method, behind_size = len(start) + 8 + len(behind), len(behind)
-    while len(bodies) < run_limit and data.startswith(start, after):
-        header_offset = after + method
+            return Delivered(channel, route, first_tag, property_lists, bodies), end
+    method_size, rest_size = len(start) + 8 + len(rest), len(rest)
+    while len(bodies) < run_limit and data.startswith(start, end):
+        header_offset = end + method_size
         if (
-            data[header_offset - behind_size : header_offset] != behind
-            or _unpack_tag(data, after + len(start))[0] != first + len(bodies)
+            data[header_offset - rest_size : header_offset] != rest
+            or _unpack_tag(data, end + len(start))[0] != first_tag + len(bodies)
             or (content := _locate_content(data, header_offset, channel, single_frame_max)) is None
         ):
             break
-        properties_end, body, after = content
-        each.append(data[header_offset + PROPERTIES_OFFSET : properties_end])
-        bodies.append(data[after - body - 1 : after - 1] if body else b"")
-    return Delivered(channel, route, first, each, bodies), after
+        properties_end, body_size, end = content
+        property_lists.append(data[header_offset + PROPERTIES_OFFSET : properties_end])
+        bodies.append(data[end - body_size - 1 : end - 1] if body_size else b"")
+    return Delivered(channel, route, first_tag, property_lists, bodies), end
 
 
 def _scan_fixed_stride(
@@ -155,42 +161,47 @@ def _scan_fixed_stride(
     offset: int,
     start: bytes,
     before: bytes,
-    free: int,
-    behind: bytes,
-    body: int,
+    varying: int,
+    between: bytes,
+    body_size: int,
     first_tag: int,
     run_limit: int,
 ) -> tuple[list[bytes], list[bytes], int]:
-    """Those of one size: `free` bytes of each, its body, and the offset behind them all.
+    """Scan messages that repeat at a fixed stride and differ only in tag, `varying` bytes and body:
 
-    Windows grow, so that one that turns out not to be alike has cost no more than those before it.
+        | start | tag u64 | before | varying | between | body | 0xCE |
+
+    Returns the varying bytes, the bodies, and the offset behind the last message. The scan works in windows
+    that grow, so the window in which the first different message is found costs no more than those before it.
     """
-    layout = _compile_stride_layout(len(start), len(before), free, len(behind), body)
+    layout = _compile_stride_layout(len(start), len(before), varying, len(between), body_size)
     stride, window = layout.size, 16
     found: list[bytes] = []
     bodies: list[bytes] = []
     while count := min((len(data) - offset) // stride, run_limit - len(bodies), window):
         piece = data[offset : offset + count * stride]
         columns = zip(*layout.iter_unpack(piece), strict=True)
-        starts, tags, befores, frees, behinds, some, ends = columns
+        starts, tags, befores, varyings, betweens, window_bodies, ends = columns
         expected = range(first_tag + len(bodies), first_tag + len(bodies) + count)
         if (
             tags != tuple(expected)
             or starts.count(start) != count
             or befores.count(before) != count
-            or behinds.count(behind) != count
+            or betweens.count(between) != count
             or ends.count(FRAME_END_CODE) != count
         ):
-            alike = (
-                s == start and t == e and f == before and b == behind and end == FRAME_END_CODE
+            matches = (
+                s == start and t == e and f == before and b == between and end == FRAME_END_CODE
                 for s, t, e, f, b, end in zip(
-                    starts, tags, expected, befores, behinds, ends, strict=True
+                    starts, tags, expected, befores, betweens, ends, strict=True
                 )
             )
-            count = next(i for i, yes in enumerate(alike) if not yes)
-            return found + list(frees[:count]), bodies + list(some[:count]), offset + count * stride
-        found += frees
-        bodies += some
+            count = next(i for i, match in enumerate(matches) if not match)
+            found += varyings[:count]
+            bodies += window_bodies[:count]
+            return found, bodies, offset + count * stride
+        found += varyings
+        bodies += window_bodies
         offset += count * stride
         window *= 4
     return found, bodies, offset

@@ -1,34 +1,36 @@
-"""What can go wrong in AMQP, one class per reply code.
+"""The errors of AMQP 0-9-1, one class per reply code.
 
-A class names its code and its base names what it closes, so an error is raised anywhere and answered in one
-place. Texts follow RabbitMQ's ("no queue 'x' in vhost '/'"), because people search for them.
+A class has the reply code; its base class says whether the error closes the channel or the connection. So an
+error can be raised anywhere and is answered in one place. Texts follow RabbitMQ's ("no queue 'x' in vhost
+'/'"), because people search for them.
 """
 
 from typing import ClassVar
 
 
 class AmqpError(Exception):
-    """An error that the peer is told about with a reply code."""
+    """An error that is sent to the peer with a reply code."""
 
     code: ClassVar[int]
     name: ClassVar[str]
 
     def __init__(self, text: str, method_ids: tuple[int, int] = (0, 0)) -> None:
-        """`failed` are the class and method ids of the method that caused the error, if one did."""
+        """`method_ids` are the class and method ids of the method that caused the error, or zeros."""
         super().__init__(text)
         self.method_ids = method_ids
 
     @property
     def reply_text(self) -> str:
+        """The text of the close method: the name of the code and the description."""
         return f"{self.name} - {self}"
 
 
 class ChannelLevelError(AmqpError):
-    """The peer asked for something it cannot have; only this channel ends."""
+    """An error of one operation; it closes the channel."""
 
 
 class ConnectionLevelError(AmqpError):
-    """The conversation itself is broken, or was refused; all channels end."""
+    """A violation of the protocol or a refused login; it closes the connection."""
 
 
 class AccessRefusedError(ChannelLevelError):
@@ -67,11 +69,11 @@ class FrameError(ConnectionLevelError):
 
 
 class FramingLostError(FrameError):
-    """The end of a frame cannot be found, so that nothing behind it can be read."""
+    """The end of a frame is unknown, so no later frame on the connection can be read."""
 
 
 class AmqpSyntaxError(ConnectionLevelError):
-    """Well-formed, but beyond a limit of this implementation; RabbitMQ answers malformed input with 501."""
+    """Input beyond a limit of this implementation; malformed input is a `FrameError`, as in RabbitMQ."""
 
     code = 502
     name = "SYNTAX_ERROR"

@@ -1,4 +1,4 @@
-"""What a connection receives, as values; the reader makes them, whoever holds it acts on them."""
+"""The events of a connection, as immutable values: `FrameReader` produces them, a session handles them."""
 
 from typing import TypeAlias
 
@@ -10,7 +10,7 @@ from .traits import MessageTraits
 
 
 class ProtocolHeaderReceived(msgspec.Struct, frozen=True):
-    """The eight bytes with which a client opens."""
+    """The eight bytes that a client sends first."""
 
     header: bytes
 
@@ -21,7 +21,7 @@ class MethodReceived(msgspec.Struct, frozen=True):
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A run of publishes: `method` is their common frame, message i is `head + tails[i]`."""
+    """A run of publishes with one method frame; the content of message i is `prefix + payloads[i]`."""
 
     channel: int
     method_frame: bytes
@@ -31,8 +31,8 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class InterleavedPublished(msgspec.Struct, frozen=True):
-    """Publishes of several routes in turn, alike but for that and the body: message i is `methods[i]`, and
-    `head + tails[i]`."""
+    """Publishes that differ only in routing key and body: message i has `method_frames[i]` and the content
+    `prefix + payloads[i]`."""
 
     channel: int
     traits: MessageTraits
@@ -42,7 +42,7 @@ class InterleavedPublished(msgspec.Struct, frozen=True):
 
 
 class ContentReceived(msgspec.Struct, frozen=True):
-    """A client's message from the broker: deliver (where runs are not asked for), return or get-ok."""
+    """A message from the broker: return, get-ok, or deliver if the reader does not batch deliveries."""
 
     channel: int
     method: Method
@@ -50,7 +50,7 @@ class ContentReceived(msgspec.Struct, frozen=True):
 
 
 class Acked(msgspec.Struct, frozen=True):
-    """`count` deliveries acknowledged one by one, tags counting up."""
+    """`count` single acknowledgements of the consecutive delivery tags that begin with `first_tag`."""
 
     channel: int
     first_tag: int
@@ -58,12 +58,14 @@ class Acked(msgspec.Struct, frozen=True):
 
 
 class OversizedBodyReceived(msgspec.Struct, frozen=True):
+    """A content header that announces a body larger than the reader's `body_max`."""
+
     channel: int
     body_size: int
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """Something on a channel that awaits close-ok; it only counts as work."""
+    """A frame on a channel that awaits close-ok. It has no effect, but the session counts its cost."""
 
 
 class HeartbeatReceived(msgspec.Struct, frozen=True):

@@ -1,17 +1,17 @@
-"""How two peers agree to talk: the negotiation that opens a connection, for either side.
+"""The handshake that opens a connection, for clients and servers.
 
     client                       server
     protocol header      →
                          ←       connection.start        mechanisms, server properties
     connection.start-ok  →                               credentials, client properties
-                         ←       connection.tune         the most that the server allows
-    connection.tune-ok   →                               what holds for both
+                         ←       connection.tune         the limits of the server
+    connection.tune-ok   →                               the agreed limits
     connection.open      →                               virtual host
                          ←       connection.open-ok
 
-Sans-IO: methods in, methods and decisions out. `NEXT_STEP` is the whole of the order, with what a side
-receives and, on the server, what it sends. The rim sends and receives frames, verifies credentials,
-and knows virtual hosts. `connection.close` may come at any step and is the rim's affair too.
+Without I/O: methods in, methods and decisions out. `NEXT_STEP` defines the order of the methods that each side
+receives and of those that the server sends. The I/O layer sends and receives frames, verifies credentials and
+looks up virtual hosts. It also handles `connection.close`, which may arrive at any step.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ from .values import FieldTable, LongString, decode_table, encode_table
 
 
 class HandshakeStep(Enum):
-    """The server's steps have the names that RabbitMQ gives them in its error texts."""
+    """The step of a handshake. The values of the server's steps are RabbitMQ's, for the same error texts."""
 
     AWAIT_HEADER = "greeting"
     AWAIT_START_OK = "starting"
@@ -72,7 +72,7 @@ NEXT_STEP: Final[dict[tuple[HandshakeStep, type[Method]], HandshakeStep]] = {
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who the client says it is, and what it says it can do."""
+    """The user name and password that a client sent, and the properties it announced."""
 
     mechanism: str
     username: str
@@ -89,7 +89,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """What both sides keep to. Zero is no limit, or no heartbeat."""
+    """The agreed limits of a connection. Zero means no limit, or no heartbeats."""
 
     frame_max: int
     channel_max: int
@@ -97,13 +97,13 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class OpenRequested(msgspec.Struct, frozen=True):
-    """The client chose its virtual host; the server may still refuse it."""
+    """The client asks to open a virtual host; the server may still refuse it."""
 
     virtual_host: str
 
 
 class ServerHandshake:
-    """Give it what the client sends; it answers with what the client decided by that."""
+    """The server's side: pass it the client's methods; it returns what each of them decides."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class ServerHandshake:
         self.offered_limits = ConnectionLimits(frame_max, channel_max, heartbeat)
 
     def start(self) -> ConnectionStart:
-        """The answer to the protocol header."""
+        """Return the reply to the protocol header."""
         start = ConnectionStart(
             server_properties=self.properties, mechanisms=" ".join(self.mechanisms).encode()
         )
@@ -143,7 +143,7 @@ class ServerHandshake:
                 raise make_unexpected_method_error(self.step, method)
 
     def accept_credentials(self) -> ConnectionTune:
-        """The answer to credentials that turned out to be good."""
+        """Return the reply to valid credentials."""
         ours = self.offered_limits
         tune = ConnectionTune(ours.channel_max, ours.frame_max, ours.heartbeat)
         self.step = _next_step(self.step, tune)
@@ -160,13 +160,16 @@ class ServerHandshake:
         return ConnectionLimits(
             _check_limit("frame_max", asked.frame_max, FRAME_MIN_BYTES, ours.frame_max),
             _check_limit("channel_max", asked.channel_max, 1, ours.channel_max),
-            # The client has the last word here, and its zero is not a limit but a wish for silence.
+            # The client decides about heartbeats; its zero turns them off.
             asked.heartbeat,
         )
 
 
 class ClientHandshake:
-    """Give it what the server sends; it answers with what to send. Once open, `limits` hold."""
+    """The client's side: pass it the server's methods; it returns the replies.
+
+    When `step` is OPEN, `limits` are the agreed ones.
+    """
 
     def __init__(
         self,
@@ -203,14 +206,14 @@ class ClientHandshake:
     def _answer_start(self, start: ConnectionStart) -> ConnectionStartOk:
         if (start.version_major, start.version_minor) != (0, 9):
             version = f"{start.version_major}-{start.version_minor}"
-            raise AmqpNotImplementedError(f"the server speaks AMQP {version}, this client 0-9-1")
+            raise AmqpNotImplementedError(f"the server uses AMQP {version}, this client 0-9-1")
         self.server_properties = start.server_properties
         offered = start.mechanisms.split()
         for name, mechanism in _MECHANISMS.items():
             if name.encode() in offered:
                 response = mechanism.encode(self.username, self.password)
                 return ConnectionStartOk(self.properties, name, response)
-        raise LoginRefusedError(f"the server accepts none of {', '.join(_MECHANISMS)}")
+        raise LoginRefusedError(f"the server supports none of {', '.join(_MECHANISMS)}")
 
     def _negotiate(self, offered: ConnectionTune) -> ConnectionLimits:
         ours = self.limits
@@ -244,7 +247,7 @@ def make_unexpected_method_error(
 
 
 def _check_limit(field: str, requested: int, minimum: int, maximum: int) -> int:
-    """What the client asked for, if it may have it. Asking for no limit, it gets ours."""
+    """Return the value that the client requests if it is allowed; for 0 (no limit), the server's maximum."""
     if 0 < requested < minimum:
         raise NotAllowedError(
             f"negotiated {field} = {requested} is lower than the minimum allowed value ({minimum})"
@@ -264,7 +267,7 @@ def _min_nonzero(one: int, other: int) -> int:
 
 
 class _AuthMechanism(msgspec.Struct, frozen=True):
-    """How username and password become a response, and a response becomes them."""
+    """How a mechanism encodes user name and password as a response, and decodes them."""
 
     encode: Callable[[str, bytes], bytes]
     decode: Callable[[bytes], tuple[str, bytes]]
@@ -279,7 +282,7 @@ def _decode_plain(response: bytes) -> tuple[str, bytes]:
         case [b"", username, password]:
             return _decode_username(username), password
         case _:
-            raise AmqpSyntaxError("a PLAIN response is a zero, the user, a zero, the password")
+            raise AmqpSyntaxError("invalid PLAIN response: expected NUL, user name, NUL, password")
 
 
 def _encode_amqplain(username: str, password: bytes) -> bytes:
@@ -296,7 +299,7 @@ def _decode_amqplain(response: bytes) -> tuple[str, bytes]:
             return username, bytes(password)
         case _:
             raise AmqpSyntaxError(
-                "an AMQPLAIN response has LOGIN and PASSWORD, both of them strings"
+                "invalid AMQPLAIN response: expected the strings LOGIN and PASSWORD"
             )
 
 
@@ -304,10 +307,10 @@ def _decode_username(octets: bytes) -> str:
     try:
         return octets.decode()
     except UnicodeDecodeError:
-        raise AmqpSyntaxError("a user name is not UTF-8") from None
+        raise AmqpSyntaxError("the user name is not UTF-8") from None
 
 
-# The client takes the first that the server offers too.
+# In the client's order of preference.
 _MECHANISMS: Final[dict[str, _AuthMechanism]] = {
     "PLAIN": _AuthMechanism(_encode_plain, _decode_plain),
     "AMQPLAIN": _AuthMechanism(_encode_amqplain, _decode_amqplain),

@@ -1,11 +1,10 @@
 """Every method of AMQP 0-9-1, with RabbitMQ's extensions: the specification's table as classes.
 
-A class is one method. Its fields stand in wire order, annotated with their wire types, so `codec`
-compiles a method's encoding from its class alone. A reserved field is a class variable: it has its
-place and its constant on the wire, and nobody can pass it. Consecutive bits share an octet, the
-first in the lowest bit. Names and defaults are the specification's, except for the `class-id` and
-`method-id` of the two close methods: they name the culprit, so here they are `failed_class` and
-`failed_method`. It is one table and longer than other modules; it is for looking up.
+Each class is one method. Its fields are in wire order and annotated with their wire types, so `codec` compiles
+the encoding of a method from its class alone. A reserved field is a class variable: it has a position and a
+constant value on the wire, and callers cannot set it. Consecutive bits share an octet, the first one in the
+lowest bit. Names and defaults are the specification's, except for the `class-id` and `method-id` of the two
+close methods: they identify the method that failed, so they are called `failed_class` and `failed_method`.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ Table = Annotated[FieldTable, "table"]
 
 
 class Method(msgspec.Struct, frozen=True):
-    """What all methods have."""
+    """The base class of all methods."""
 
     class_id: ClassVar[int]
     method_id: ClassVar[int]
@@ -175,7 +174,7 @@ class ChannelClose(Method, frozen=True):
 class ChannelCloseOk(Method, frozen=True): ...
 
 
-# ── access: older than 0-9-1, and still sent by old clients ───────────────────────────────────────
+# ── access: removed in 0-9-1, but old clients still send it ───────────────────────────────────────
 
 
 @_method(30, 10, "access.request")

@@ -1,13 +1,13 @@
-"""Basic properties: what a message says about itself.
+"""Encode and decode the properties of a message (AMQP's class basic).
 
     | flags u16 | the properties whose flags are set, in order … |
 
-The highest flag is the first property's. Fourteen are defined; bit 1 belongs to none, and bit 0
-would announce further flags, which AMQP 0-9-1 never needs. The broker forwards properties as the
-bytes it received: it decodes them to look, and encodes only what it must change.
+The highest flag belongs to the first property. Fourteen properties are defined; bit 1 is unused, and bit 0
+would announce further flags, which AMQP 0-9-1 never needs. The broker forwards properties as the bytes that it
+received; it decodes them to inspect them and encodes only the ones that it changes.
 
-Clients do send strings here that are not UTF-8, and RabbitMQ passes them on. They decode with
-surrogate escapes, so that encoding gives the same octets again.
+Some clients send strings that are not UTF-8, and RabbitMQ forwards them. They are decoded with surrogate
+escapes, so encoding them restores the same bytes.
 """
 
 import struct
@@ -22,7 +22,7 @@ from .values import MAX_ENTRY_COUNT, decode_table
 
 
 class Properties(msgspec.Struct):
-    """In wire order; None is absent, which is not the same as empty."""
+    """The properties of a message, in wire order. None means absent, which differs from empty."""
 
     content_type: ShortStr | None = None
     content_encoding: ShortStr | None = None
@@ -45,24 +45,25 @@ _UNDEFINED_FLAGS_MASK: Final = 0b11
 
 _WIRE_TYPES: Final = WIRE_TYPES | {ShortStr: make_short_string_type("surrogateescape")}
 
-# flag, name, how it is read, how it is written
+# (flag, name, reader, writer) of each property
 _FIELDS: Final[tuple[tuple[int, str, FieldReader, FieldWriter], ...]] = tuple(
-    (0x8000 >> place, name, *_WIRE_TYPES[get_args(annotation)[0]])
-    for place, (name, annotation) in enumerate(Properties.__annotations__.items())
+    (0x8000 >> index, name, *_WIRE_TYPES[get_args(annotation)[0]])
+    for index, (name, annotation) in enumerate(Properties.__annotations__.items())
 )
 
 
 def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRY_COUNT) -> Properties:
-    """The properties of a content header: all of its payload after the body's size.
+    """Decode the properties of a content header: its payload behind the body size.
 
-    `max_entries` bounds the headers. A peer's are limited; a broker that added to them, as
-    dead-lettering does, reads its own work with a higher bound.
+    `max_entries` limits the number of header entries. Headers from a peer have a low limit; a broker passes a
+    higher one for stored messages, because dead-lettering adds entries. Raises `FrameError` if the properties
+    are malformed and `AmqpSyntaxError` if the headers exceed a limit.
     """
     values: list[Any] = []
     try:
         (flags,) = _FLAGS.unpack_from(data)
         if flags & _UNDEFINED_FLAGS_MASK:
-            raise FrameError("a flag of a property that does not exist is set")
+            raise FrameError("content header sets a flag of an undefined property")
         offset = _FLAGS.size
         for flag, _, read, _ in _FIELDS:
             if flags & flag:
@@ -74,12 +75,13 @@ def decode_properties(data: bytes, *, max_entries: int = MAX_ENTRY_COUNT) -> Pro
             else:
                 values.append(None)
     except (IndexError, struct.error):
-        raise FrameError("a content header is cut short") from None
-    check_end("a content header", data, offset)
+        raise FrameError("content header is truncated") from None
+    check_end("content header", data, offset)
     return Properties(*values)
 
 
 def encode_properties(properties: Properties) -> bytes:
+    """Encode properties as flags and values; raises `ValueError` that names the property that does not fit."""
     flags = 0
     pieces = [b""]
     for flag, name, _, write in _FIELDS:

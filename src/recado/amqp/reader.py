@@ -1,14 +1,15 @@
-"""Bytes in, events out: the receiving half of a connection, for either side.
+"""The receiving half of a connection, for clients and servers: bytes in, events out.
 
-`feed` takes whatever the socket gave and yields what it means. Publishes and acks come in runs (`runs.py`);
-what does not fit there (bodies in several frames, frames of other channels in between, the end of a buffer)
-is put together frame by frame, per channel. Nothing waits here for a whole message: of an unfinished one only
-the frames received are kept, and at most one unfinished frame.
+`feed` takes the bytes of one socket read and yields events. Publishes, deliveries and acks are recognised in
+runs (`runs.py`, `deliveries.py`). Messages that do not fit a run (a body in several frames, frames of other
+channels in between, the end of the buffer) are assembled frame by frame, per channel. The reader buffers at
+most one incomplete frame, and of an incomplete message the frames that have arrived.
 
-R1  Events are the same however the bytes are cut (a run may come as several).
-R2  A payload larger than `frame_max` is refused when its size is read, not when it has arrived. As in RabbitMQ,
-    the eight bytes around a payload do not count. The content of an event keeps to `frame_max` with them.
-R3  A body larger than `body_max` is announced once (`OversizedBodyReceived`) and never kept.
+RD1  Events do not depend on how the bytes are split into reads (except that a run may be split into several).
+RD2  A payload larger than `frame_max` is refused when its size is read, before it has arrived. As in RabbitMQ,
+     the eight bytes around a payload do not count. The frames in the content of an event are at most
+     `frame_max` bytes including them.
+RD3  A body larger than `body_max` is reported once (`OversizedBodyReceived`) and never buffered.
 """
 
 from collections.abc import Container, Iterator
@@ -53,14 +54,14 @@ _CONTENT_HEADER_MIN_BYTES = PROPERTIES_OFFSET - FRAME_START.size  # class, weigh
 
 
 class ChannelFramePolicy(Enum):
-    """How frames of channels are treated while only channel 0 is in use."""
+    """How frames on other channels than 0 are treated while only channel 0 may be used."""
 
     REFUSE = auto()  # the connection is not open yet
     IGNORE = auto()  # the connection is closing
 
 
 class _PartialMessage:
-    """A message of which not all frames are here."""
+    """A message of which some frames have not arrived yet."""
 
     __slots__ = ("body", "method", "method_payload", "missing_bytes", "properties", "traits")
 
@@ -69,7 +70,7 @@ class _PartialMessage:
         self.method_payload = payload
         self.properties: bytes | None = None
         self.traits = DEFAULT_TRAITS
-        self.body: bytearray | None = bytearray()  # None: too large, not kept
+        self.body: bytearray | None = bytearray()  # None: too large, discarded
         self.missing_bytes = 0
 
     @property
@@ -88,17 +89,19 @@ class FrameReader:
         open_channels: Container[int] | None = None,
         batch_deliveries: bool = False,
     ) -> None:
-        """Content is taken only on the `channels` that are open, where they are given.
+        """Create a reader.
 
-        With `runs_of_deliveries` a client gets `Delivered` instead of a `ContentReceived` for each.
+        `frame_max` and `body_max` are limits in bytes, `run_limit` is the maximum number of messages of a run.
+        `expects_protocol_header` makes the first eight bytes a `ProtocolHeaderReceived` (servers). If
+        `open_channels` is given, content on other channels is an error. With `batch_deliveries` (clients),
+        deliveries are reported in runs as `Delivered` instead of one `ContentReceived` each.
         """
         self.body_max = body_max
         self.frame_max = frame_max
         self.run_limit = run_limit
-        self.closing_channels: set[int] = (
-            set()
-        )  # channels that await close-ok: other methods are dropped
-        self.channel_frame_policy: ChannelFramePolicy | None = None  # channels are in use
+        # Channels that await close-ok; all their other methods are discarded.
+        self.closing_channels: set[int] = set()
+        self.channel_frame_policy: ChannelFramePolicy | None = None  # None: frames are accepted
         self._open_channels = open_channels
         self._batches_deliveries = batch_deliveries
         self._expects_protocol_header = expects_protocol_header
@@ -107,7 +110,7 @@ class FrameReader:
         self._needed_bytes = 0
         self._partial_messages: dict[int, _PartialMessage] = {}
         self.last_method_bytes = 0
-        """The size of the method that was read last, apart from runs."""
+        """The payload size of the last method that was not part of a run."""
 
     @property
     def frame_max(self) -> int:
@@ -116,19 +119,20 @@ class FrameReader:
     @frame_max.setter
     def frame_max(self, size: int) -> None:
         self._frame_max = size
-        # Content taken as it is may be passed on as it is: a larger body is reassembled and cut again.
+        # Content within this limit is forwarded unchanged; a larger body is assembled and split again.
         self._single_frame_max = min(size - FRAME_OVERHEAD_BYTES, self.body_max)
 
     @property
     def has_partial_messages(self) -> bool:
-        """Whether parts of messages are kept here."""
+        """Whether frames of incomplete messages are buffered."""
         return bool(self._partial_messages)
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """What these bytes mean, after all that was fed before.
+        """Yield the events that these bytes complete.
 
-        Handle each event before asking for the next: it may change `frame_max`, `closing_channels` or `unheard`.
-        After an error `feed(b"")` goes on behind the frame that caused it, unless the error is `FramingLostError`.
+        The caller handles each event before it asks for the next, because handling one may change `frame_max`,
+        `closing_channels` or `channel_frame_policy`. After an error, `feed(b"")` continues behind the frame
+        that caused it, unless the error is a `FramingLostError`.
         """
         if self._chunks:
             self._chunks.append(data)
@@ -163,7 +167,7 @@ class FrameReader:
                 if self.channel_frame_policy is not None and channel:
                     if self.channel_frame_policy is ChannelFramePolicy.REFUSE:
                         raise UnexpectedFrameError(
-                            f"channel {channel} before the connection is open"
+                            f"frame on channel {channel} before the connection is open"
                         )
                     offset = after
                     continue
@@ -207,14 +211,14 @@ class FrameReader:
             self._buffer_rest(data, offset, needed_bytes)
 
     def _buffer_rest(self, data: bytes, offset: int, needed_bytes: int) -> None:
-        """For when more has come; what these bytes are a part of has `wanted`."""
+        """Buffer an incomplete frame that is `needed_bytes` long until more data arrives."""
         self._buffered_bytes = len(data) - offset
         self._needed_bytes = needed_bytes
         self._chunks.append(data[offset:])
 
     @staticmethod
     def _discard_unless_close(event: Event) -> Event:
-        """The event, if it opens or closes the channel, which awaits close-ok."""
+        """Return the event if it opens or closes its channel, which awaits close-ok; else `Discarded`."""
         match event:
             case MethodReceived(_, ChannelOpen() | ChannelClose() | ChannelCloseOk()):
                 return event
@@ -222,14 +226,14 @@ class FrameReader:
                 return Discarded()
 
     def _read_frame(self, frame_type: int, channel: int, payload: bytes) -> Event | None:
-        """One frame by itself; an event if it completes something."""
+        """Handle a frame that is not part of a run; return the event that it completes, if any."""
         if frame_type == METHOD_FRAME_TYPE:
             return self._read_method(channel, payload)
         if frame_type == HEARTBEAT_FRAME_TYPE:
             if payload:
-                raise FrameError(f"a heartbeat has {len(payload)} bytes of payload instead of none")
+                raise FrameError(f"heartbeat with a payload of {len(payload)} bytes instead of 0")
             if channel:
-                raise UnexpectedFrameError(f"a heartbeat on channel {channel} instead of 0")
+                raise UnexpectedFrameError(f"heartbeat on channel {channel} instead of 0")
             return HeartbeatReceived()
         if frame_type == HEADER_FRAME_TYPE:
             return self._read_content_header(channel, payload)
@@ -238,88 +242,88 @@ class FrameReader:
         raise FrameError(f"unknown frame type {frame_type} on channel {channel}")
 
     def _read_method(self, channel: int, payload: bytes) -> Event | None:
-        unfinished = self._partial_messages.get(channel)
-        if unfinished is not None:
+        partial = self._partial_messages.get(channel)
+        if partial is not None:
             method_type = find_method_type(payload)
-            # A message that is too large has closed its channel before its last frame.
-            if unfinished.body is not None or method_type not in (ChannelClose, ChannelCloseOk):
+            # An oversized message closes its channel before its last frame.
+            if partial.body is not None or method_type not in (ChannelClose, ChannelCloseOk):
                 raise UnexpectedFrameError(
-                    f"expected the content of {unfinished.method.name} on channel {channel}, got "
+                    f"expected the content of {partial.method.name} on channel {channel}, got "
                     f"{method_type.name}",
-                    unfinished.method_ids,
+                    partial.method_ids,
                 )
             del self._partial_messages[channel]
         method = decode_method(payload)
         self.last_method_bytes = len(payload)
         if not method.has_content:
             return MethodReceived(channel, method)
-        unfinished = _PartialMessage(method, payload)
+        partial = _PartialMessage(method, payload)
         is_open = self._open_channels is None or channel in self._open_channels
         if not is_open and channel not in self.closing_channels:
             raise ChannelError(
-                f"channel {channel} is not open: expected 'channel.open'", unfinished.method_ids
+                f"channel {channel} is not open: expected 'channel.open'", partial.method_ids
             )
-        self._partial_messages[channel] = unfinished
+        self._partial_messages[channel] = partial
         return None
 
     def _read_content_header(self, channel: int, payload: bytes) -> Event | None:
         if len(payload) < _CONTENT_HEADER_MIN_BYTES:
             raise FrameError(f"content header on channel {channel} is too short")
-        unfinished = self._partial_messages.get(channel)
-        if unfinished is None:
+        partial = self._partial_messages.get(channel)
+        if partial is None:
             raise UnexpectedFrameError(
                 f"expected a method on channel {channel}, got a content header"
             )
-        if unfinished.properties is not None:
+        if partial.properties is not None:
             raise UnexpectedFrameError(
                 f"expected a content body on channel {channel}, got a content header",
-                unfinished.method_ids,
+                partial.method_ids,
             )
         class_id = int.from_bytes(payload[:2], "big")
         if class_id != BASIC_CLASS_ID or payload[2:4] != b"\x00\x00":
             raise UnexpectedFrameError(
                 f"expected a content header of class {BASIC_CLASS_ID} without weight on channel "
                 f"{channel}, got one of class {class_id}",
-                unfinished.method_ids,
+                partial.method_ids,
             )
         size = int.from_bytes(payload[4:12], "big")
-        unfinished.properties = payload[12:]
-        if not self._batches_deliveries:  # a client's are read by whoever wants them
+        partial.properties = payload[12:]
+        if not self._batches_deliveries:  # only servers need traits
             try:
-                unfinished.traits = read_traits(unfinished.properties)
+                partial.traits = read_traits(partial.properties)
             except AmqpError as error:
-                error.method_ids = unfinished.method_ids
+                error.method_ids = partial.method_ids
                 raise
-        unfinished.missing_bytes = size
+        partial.missing_bytes = size
         if size > self.body_max:
-            unfinished.body = None
+            partial.body = None
             return OversizedBodyReceived(channel, size)
-        return self._complete_message(channel, unfinished) if not size else None
+        return self._complete_message(channel, partial) if not size else None
 
     def _read_content_body(self, channel: int, payload: bytes) -> Event | None:
-        unfinished = self._partial_messages.get(channel)
-        if unfinished is None:
+        partial = self._partial_messages.get(channel)
+        if partial is None:
             raise UnexpectedFrameError(
                 f"expected a method on channel {channel}, got a content body"
             )
-        if unfinished.properties is None:
+        if partial.properties is None:
             raise UnexpectedFrameError(
                 f"expected a content header on channel {channel}, got a content body",
-                unfinished.method_ids,
+                partial.method_ids,
             )
-        unfinished.missing_bytes -= len(payload)
-        if unfinished.missing_bytes < 0:
+        partial.missing_bytes -= len(payload)
+        if partial.missing_bytes < 0:
             raise FrameError(
-                f"body on channel {channel} is longer than its header says", unfinished.method_ids
+                f"body on channel {channel} is longer than its header says", partial.method_ids
             )
-        if unfinished.body is not None:
-            unfinished.body += payload
-        return None if unfinished.missing_bytes else self._complete_message(channel, unfinished)
+        if partial.body is not None:
+            partial.body += payload
+        return None if partial.missing_bytes else self._complete_message(channel, partial)
 
     def _complete_message(self, channel: int, message: _PartialMessage) -> Event | None:
         del self._partial_messages[channel]
         if message.body is None or message.properties is None:
-            return None  # too large, and announced when its header came
+            return None  # oversized: reported when its header arrived
         if self._batches_deliveries and isinstance(message.method, BasicDeliver):
             tag, route = message.method.delivery_tag, make_route(message.method)
             return Delivered(channel, route, tag, [message.properties], [bytes(message.body)])

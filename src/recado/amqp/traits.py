@@ -1,8 +1,8 @@
-"""What of a message's properties decides its way through a broker.
+"""Traits: the few properties of a message that a broker acts on.
 
-A broker passes properties on as they came; only these few concern it. Runs of messages with the same facts are
-handled together, so equal facts are one and the same object, and facts are remembered by the property bytes:
-most publishers repeat them, and with a hit 16-byte messages cost 0.1 µs here instead of 2.
+A broker forwards properties unchanged and needs only a few of them. Messages with equal traits are handled
+together as a run, so equal traits are interned: one object, compared by identity. Results are cached by the
+property bytes, because most publishers repeat them: a hit takes 0.1 µs for a 16-byte message, a miss 2 µs.
 """
 
 from functools import lru_cache
@@ -54,15 +54,13 @@ _TYPE_BY_FLAG = {
 class MessageTraits(msgspec.Struct, frozen=True):
     persistent: bool = False
     priority: int = 0
-    ttl_ms: int | None = None  # milliseconds
+    ttl_ms: int | None = None
     user_id: str | None = None
-    unbatchable: bool = False  # CC, BCC or direct reply-to: its way is its own
-    refusal: str | None = None  # why the broker must refuse it, with 406
+    unbatchable: bool = False  # CC, BCC or direct reply-to: routed by its own headers
+    refusal: str | None = None  # why the broker must refuse it with 406
 
 
-_CACHED_MAX_BYTES = (
-    512  # bytes; what is longer is not remembered, or strangers would fill the memory
-)
+_CACHED_MAX_BYTES = 512  # longer properties are not cached: clients could fill the memory
 
 
 @lru_cache(4096)
@@ -76,18 +74,18 @@ DEFAULT_TRAITS = _intern(MessageTraits())
 @lru_cache(1024)
 def _fields_of_flags(flags: int) -> tuple[tuple[int, int], ...]:
     if flags & 0x0003:
-        raise FrameError("property flags beyond the basic class")
+        raise FrameError("property flags set a property that the basic class does not have")
     return tuple((flag, kind) for flag, kind in _TYPE_BY_FLAG.items() if flags & flag)
 
 
 def _has_extra_routes(table: bytes) -> bool:
-    """Decodes the headers, which also checks them."""
+    """Return whether the headers contain CC or BCC; decoding also validates the table."""
     headers, _ = decode_table(table, 0)
     return "CC" in headers or "BCC" in headers
 
 
 def _decode_text(octets: bytes) -> str:
-    """Clients do send property strings that are not UTF-8, and RabbitMQ passes them on."""
+    """Decode a property string; some clients send strings that are not UTF-8, and RabbitMQ forwards them."""
     return octets.decode(errors="surrogateescape")
 
 
@@ -104,19 +102,19 @@ def _parse_expiration(expiration: str) -> tuple[int | None, str | None]:
 
 
 def read_traits(properties: bytes) -> MessageTraits:
-    """The facts of a property list (flags and values), refusing with 501 one that is not well formed."""
+    """Return the traits of a property list (flags and values); raises `FrameError` if it is malformed."""
     if len(properties) > _CACHED_MAX_BYTES or has_unique_fields(properties):
         return _parse_traits(properties)
     return _parse_traits_cached(properties)
 
 
 def has_unique_fields(properties: bytes) -> bool:
-    """Whether they have a correlation id, a message id or a timestamp: such are not likely to come again."""
+    """Return whether they contain a correlation id, message id or timestamp, so caching them is useless."""
     return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
 
 
 def read_message_id(properties: bytes) -> bytes | None:
-    """The message id in a property list that is well formed; an empty one is none."""
+    """Return the message id of a well-formed property list, or None if it is absent or empty."""
     if not properties[1] & _MESSAGE_ID_FLAG:
         return None
     at = find_message_id_offset(properties)
@@ -124,7 +122,7 @@ def read_message_id(properties: bytes) -> bytes | None:
 
 
 def find_message_id_offset(properties: bytes) -> int:
-    """Where the message id is in a property list that is well formed, or would be if there were one."""
+    """Return the offset of the message id in a well-formed property list, or where it would be inserted."""
     at = 2
     for kind in _types_before_message_id(properties[0]):
         if kind == _SHORTSTR_TYPE:
@@ -138,7 +136,7 @@ def find_message_id_offset(properties: bytes) -> int:
 
 @lru_cache(256)
 def _types_before_message_id(flags: int) -> tuple[int, ...]:
-    """They are those that the first byte of the flags tells of."""
+    """Return the types of the properties before the message id: those whose flags are in the first byte."""
     return tuple(kind for _, kind in _fields_of_flags(flags << 8))
 
 
@@ -198,5 +196,5 @@ _has_extra_routes_cached = lru_cache(1024)(_has_extra_routes)
 
 @lru_cache(1024)
 def without_ttl(traits: MessageTraits) -> MessageTraits:
-    """The facts of the same message once it is a dead letter: it died of its time once."""
+    """Return the traits of a dead-lettered message: its TTL has expired once and must not expire again."""
     return _intern(msgspec.structs.replace(traits, ttl_ms=None))

@@ -1,7 +1,7 @@
-"""Field tables and arrays, in the dialect that RabbitMQ and its clients speak.
+"""Encode and decode field tables and arrays with the type letters of RabbitMQ and its clients.
 
-The specification, its drafts and RabbitMQ disagree about the letters that announce a value's type.
-What counts is RabbitMQ's reading:
+The specification, its errata and RabbitMQ disagree about the letters that announce the type of a value. These
+are RabbitMQ's:
 
     t bool      b int8   B uint8   s int16   u uint16   I int32   i uint32   l L int64
     f float32   d float64          D scale uint8 and digits uint32           T uint64 seconds
@@ -10,14 +10,14 @@ What counts is RabbitMQ's reading:
     table = | size u32 | { key: length u8, UTF-8 | letter u8 | value } … |
     array = | size u32 | { letter u8 | value } … |
 
-Dead-lettering decodes headers and encodes them again, so a value has to leave with the letter it
-came with. Where one Python type stands for several letters, a subclass remembers which:
-`Int8(5) == 5`, yet it is written as `b`. Two letters do not survive, as with RabbitMQ: `L` leaves
-as `l`, and any true `t` as 1. Plain values get RabbitMQ's natural choice: int → I, or l where I is
-too small; float → d; str → S; bytes → x; datetime → T; None → V.
+Dead-lettering decodes headers and encodes them again, so a decoded value must be encoded with the same letter.
+Where one Python type stands for several letters, a subclass records which: `Int8(5) == 5`, but it is encoded as
+`b`. As in RabbitMQ, two encodings are not preserved: `L` becomes `l`, and any true `t` becomes 1. Plain values
+get the letter that RabbitMQ chooses: int → I, or l if it does not fit; float → d; str → S; bytes → x;
+datetime → T; None → V.
 
-A malformed table of a peer raises `FrameError`, one beyond the limits here `AmqpSyntaxError`; what a local caller
-passed wrongly is a `ValueError`.
+A malformed table from a peer raises `FrameError`, one beyond the limits of this module `AmqpSyntaxError`. A
+wrong value from a local caller raises `ValueError`.
 """
 
 import struct
@@ -31,7 +31,7 @@ from .errors import AmqpSyntaxError, FrameError
 
 MAX_NESTING_LEVEL: Final = 16
 MAX_ENTRY_COUNT: Final = 1_024
-# Of tables that came in within that limit: dead-lettering may have added to them.
+# The limit for stored tables, to which dead-lettering may have added entries.
 STORED_MAX_ENTRY_COUNT: Final = 1 << 16
 
 
@@ -60,7 +60,7 @@ class Int64(int):
 
 
 class Timestamp(int):
-    """Seconds since the epoch; an int, because the wire has years that datetime has not."""
+    """Seconds since the epoch; an int, because the wire format has years beyond those of datetime."""
 
     __slots__ = ()
 
@@ -70,13 +70,13 @@ class Float32(float):
 
 
 class LongString(bytes):
-    """A long string that is not UTF-8: it stays an `S`, where plain bytes are an `x`."""
+    """A long string that is not UTF-8. It is encoded as `S`; plain bytes are encoded as `x`."""
 
     __slots__ = ()
 
 
 class ScaledDecimal(msgspec.Struct, frozen=True):
-    """A decimal number: `digits` over ten to the power of `scale`."""
+    """A decimal number: `digits` divided by ten to the power of `scale`."""
 
     scale: int
     digits: int
@@ -89,7 +89,7 @@ FieldScalar = None | bool | int | float | str | bytes | ScaledDecimal | datetime
 FieldValue = FieldScalar | list["FieldValue"] | dict[str, "FieldValue"]
 FieldTable = dict[str, FieldValue]
 
-# Letters whose value has one width: how struct writes it, and what it is in Python.
+# Types of fixed width: letter, struct format, Python type.
 _FIXED_WIDTH_TYPES: Final[tuple[tuple[str, str, type], ...]] = (
     ("t", "?", bool),
     ("b", "b", Int8),
@@ -115,22 +115,23 @@ _SCALED_DECIMAL: Final = struct.Struct(">BI")
 def decode_table(
     data: bytes, offset: int, *, max_entries: int = MAX_ENTRY_COUNT
 ) -> tuple[FieldTable, int]:
-    """The table that begins at `at`, and where it ends.
+    """Decode the table at `offset`; return it and the offset behind it.
 
-    `max_entries` bounds the fields and elements of the table and of all that is nested in it. Of
-    two fields with one name the first counts.
+    `max_entries` limits the number of fields and elements of the table including nested ones. Of two fields
+    with the same name the first is returned. Raises `FrameError` or `AmqpSyntaxError`.
     """
     try:
         return _TableDecoder(data, max_entries).read_table(offset)
     except (IndexError, struct.error):
-        raise FrameError("a field table is cut short") from None
+        raise FrameError("field table is truncated") from None
 
 
 class _TableDecoder:
-    """One walk over one table, with what is left of its limits.
+    """Decodes one table and counts down its limits.
 
-    A value may claim bytes beyond its container, and its reader does not care: the container sees
-    that the walk arrived somewhere else than at its end, and no container ends beyond the data.
+    The readers of values do not check whether a value exceeds its container. `_leave_container` checks that
+    the last value ended exactly at the end of the container, and `_enter_container` that no container ends
+    beyond the data.
     """
 
     __slots__ = ("data", "entries_left", "levels_left")
@@ -150,7 +151,7 @@ class _TableDecoder:
             try:
                 key = data[start:at].decode()
             except UnicodeDecodeError:
-                raise FrameError("a field's name is not UTF-8") from None
+                raise FrameError("field table contains a name that is not UTF-8") from None
             value, at = self._read_value(at)
             table.setdefault(key, value)
         self._leave_container(at, end)
@@ -185,27 +186,27 @@ class _TableDecoder:
 
     def _read_value(self, at: int) -> tuple[FieldValue, int]:
         if not self.entries_left:
-            raise AmqpSyntaxError("a field table holds too many entries")
+            raise AmqpSyntaxError("field table has too many entries")
         self.entries_left -= 1
         letter = self.data[at]
         read = _READERS.get(letter)
         if read is None:
-            raise FrameError(f"a field table holds a value of unknown type {chr(letter)!r}")
+            raise FrameError(f"field table contains a value of unknown type {chr(letter)!r}")
         return read(self, at + 1)
 
     def _enter_container(self, at: int) -> tuple[int, int]:
         start = at + _U32.size
         end: int = start + _U32.unpack_from(self.data, at)[0]
         if end > len(self.data):
-            raise FrameError("a field table is cut short")
+            raise FrameError("field table is truncated")
         if not self.levels_left:
-            raise AmqpSyntaxError(f"a field table is nested more than {MAX_NESTING_LEVEL} deep")
+            raise AmqpSyntaxError(f"field table has more than {MAX_NESTING_LEVEL} nested levels")
         self.levels_left -= 1
         return start, end
 
     def _leave_container(self, at: int, end: int) -> None:
         if at != end:
-            raise FrameError("a value overruns the field table or array that holds it")
+            raise FrameError("field table contains a value that exceeds its table or array")
         self.levels_left += 1
 
 
@@ -238,8 +239,11 @@ _READERS: Final[dict[int, _ValueReader]] = {
 
 
 def encode_table(table: FieldTable) -> bytes:
-    """The table with its size in front. Its depth is bounded; its entries are the caller's affair,
-    since a broker that adds a header to a full table must not fail."""
+    """Encode a table with its size in front.
+
+    Raises `ValueError` if it is nested too deeply or has a value that cannot be encoded. The number of entries
+    is not limited here, because a broker that adds a header to a full table must not fail.
+    """
     return _encode_table(table, MAX_NESTING_LEVEL)
 
 
@@ -249,7 +253,7 @@ def _encode_table(table: FieldTable, depth: int) -> bytes:
     for key, value in table.items():
         name = key.encode()
         if len(name) > 255:
-            raise ValueError(f"a field's name holds 255 bytes, this one has {len(name)}")
+            raise ValueError(f"a field name is limited to 255 bytes, this one has {len(name)}")
         pieces += (bytes((len(name),)), name, _encode_value(value, depth - 1))
     return _prefix_size(b"".join(pieces))
 
@@ -268,12 +272,12 @@ def _encode_value(value: FieldValue, depth: int) -> bytes:
         return b"F" + _encode_table(value, depth)
     if isinstance(value, list):
         return b"A" + _encode_array(value, depth)
-    raise ValueError(f"a field table cannot hold a {type(value).__name__}")
+    raise ValueError(f"a field table cannot contain a {type(value).__name__}")
 
 
 def _check_depth(depth: int) -> None:
     if not depth:
-        raise ValueError(f"a field table is nested more than {MAX_NESTING_LEVEL} deep")
+        raise ValueError(f"field table has more than {MAX_NESTING_LEVEL} nested levels")
 
 
 def _prefix_size(octets: bytes) -> bytes:
@@ -310,11 +314,11 @@ def _write_scaled_decimal(value: ScaledDecimal) -> bytes:
 
 def _write_datetime(value: datetime) -> bytes:
     if value.tzinfo is None:
-        raise ValueError(f"{value} has no time zone, so it is no point in time")
+        raise ValueError(f"{value} has no time zone; pass an aware datetime")
     return _WRITERS[Timestamp](int(value.timestamp()))
 
 
-# Of the two letters of an Int64 the later in _FIXED wins: `l`, which everyone knows.
+# An Int64 has two letters; the later one in _FIXED_WIDTH_TYPES wins: `l`, which all clients know.
 _WRITERS: Final[dict[type, _ValueWriter]] = {
     kind: _make_fixed_writer(letter, layout) for letter, layout, kind in _FIXED_WIDTH_TYPES
 } | {

@@ -1,4 +1,4 @@
-"""What a channel asks the broker and gets one answer to; the same for bare and robust channels."""
+"""The commands of a channel to which the broker sends one reply; the same for plain and robust channels."""
 
 from abc import ABC, abstractmethod
 from itertools import count
@@ -15,14 +15,17 @@ C = TypeVar("C", bound=Consumer)
 
 
 class ChannelCommands(ABC, Generic[C]):
-    """C is what consumes on such a channel."""
+    """Base class of `Channel` and `RobustChannel`; `C` is the class of their consumers."""
 
     def __init__(self) -> None:
         self._generated_tags = (f"recado-{number}" for number in count(1))
 
     @abstractmethod
     async def call(self, method: m.Method, reply_type: type[M]) -> M:
-        """Send a method and await its answer."""
+        """Send a method and return the broker's reply, which has the type `reply_type`.
+
+        Raises a `ClientError` if the channel or connection closes instead. All methods below raise the same.
+        """
 
     # ── exchanges, queues, bindings ───────────────────────────────────────────────────────────────────────
 
@@ -37,6 +40,7 @@ class ChannelCommands(ABC, Generic[C]):
         passive: bool = False,
         arguments: FieldTable | None = None,
     ) -> None:
+        """Declare an exchange; with `passive`, only check that it exists."""
         flags = (passive, durable, auto_delete, internal, False)
         await self.call(m.ExchangeDeclare(name, type, *flags, arguments or {}), m.ExchangeDeclareOk)
 
@@ -73,7 +77,10 @@ class ChannelCommands(ABC, Generic[C]):
         passive: bool = False,
         arguments: FieldTable | None = None,
     ) -> QueueInfo:
-        """Without a name the broker gives it one."""
+        """Declare a queue; without a name the broker chooses one. With `passive`, only check that it exists.
+
+        Returns its name and the numbers of messages and consumers.
+        """
         flags = (passive, durable, exclusive, auto_delete, False)
         found = await self.call(m.QueueDeclare(name, *flags, arguments or {}), m.QueueDeclareOk)
         return QueueInfo(found.queue, found.message_count, found.consumer_count)
@@ -93,20 +100,20 @@ class ChannelCommands(ABC, Generic[C]):
         )
 
     async def purge_queue(self, queue: str) -> int:
-        """How many messages were dropped."""
+        """Drop all messages of a queue; return their number."""
         return (await self.call(m.QueuePurge(queue), m.QueuePurgeOk)).message_count
 
     async def delete_queue(
         self, queue: str, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
-        """How many messages went with it."""
+        """Delete a queue; return the number of messages deleted with it."""
         delete = m.QueueDelete(queue, if_unused, if_empty)
         return (await self.call(delete, m.QueueDeleteOk)).message_count
 
     async def qos(
         self, prefetch_count: int, *, prefetch_size: int = 0, global_: bool = False
     ) -> None:
-        """How many deliveries a consumer may hold unacknowledged; 0 is no limit."""
+        """Limit the unacknowledged deliveries of a consumer (of the channel with `global_`); 0 means no limit."""
         await self.call(m.BasicQos(prefetch_size, prefetch_count, global_), m.BasicQosOk)
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
@@ -121,7 +128,7 @@ class ChannelCommands(ABC, Generic[C]):
         no_local: bool = False,
         arguments: FieldTable | None = None,
     ) -> C:
-        """What is in the queue, and what comes; without a tag it gets one that is new on the channel."""
+        """Start a consumer of a queue and return it; without `consumer_tag` it gets one that is unique."""
         flags = (no_local, no_ack, exclusive, False)
         return await self._consume(
             m.BasicConsume(
@@ -131,4 +138,4 @@ class ChannelCommands(ABC, Generic[C]):
 
     @abstractmethod
     async def _consume(self, method: m.BasicConsume) -> C:
-        """Ask for it; deliveries may be right behind the answer."""
+        """Start a consumer; deliveries may directly follow the broker's reply."""

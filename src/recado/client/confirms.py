@@ -1,10 +1,11 @@
-"""Which messages of a channel the broker has confirmed.
+"""Which publishes of a channel the broker has confirmed.
 
-The n-th message published on a channel has the number n. The broker confirms one, or all up to one; in order
-as a rule, but it need not be so. What is known: everything up to `upto` is settled, and some beyond it.
+The n-th message published on a channel has the sequence number n. The broker settles (acks or nacks) one number,
+or all up to one; usually in order, but not necessarily. The tracker stores the number up to which everything is
+settled and the set of settled numbers beyond it.
 
-F1  A number is told as settled exactly once, however the broker puts it.
-F2  `upto` never goes back, and everything up to it has been told.
+CT1  A number is reported as settled exactly once, however the broker combines them.
+CT2  `settled_up_to` never decreases, and every number up to it has been reported.
 """
 
 
@@ -21,7 +22,10 @@ class ConfirmTracker:
         return self.published_count - self.settled_up_to - len(self._settled_beyond)
 
     def settle(self, sequence_number: int, *, multiple: bool) -> list[range]:
-        """The numbers that are settled by this. One that is not outstanding is none of ours: ignored."""
+        """Return the numbers that this confirm settles; with `multiple`, all up to `sequence_number`.
+
+        Numbers that are settled already or were never published are ignored.
+        """
         if not multiple:
             return self._settle_one(sequence_number)
         last = min(sequence_number or self.published_count, self.published_count)  # 0 means all
@@ -42,13 +46,14 @@ class ConfirmTracker:
         return settled
 
     def settle_range(self, first: int, count: int) -> list[range]:
-        """Numbers counting up, each confirmed for itself."""
+        """Settle `count` consecutive numbers that were confirmed one by one; return those that are new."""
+        end = self.settled_up_to + count
         if (
             first == self.settled_up_to + 1
             and not self._settled_beyond
-            and self.settled_up_to + count <= self.published_count
+            and end <= self.published_count
         ):
-            self.settled_up_to += count
+            self.settled_up_to = end
             return [range(first, first + count)]
         each = range(first, first + count)
         return [numbers for number in each for numbers in self._settle_one(number)]

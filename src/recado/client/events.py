@@ -1,4 +1,4 @@
-"""What a robust connection tells its program: `connect(url, on_event=…)`."""
+"""The events of a robust connection, passed to the program by `connect(url, on_event=…)`."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -9,13 +9,13 @@ from .errors import ClientError, ReconnectTimeoutError
 
 
 class ConnectionLost(msgspec.Struct, frozen=True):
-    """The connection ended, and is going to be restored."""
+    """The connection was lost; reconnecting begins."""
 
     error: Exception
 
 
 class ReconnectScheduled(msgspec.Struct, frozen=True):
-    """The next attempt is made in `delay` seconds; `error` is why it has to be."""
+    """The next attempt starts in `delay` seconds; `error` is why the last connection or attempt failed."""
 
     attempt: int
     delay: float
@@ -23,35 +23,35 @@ class ReconnectScheduled(msgspec.Struct, frozen=True):
 
 
 class RecoverySkipped(msgspec.Struct, frozen=True):
-    """The broker refused to make this again; all else goes on."""
+    """The broker refused to recreate an entity (a queue, binding, consumer, …); recovery continues without it."""
 
     entity: str
     error: ClientError
 
 
 class ConnectionRecovered(msgspec.Struct, frozen=True):
-    """All is as it was: declared, consumed, and what was not confirmed is sent again."""
+    """Topology and consumers are restored, and unconfirmed messages were published again."""
 
     attempt_count: int
-    elapsed: float  # since the loss
-    renamed_queues: Mapping[
-        str, str
-    ]  # queues that the broker had named: the old name and the new one
-    republished_count: int  # messages
+    elapsed: float  # seconds since the loss
+    renamed_queues: Mapping[str, str]  # queues named by the broker: old name → new name
+    republished_count: int
 
 
 class ReconnectAbandoned(msgspec.Struct, frozen=True):
+    """`reconnect_timeout` has passed; the connection has failed for good."""
+
     error: ReconnectTimeoutError
 
 
 class PublishingBlocked(msgspec.Struct, frozen=True):
-    """The broker takes no messages, as when its disk or memory is full."""
+    """The broker accepts no messages (connection.blocked), for example because its disk or memory is full."""
 
     reason: str
 
 
 class PublishingUnblocked(msgspec.Struct, frozen=True):
-    pass
+    """The broker accepts messages again (connection.unblocked)."""
 
 
 ConnectionEvent: TypeAlias = (

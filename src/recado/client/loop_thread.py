@@ -1,4 +1,4 @@
-"""A thread with an event loop in it, for programs without one: they hand it work, or wait for its answers."""
+"""An event loop in a thread of its own, for blocking programs: run coroutines in it and wait for the results."""
 
 import asyncio
 import threading
@@ -14,10 +14,10 @@ W = TypeVar("W")
 
 
 class LoopThread:
-    """It runs from `start` to `stop`."""
+    """A daemon thread that runs an event loop from `start` to `stop`."""
 
     def __init__(self, name: str, make_closed_error: Callable[[], Exception]) -> None:
-        """`closed` makes the error for those who come before or behind."""
+        """`make_closed_error` creates the error that calls raise before `start` and after `stop`."""
         self._name = name
         self._make_closed_error = make_closed_error
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -42,7 +42,10 @@ class LoopThread:
         return self._loop is not None
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Done in the loop's thread, in the order of these calls; waking it for each would take 5 µs."""
+        """Run a callback in the loop's thread, in call order.
+
+        Callbacks are queued and the loop is woken once for all of them; waking it for each would take 5 µs.
+        """
         loop = self._require_loop()
         with self._lock:
             self._queued_calls.append(callback)
@@ -56,12 +59,16 @@ class LoopThread:
             each()
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Its result; `TimeoutError` if there is none in time, and then the work has been cancelled."""
+        """Run a coroutine in the loop's thread and return its result.
+
+        Raises `TimeoutError` after `timeout` seconds; the coroutine is cancelled then. Raises `RuntimeError` if
+        called from the loop's thread.
+        """
         try:
             loop = self._require_loop()
             if threading.current_thread() is self._thread:
                 raise RuntimeError(
-                    "a hook must not wait: the thread that it is called in does the work"
+                    f"blocking call in a callback of thread {self._name!r}, which would have to execute it"
                 )
         except BaseException:
             coroutine.close()
@@ -69,7 +76,7 @@ class LoopThread:
         running = asyncio.run_coroutine_threadsafe(_run_with_timeout(timeout, coroutine), loop)
         try:
             return running.result()
-        except BaseException:  # an interrupt as well: nobody waits any more
+        except BaseException:  # KeyboardInterrupt as well: the result is not needed any more
             running.cancel()
             raise
 
@@ -84,14 +91,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         runner.get_loop().run_forever()
 
 
-async def _run_with_timeout(timeout: float | None, coroutine: Coroutine[Any, Any, T]) -> T:
-    """Timed in the loop: a thread that gives up may do so when the work has just taken a message."""
-    async with asyncio.timeout(timeout):
+async def _run_with_timeout(seconds: float | None, coroutine: Coroutine[Any, Any, T]) -> T:
+    """Apply the timeout in the loop: a timeout in the calling thread could discard a message just received."""
+    async with asyncio.timeout(seconds):
         return await coroutine
 
 
 class LoopThreadProxy(Generic[T_co]):
-    """What lives in a loop's thread, for all others."""
+    """Base class of blocking objects: wraps an object that is used only in the loop's thread."""
 
     def __init__(self, thread: LoopThread, inner: T_co) -> None:
         self._thread = thread
@@ -104,7 +111,7 @@ class LoopThreadProxy(Generic[T_co]):
 def make_blocking_method(
     method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[LoopThreadProxy[T], P], R]:
-    """The same call of what lives there, waited for."""
+    """Make a blocking method of a `LoopThreadProxy` from the coroutine method of the wrapped object."""
 
     def call(threaded: LoopThreadProxy[T], /, *args: P.args, **kwargs: P.kwargs) -> R:
         return threaded._run(method(threaded._inner, *args, **kwargs))
@@ -116,7 +123,7 @@ def make_blocking_factory(
     wrap: Callable[[LoopThread, R], W],
     method: Callable[Concatenate[T, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[LoopThreadProxy[T], P], W]:
-    """The same, and what it gives lives there, too."""
+    """Like `make_blocking_method`, for a method whose result is itself wrapped, by `wrap`."""
 
     def call(threaded: LoopThreadProxy[T], /, *args: P.args, **kwargs: P.kwargs) -> W:
         found = threaded._run(method(threaded._inner, *args, **kwargs))

@@ -1,4 +1,4 @@
-"""What a client gets from the broker: deliveries, messages that came back, answers about queues."""
+"""The objects that a program receives from the client: deliveries, returned messages, results of queue.declare."""
 
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from recado.amqp.properties import Properties, decode_properties
 
 
 class DeliveryChannel(Protocol):
-    """The channel that a delivery came on, as far as the delivery needs it."""
+    """The part of a channel that a delivery needs to be settled."""
 
     @property
     def is_open(self) -> bool: ...
@@ -21,27 +21,27 @@ class DeliveryChannel(Protocol):
 
 
 class DeliverySource(msgspec.Struct, frozen=True, eq=False):
-    """What the deliveries of a run share: where they came from, and by which way."""
+    """The attributes that all deliveries of a run share."""
 
     channel: DeliveryChannel
-    consumer_tag: str  # empty: it was asked for by `get`
+    consumer_tag: str  # empty for a message from `get`
     redelivered: bool
     exchange: str
     routing_key: str
-    no_ack: bool  # the broker expects no ack
+    no_ack: bool  # the broker expects no acknowledgement
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False):
-    """A message that the broker gave out.
+    """A message that the broker delivered.
 
-    Its tag means something only on the channel that it came on, while that lives. When the channel has ended
-    a delivery that was not acknowledged `is_stale`: the broker gives the message out again, here or to
-    others, and what is said about this one has no effect.
+    Its delivery tag is valid only on the channel that received it, while that channel is open. When the channel
+    has closed, a delivery that was not acknowledged `is_stale`: the broker delivers the message again, to this or
+    another consumer, and settling the old delivery has no effect.
     """
 
     source: DeliverySource
     delivery_tag: int
-    raw_properties: bytes  # the properties as they came
+    raw_properties: bytes  # encoded, as received
     body: bytes
 
     @property
@@ -62,27 +62,30 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """Read anew each time, because that takes longer than to receive the message."""
+        """The decoded properties. They are decoded at each access: that takes longer than receiving the message,
+        and many programs never read them."""
         return decode_properties(self.raw_properties, max_entries=1 << 16)
 
     @property
     def is_stale(self) -> bool:
+        """Whether the channel of the delivery has closed."""
         return not self.source.channel.is_open
 
     def ack(self, *, multiple: bool = False) -> bool:
-        """The message is done with; with `multiple`, so are all before it on its channel.
+        """Acknowledge the message; with `multiple`, also all earlier ones of its channel.
 
-        False, and nothing is sent, if it is stale.
+        Returns False and sends nothing if the delivery is stale. Raises `ValueError` if its consumer has
+        `no_ack`.
         """
         return self.source.channel.ack(self, multiple=multiple)
 
     def nack(self, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Give it back, or without `requeue` away: it is dropped, or becomes a dead letter."""
+        """Reject the message: requeue it, or without `requeue` drop or dead-letter it. Otherwise like `ack`."""
         return self.source.channel.nack(self, multiple=multiple, requeue=requeue)
 
 
 class ReturnedMessage(msgspec.Struct, frozen=True):
-    """A message published with `mandatory` that no queue was found for."""
+    """A message published with `mandatory` that the broker could route to no queue."""
 
     reply_code: int
     reply_text: str
@@ -97,7 +100,7 @@ class ReturnedMessage(msgspec.Struct, frozen=True):
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """What the broker says of a queue that was declared."""
+    """The broker's reply to the declaration of a queue."""
 
     name: str
     message_count: int

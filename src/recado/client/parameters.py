@@ -1,9 +1,9 @@
-"""Where a broker is, and as whom to go there: a URL, taken apart and checked.
+"""Connection parameters: the address of a broker, credentials and options, parsed from a URL and checked.
 
     amqp[s]://user:password@host:port/vhost?heartbeat=20&connection_timeout=10&…
 
-Parts are percent-encoded, so the vhost `/` is `%2F`. As with other clients a URL that ends before the vhost's
-slash means the vhost `/`; so does here one that ends with the slash, because nobody has a vhost without a name.
+Parts are percent-encoded, so the vhost `/` is written `%2F`. As in other clients, a URL without a path means the
+vhost `/`. Here a URL that ends with the slash means the same, because no broker has a vhost with an empty name.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 class ConnectionParameters(msgspec.Struct, frozen=True):
-    """`str` of it has no password, and may be logged."""
+    """Parameters of a connection. `str()` and `repr()` omit the password, so they can be logged."""
 
     host: str = "localhost"
     port: int = 5672
@@ -23,11 +23,11 @@ class ConnectionParameters(msgspec.Struct, frozen=True):
     password: str = "guest"
     vhost: str = "/"
     tls: bool = False
-    heartbeat: int = 20  # seconds; 0 is none
-    connection_timeout: float = 10.0
+    heartbeat: int = 20  # seconds; 0 turns heartbeats off
+    connection_timeout: float = 10.0  # seconds until the connection must be open
     frame_max: int = 131_072
     channel_max: int = 2047
-    name: str = ""  # shown by the broker
+    name: str = ""  # shown in the broker's list of connections
     cafile: str | None = None
     certfile: str | None = None
     keyfile: str | None = None
@@ -47,7 +47,7 @@ def _make_integer_parser(minimum: int, maximum: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         value = int(text) if text.isascii() and text.isdigit() else -1
         if not minimum <= value <= maximum:
-            raise ValueError(f"a whole number from {minimum} to {maximum}")
+            raise ValueError(f"an integer from {minimum} to {maximum}")
         return value
 
     return read
@@ -59,7 +59,7 @@ def _parse_seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 86_400:
-        raise ValueError("a number of seconds above 0")
+        raise ValueError("a number of seconds greater than 0 and less than 86400")
     return value
 
 
@@ -84,20 +84,23 @@ _OPTION_PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def parse_url(url: str) -> ConnectionParameters:
-    """What a URL says, or a `ValueError` that names the part that is wrong, and never the password."""
+    """Parse `amqp[s]://user:password@host:port/vhost?option=value`.
+
+    Raises `ValueError`, which names the part of the URL that is wrong and never contains the password.
+    """
     parts = urlsplit(url)
     default = DEFAULT_PORTS.get(parts.scheme)
     if default is None:
         raise ValueError(
-            f"a broker's URL begins with amqp:// or amqps://, not with {_extract_scheme(url)!r}"
+            f"unknown URL scheme {_extract_scheme(url)!r}: expected amqp:// or amqps://"
         )
     try:
         port = default if parts.port is None else parts.port
     except ValueError:
-        raise ValueError("the port in the URL is no number from 0 to 65535") from None
+        raise ValueError("invalid port in the URL: expected an integer from 0 to 65535") from None
     vhost = parts.path.removeprefix("/")
     if "/" in vhost:
-        raise ValueError(f"the vhost {vhost!r} in the URL has a slash: write it as %2F")
+        raise ValueError(f"invalid vhost {vhost!r} in the URL: write a slash in its name as %2F")
     values: dict[str, object] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name not in _OPTION_PARSERS:
@@ -107,17 +110,17 @@ def parse_url(url: str) -> ConnectionParameters:
         try:
             values[name] = _OPTION_PARSERS[name](text)
         except ValueError as error:
-            raise ValueError(f"{name} in the URL is to be {error}, not {text!r}") from None
-    plain = ConnectionParameters()
-    given = ConnectionParameters(
-        host=parts.hostname or plain.host,
+            raise ValueError(f"invalid {name}={text!r} in the URL: expected {error}") from None
+    defaults = ConnectionParameters()
+    parameters = ConnectionParameters(
+        host=parts.hostname or defaults.host,
         port=port,
-        username=plain.username if parts.username is None else unquote(parts.username),
-        password=plain.password if parts.password is None else unquote(parts.password),
-        vhost=unquote(vhost) or plain.vhost,
+        username=defaults.username if parts.username is None else unquote(parts.username),
+        password=defaults.password if parts.password is None else unquote(parts.password),
+        vhost=unquote(vhost) or defaults.vhost,
         tls=parts.scheme == "amqps",
     )
-    return msgspec.structs.replace(given, **values)
+    return msgspec.structs.replace(parameters, **values)
 
 
 def _extract_scheme(url: str) -> str:

@@ -1,10 +1,10 @@
-"""Publishes to bytes, one or many at a time.
+"""Encode publishes, one or many at a time.
 
     | publish frame | header frame | body frame … |
 
-What does not change from one message to the next is rendered once: the publish frame by its route, header
-frames by properties and size. Bodies of one size differ in nothing else, so a join renders them all, 0.1 µs for
-a small one where rendering each takes 1.
+Encoded parts that repeat are cached: the publish frame by its route, the header frame by properties and body
+size. Messages with bodies of equal size differ in nothing else, so one `join` encodes all of them: 0.1 µs per
+small message instead of 1 µs.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ NO_PROPERTIES = b"\x00\x00"
 
 
 def encode_optional_properties(properties: Properties | bytes | None) -> bytes:
-    """As on the wire. Whoever publishes much with the same gives `encode_properties(…)` itself."""
+    """Return encoded properties. Programs that repeat properties pass bytes, from `encode_properties`."""
     match properties:
         case None:
             return NO_PROPERTIES
@@ -46,16 +46,16 @@ def _encode_publish_frame(channel: int, exchange: str, routing_key: str, mandato
 
 
 def check_publish(exchange: str, routing_key: str, bodies: Sequence[bytes]) -> None:
-    """Raises what rendering would raise: for whoever keeps messages to render them later."""
+    """Raise the errors that encoding would raise, for messages that are stored now and encoded later."""
     _encode_publish_frame(1, exchange, routing_key, False)
-    if strange := set(map(type, bodies)) - {bytes}:
-        raise TypeError(f"a message's body is bytes, not {strange.pop().__name__}")
+    if other_types := set(map(type, bodies)) - {bytes}:
+        raise TypeError(f"the body of a message must be bytes, not {other_types.pop().__name__}")
 
 
 def _encode_message_start(
     channel: int, method_frame: bytes, properties: bytes, body_size: int
 ) -> bytes:
-    """All of a message up to its body, which is one frame of `size` bytes."""
+    """Encode a message up to its body, which is one frame of `body_size` bytes."""
     header_size = len(properties) + PROPERTIES_OFFSET - FRAME_START.size
     header = CONTENT_HEADER_START.pack(
         HEADER_FRAME_TYPE, channel, header_size, BASIC_CLASS_ID, 0, body_size
@@ -72,7 +72,7 @@ def _encode_message_start(
 
 
 _cached_message_start = lru_cache(1024)(_encode_message_start)
-_CACHED_PROPERTIES_MAX_BYTES = 512  # longer properties are not remembered
+_CACHED_PROPERTIES_MAX_BYTES = 512  # longer properties are not cached
 
 
 def encode_publish(
@@ -87,12 +87,12 @@ def encode_publish(
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
     size = len(body)
     if 0 < size <= frame_max - FRAME_OVERHEAD_BYTES:
-        stem_of = (
+        encode_start = (
             _cached_message_start
             if len(properties) <= _CACHED_PROPERTIES_MAX_BYTES
             else _encode_message_start
         )
-        return b"%b%b\xce" % (stem_of(channel, method, properties, size), body)
+        return b"%b%b\xce" % (encode_start(channel, method, properties, size), body)
     return method + encode_content(channel, properties, body, frame_max)
 
 
@@ -106,17 +106,17 @@ def encode_publishes(
     frame_max: int,
 ) -> list[bytes]:
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
-    stem_of = (
+    encode_start = (
         _cached_message_start
         if len(properties) <= _CACHED_PROPERTIES_MAX_BYTES
         else _encode_message_start
     )
     pieces: list[bytes] = []
-    for size, alike in groupby(bodies, len):
+    for size, equal_sized in groupby(bodies, len):
         if 0 < size <= frame_max - FRAME_OVERHEAD_BYTES:
-            stem = stem_of(channel, method, properties, size)
-            pieces += (stem, (FRAME_END + stem).join(alike), FRAME_END)
+            start = encode_start(channel, method, properties, size)
+            pieces += (start, (FRAME_END + start).join(equal_sized), FRAME_END)
         else:
-            for body in alike:
+            for body in equal_sized:
                 pieces += (method, encode_content(channel, properties, body, frame_max))
     return pieces

@@ -1,4 +1,4 @@
-"""The publishing half of a bare channel: frames, numbers, confirms."""
+"""The publishing half of a plain channel: frames, sequence numbers, confirms."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from .waiters import ConfirmWaiters, OnConfirm
 
 
 class ChannelPublisher:
-    """What is published has the numbers 1, 2, … from when confirms were asked for."""
+    """Publishes messages; once confirms are selected, they have the sequence numbers 1, 2, …"""
 
     def __init__(self, protocol: ConnectionProtocol, channel: int) -> None:
         self._protocol = protocol
@@ -29,7 +29,7 @@ class ChannelPublisher:
         )
 
     def start_confirms(self) -> None:
-        """Number what comes from now on."""
+        """Assign sequence numbers to messages from now on."""
         confirms = self._protocol.session.start_confirms(self._channel)
         self._confirm_waiters = ConfirmWaiters(confirms, self._protocol.wait_counter)
 
@@ -78,7 +78,7 @@ class ChannelPublisher:
 
     def confirm_waiters(self) -> ConfirmWaiters:
         if self._confirm_waiters is None:
-            raise ValueError("confirms were not asked for: open the channel with confirms=True")
+            raise ValueError("the channel has no publisher confirms: open it with confirms=True")
         return self._confirm_waiters
 
     def handle_confirms(self, sequence_numbers: range, *, acked: bool) -> None:

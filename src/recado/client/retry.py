@@ -1,31 +1,39 @@
-"""How long to wait before the next attempt, and when to stop trying. Time and chance are arguments.
+"""Delays between reconnect attempts, and when to stop. Time and random numbers are arguments.
 
-Delays have full jitter: anything from zero to a bound that doubles with each attempt. So a thousand clients
-that a broker lost together do not come back together.
+Delays have full jitter: a random value between zero and a limit that grows by `retry_factor` with each attempt.
+So a thousand clients that lost the same broker do not reconnect at the same moment.
 
-B1  The bound of the delays never exceeds `most`, and no delay goes beyond the time to give up.
-B2  Attempts and time count from when the last *steady* connection was lost: one that breaks as soon as it is
-    made, perhaps because of what is sent on it, does not begin a new count.
+RS1  The limit of the delays never exceeds `retry_max`, and no delay extends beyond `reconnect_timeout`.
+RS2  Attempts and elapsed time are counted from the loss of the last *stable* connection. A connection that breaks
+     soon after it was made, perhaps because of a message that is sent on it, does not start a new count.
 """
 
 import msgspec
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """`give_up` seconds after the loss it is over; None is never."""
+    """How often and how long to retry; all durations in seconds.
+
+    `reconnect_timeout` is the time to keep retrying, None for ever. A connection that lasted `stable_after`
+    seconds counts as stable.
+    """
 
     retry_initial: float = 0.1
     retry_max: float = 5.0
     reconnect_timeout: float | None = 300.0
     stable_after: float = 10.0
+    retry_factor: float = 2.0
 
     def delay_limit(self, attempt: int) -> float:
-        """Of the delay before an attempt; they count from 1."""
-        return min(self.retry_max, self.retry_initial * 2.0 ** min(attempt - 1, 60))
+        """Return the maximum delay before an attempt; attempts count from 1."""
+        try:
+            return min(self.retry_max, self.retry_initial * self.retry_factor ** (attempt - 1))
+        except OverflowError:
+            return self.retry_max
 
 
 class ReconnectSchedule:
-    """One loss, or several that are too close together to be told apart."""
+    """The reconnect attempts after one loss, or after several in close succession."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -34,23 +42,26 @@ class ReconnectSchedule:
         self.attempt_count = 0
 
     def record_loss(self, now: float) -> None:
-        was_stable = (
-            self._recovered_at is None or now - self._recovered_at >= self._policy.stable_after
-        )
+        """The connection was lost; start a new count of attempts if it was stable."""
+        recovered_at = self._recovered_at
+        was_stable = recovered_at is None or now - recovered_at >= self._policy.stable_after
         if self._lost_at is None or was_stable:
             self._lost_at = now
             self.attempt_count = 0
         self._recovered_at = None
 
     def record_recovery(self, now: float) -> None:
+        """A new connection was made and everything on it was recovered."""
         self._recovered_at = now
 
     def seconds_since_loss(self, now: float) -> float:
-        """Seconds since the loss."""
         return 0.0 if self._lost_at is None else now - self._lost_at
 
     def next_delay(self, now: float, random_fraction: float) -> float | None:
-        """Before the next attempt, given a number from 0 to 1; None: it is time to give up."""
+        """Return the delay before the next attempt, or None if the time to reconnect is over.
+
+        `random_fraction` is a random number from 0 to 1.
+        """
         self.attempt_count += 1
         delay = random_fraction * self._policy.delay_limit(self.attempt_count)
         if self._policy.reconnect_timeout is None:

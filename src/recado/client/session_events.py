@@ -1,6 +1,6 @@
-"""What happens to a client's connection, as values; the session makes them, the rim acts on them.
+"""The events of a client's session, as immutable values: `Session` produces them, `Connection` handles them.
 
-Deliveries come as `Delivered` of `amqp/deliveries.py`, the way the reader made them.
+Deliveries are reported as `Delivered` of `amqp/deliveries.py`, as the reader produces them.
 """
 
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from recado.amqp.values import FieldTable
 
 from .messages import ReturnedMessage
 
-ReplyToken: TypeAlias = Any  # whatever the caller gave along with a call; the rim gives futures
+ReplyToken: TypeAlias = Any  # passed in with a call and returned with its reply; here a future
 
 
 class ConnectionOpened(msgspec.Struct, frozen=True):
@@ -21,13 +21,17 @@ class ConnectionOpened(msgspec.Struct, frozen=True):
 
 
 class ReplyReceived(msgspec.Struct, frozen=True):
+    """The reply to a call; `raw_properties` and `body` are those of a get-ok."""
+
     token: ReplyToken
     method: Method
-    raw_properties: bytes = b""  # of a get-ok
+    raw_properties: bytes = b""
     body: bytes = b""
 
 
 class PublishesConfirmed(msgspec.Struct, frozen=True):
+    """The broker acked, or nacked, a range of publishes."""
+
     channel: int
     sequence_numbers: range
     acked: bool
@@ -39,7 +43,7 @@ class MessageReturned(msgspec.Struct, frozen=True):
 
 
 class ConsumerCancelReceived(msgspec.Struct, frozen=True):
-    """The broker cancelled it."""
+    """The broker cancelled a consumer."""
 
     channel: int
     consumer_tag: str
@@ -51,16 +55,22 @@ class FlowChanged(msgspec.Struct, frozen=True):
 
 
 class ChannelTerminated(msgspec.Struct, frozen=True):
+    """A channel was closed by either side; the calls of `pending_tokens` get no reply."""
+
     channel: int
     error: Exception
-    pending_tokens: list[ReplyToken]  # of the calls that nobody will answer
+    pending_tokens: list[ReplyToken]
 
 
 class BlockedStateChanged(msgspec.Struct, frozen=True):
-    reason: str | None  # None: publishing may go on
+    """The broker stopped accepting messages for `reason`, or accepts them again (None)."""
+
+    reason: str | None
 
 
 class ConnectionTerminated(msgspec.Struct, frozen=True):
+    """The connection has ended; the calls of `pending_tokens` get no reply."""
+
     error: Exception
     pending_tokens: list[ReplyToken]
 

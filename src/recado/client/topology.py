@@ -1,15 +1,16 @@
-"""What a program declared, so that it can be declared again: exchanges, queues, bindings, in this order.
+"""The topology that a program declared (exchanges, queues, bindings), recorded for recovery.
 
-Methods are remembered as they were sent, and forgotten when what they made is deleted, also where the broker
-does that by itself: an auto-delete queue goes with its last consumer, an auto-delete exchange with the last
-binding that leaves it.
+The declaring methods are recorded as they were sent, and removed when the entity is deleted. That includes
+deletions by the broker itself: an auto-delete queue is deleted with its last consumer, an auto-delete exchange
+with the last binding from it.
 
-A queue that was named by the broker gets a new name when it is declared again. Whoever still uses an old name
-means the queue that it was given for.
+A queue named by the broker gets a new name when it is declared again. Calls that use an old name are applied to
+the same queue under its current name.
 
-T1  What is restored is what was declared and not deleted, in an order in which nothing is missing.
-T2  A name that the broker gave means the same queue as long as there is that queue; of many names, one for each
-    connection, the first and the newest do.
+TP1  Recovery declares exactly the entities that were declared and not deleted, in an order in which each entity
+     exists before it is used.
+TP2  A name chosen by the broker refers to the same queue while that queue exists. Each reconnection adds a name;
+     the first and the newest ones are remembered.
 """
 
 from typing import Final, TypeVar
@@ -22,7 +23,7 @@ from recado.amqp.values import encode_table
 M = TypeVar("M", bound=m.Method)
 
 OLD_NAME_MAX_COUNT: Final = 100
-"""Of a queue, beside its present one."""
+"""Former names that are remembered for a queue."""
 
 _QUEUE_METHODS = (
     m.QueueDeclare,
@@ -55,13 +56,13 @@ class Topology:
         return self._current_names.get(queue, queue)
 
     def resolve_queue_name(self, method: M) -> M:
-        """The same method with the name that its queue has now."""
+        """Return the method with the current name of its queue."""
         if isinstance(method, _QUEUE_METHODS) and method.queue in self._current_names:
             return msgspec.structs.replace(method, queue=self._current_names[method.queue])
         return method
 
     def record(self, method: m.Method, answer: m.Method) -> None:
-        """The broker did this."""
+        """Record a method that the broker has executed."""
         match method:
             case m.ExchangeDeclare(name, passive=False):
                 self.exchanges[name] = method
@@ -81,7 +82,7 @@ class Topology:
                 pass
 
     def record_rename(self, old: str, new: str) -> None:
-        """A queue that was declared again got another name."""
+        """A queue that was declared again got a new name from the broker."""
         self.queues = {new if name == old else name: each for name, each in self.queues.items()}
         names = [*self._old_names(old), old]
         if len(names) > OLD_NAME_MAX_COUNT:
@@ -95,7 +96,7 @@ class Topology:
             self._bindings[_binding_key(binding)] = binding
 
     def _old_names(self, queue: str) -> list[str]:
-        """Those that it had before, the oldest first."""
+        """Return the former names of a queue, the oldest first."""
         return [name for name, present in self._current_names.items() if present == queue]
 
     def forget_queue(self, name: str) -> None:
@@ -106,7 +107,7 @@ class Topology:
             self._forget_binding(key)
 
     def record_last_consumer_removed(self, name: str) -> None:
-        """The last consumer of ours has left the queue."""
+        """This program has no consumer of the queue any more: an auto-delete queue is deleted."""
         queue = self.queues.get(name)
         if queue is not None and queue.declare.auto_delete:
             self.forget_queue(name)
@@ -122,15 +123,15 @@ class Topology:
         if self._bindings.pop(key, None) is None:
             return
         exchange = self.exchanges.get(key[2])
-        left = any(each[2] == key[2] for each in self._bindings)
-        if exchange is not None and exchange.auto_delete and not left:
+        is_bound = any(each[2] == key[2] for each in self._bindings)
+        if exchange is not None and exchange.auto_delete and not is_bound:
             self._forget_exchange(key[2])
 
 
 def _binding_key(
     method: m.QueueBind | m.QueueUnbind | m.ExchangeBind | m.ExchangeUnbind,
 ) -> tuple[str, ...]:
-    """| what is bound | its name | where to | routing key | arguments |"""
+    """Return a key for a binding: (kind of destination, destination, source, routing key, arguments)."""
     arguments = encode_table(method.arguments).hex()
     match method:
         case m.QueueBind(queue, exchange, key) | m.QueueUnbind(queue, exchange, key):

@@ -1,14 +1,14 @@
-"""What a robust channel published and the broker has not confirmed: kept, to be sent again if need be.
+"""The unconfirmed publishes of a robust channel, stored so that they can be published again after a reconnection.
 
-A message keeps its number over all connections, while each bare channel counts from 1 again. So it is
-remembered which numbers were sent as which.
+A message keeps its sequence number across connections, but each plain channel counts from 1 again. So this class
+maps the numbers of the current plain channel to sequence numbers, by segments in which both count up together:
 
-    own numbers      … 7  8  9 10 11 12 …            8 and 10 were confirmed on the last connection
-    the channel's      1     2     3  4 …            → segments (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
+    sequence numbers   … 7  8  9 10 11 12 …          8 and 10 were confirmed on the last connection
+    channel's numbers    1     2     3  4 …          → segments (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
 
-O1  Numbers count up without gaps, whatever happens to connections.
-O2  A number is told as settled exactly once.
-O3  On each connection, what is not settled is sent once, in the order of the numbers.
+UP1  Sequence numbers have no gaps, whatever happens to connections.
+UP2  A sequence number is reported as settled exactly once.
+UP3  On each connection every unsettled message is sent once, in the order of the sequence numbers.
 """
 
 from bisect import bisect_right
@@ -20,12 +20,12 @@ import msgspec
 
 from .confirms import ConfirmTracker
 
-_MESSAGE_OVERHEAD_BYTES = 128  # bytes, about, of a message without its body and properties
-_RESEND_BATCH_COUNT = 1000  # messages that are sent again at a time, about
+_MESSAGE_OVERHEAD_BYTES = 128  # estimate for a message without its body and properties
+_RESEND_BATCH_COUNT = 1000  # messages that are published again before the loop runs, approximately
 
 
 class PublishBatch(msgspec.Struct, frozen=True):
-    """Messages that were published together; the numbers are its own."""
+    """Messages that were published together, with consecutive sequence numbers."""
 
     first_number: int
     exchange: str
@@ -46,13 +46,13 @@ class PublishBatch(msgspec.Struct, frozen=True):
 class UnconfirmedPublishes:
     def __init__(self) -> None:
         self.confirms = ConfirmTracker()
-        self.memory_bytes = 0  # bytes, about, of all that is kept
+        self.memory_bytes = 0  # estimate for all stored messages
         self._sent: deque[PublishBatch] = deque()
         self._unsent: deque[PublishBatch] = deque()
         self._segments: list[
             tuple[int, int]
         ] = []  # (the channel's number, our own) where they begin
-        self._next_channel_number = 1  # the channel's number of what is sent next
+        self._next_channel_number = 1  # of the next message that is sent
 
     def add(
         self,
@@ -62,7 +62,7 @@ class UnconfirmedPublishes:
         properties: bytes,
         mandatory: bool,
     ) -> PublishBatch:
-        """To be sent: at once, if the caller says `mark_sent`, or with `take_unsent`."""
+        """Store messages. The caller sends them at once and calls `mark_sent`, or later by `take_unsent`."""
         batch = PublishBatch(
             self.confirms.published_count + 1, exchange, routing_key, bodies, properties, mandatory
         )
@@ -76,20 +76,20 @@ class UnconfirmedPublishes:
         return bool(self._unsent)
 
     def mark_sent(self) -> None:
-        """The one batch that was not, is sent."""
+        """The caller has sent the only unsent batch."""
         batch = self._unsent.popleft()
         self._sent.append(batch)
         self._record_sent(batch.first_number, len(batch.bodies))
 
     def start_channel(self) -> None:
-        """A new channel, on which nothing was sent yet."""
+        """A new plain channel replaces the last one; nothing was sent on it yet."""
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self._segments.clear()
         self._next_channel_number = 1
 
     def take_unsent(self) -> Iterator[PublishBatch]:
-        """What is to be sent next: batches alike together, and in pieces if some of it is settled."""
+        """Yield the next batches to send: those of one route joined, without messages that are settled."""
         batch = self._unsent.popleft()
         self._sent.append(batch)
         bodies = list(batch.bodies)
@@ -111,7 +111,7 @@ class UnconfirmedPublishes:
                 )
 
     def settle(self, numbers: range) -> list[range]:
-        """The channel's numbers that the broker settled, as our own."""
+        """Translate numbers of the channel that the broker settled to sequence numbers; return the new ones."""
         settled = []
         first, end = numbers.start, numbers.stop
         at = bisect_right(self._segments, first, key=_segment_start) - 1

@@ -1,4 +1,4 @@
-"""Who waits for the broker: how many, until something changes, and for which confirms."""
+"""Coroutines that wait for the broker: a counter of them, a notifier, and waits for publisher confirms."""
 
 import asyncio
 from collections import deque
@@ -10,19 +10,21 @@ from .errors import PublishNackedError
 
 OnConfirm: TypeAlias = Callable[[range, bool], object]
 
-NACK_HISTORY_COUNT = 1_000  # refusals, for those who ask about a message later
+NACK_HISTORY_COUNT = 1_000  # ranges of nacked messages that later waits are told about
 
 
 class WaitCounter:
-    """Counts those who wait for the broker: `with waits: await …`. A wire that does not read looks here."""
+    """Counts the coroutines that wait for the broker: `with wait_counter: await …`.
+
+    `ConnectionProtocol` pauses reading only while the count is zero. `on_change` is called when the count
+    becomes one and when it returns to zero.
+    """
 
     __slots__ = ("count", "on_change")
 
     def __init__(self) -> None:
         self.count = 0
-        self.on_change: Callable[[], None] | None = (
-            None  # told when the first comes and the last goes
-        )
+        self.on_change: Callable[[], None] | None = None
 
     def __enter__(self) -> None:
         self.count += 1
@@ -36,7 +38,7 @@ class WaitCounter:
 
 
 class Notifier:
-    """Those who wait until something changes, and then see for themselves whether it is enough."""
+    """Wakes all waiting coroutines when something changes; each one then checks its own condition."""
 
     __slots__ = ("_futures",)
 
@@ -48,7 +50,7 @@ class Notifier:
         return bool(self._futures)
 
     async def wait(self) -> None:
-        """Until the next change. Who stops waiting before, as by a time-out, leaves nothing behind."""
+        """Wait for the next `notify_all`. Cancellation, for example by a timeout, leaves nothing behind."""
         future = asyncio.get_running_loop().create_future()
         self._futures[future] = None
         try:
@@ -64,39 +66,36 @@ class Notifier:
 
 
 class ConfirmWaiters:
-    """Those who wait for confirms of one channel, and what the broker refused."""
+    """The coroutines that wait for confirms of one channel, and the messages that the broker nacked."""
 
     def __init__(self, tracker: ConfirmTracker, wait_counter: WaitCounter) -> None:
         self.tracker = tracker
         self._wait_counter = wait_counter
         self._nacked_ranges: deque[range] = deque(maxlen=NACK_HISTORY_COUNT)
         self._nacked_count = 0
-        self._raised_count = 0  # of the refusals, how many a flush has raised
+        self._raised_count = 0  # nacked ranges that `wait_for_confirms` has raised
         self._single_waiters: dict[int, asyncio.Future[None]] = {}
         self._flush_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._error: Exception | None = None
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
         if not 0 < sequence_number <= self.tracker.published_count:
-            raise ValueError(f"no message has the number {sequence_number}")
+            raise ValueError(f"no message with the sequence number {sequence_number} was published")
         if not self.tracker.is_settled(sequence_number):
-            self._check()
+            self._raise_error()
             waiter = self._single_waiters.get(sequence_number)
             if waiter is None:
-                waiter = self._single_waiters[sequence_number] = (
-                    asyncio.get_running_loop().create_future()
-                )
+                waiter = asyncio.get_running_loop().create_future()
+                self._single_waiters[sequence_number] = waiter
             with self._wait_counter:
                 await asyncio.shield(waiter)
         if any(sequence_number in each for each in self._nacked_ranges):
             raise PublishNackedError([range(sequence_number, sequence_number + 1)])
 
     async def wait_for_confirms(self) -> None:
-        raised_before = (
-            self._raised_count
-        )  # by those before us; who waits beside us is told the same
+        raised_before = self._raised_count  # concurrent waits raise the same nacks
         if self.tracker.settled_up_to < self.tracker.published_count:
-            self._check()
+            self._raise_error()
             waiter = asyncio.get_running_loop().create_future()
             self._flush_waiters.append((self.tracker.published_count, waiter))
             with self._wait_counter:
@@ -106,7 +105,7 @@ class ConfirmWaiters:
             raise PublishNackedError(list(self._nacked_ranges)[-new_count:])
 
     def handle_confirms(self, sequence_numbers: range, *, acked: bool) -> None:
-        """The broker took these, or refused them."""
+        """The broker acked or nacked these messages."""
         if not acked:
             self._nacked_ranges.append(sequence_numbers)
             self._nacked_count += 1
@@ -117,14 +116,14 @@ class ConfirmWaiters:
             _resolve(self._flush_waiters.popleft()[1])
 
     def fail(self, error: Exception) -> None:
+        """Raise the error in all present and future waits."""
         self._error = error
-        fail_futures(
-            [*self._single_waiters.values(), *(waiter for _, waiter in self._flush_waiters)], error
-        )
+        flush_waiters = (waiter for _, waiter in self._flush_waiters)
+        fail_futures([*self._single_waiters.values(), *flush_waiters], error)
         self._single_waiters.clear()
         self._flush_waiters.clear()
 
-    def _check(self) -> None:
+    def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error.with_traceback(None)
 
@@ -135,8 +134,8 @@ def _resolve(waiter: "asyncio.Future[None]") -> None:
 
 
 def fail_futures(futures: Iterable[object], error: Exception) -> None:
-    """The error is raised where each of these futures is awaited, if anybody still does."""
-    for token in futures:
-        if isinstance(token, asyncio.Future) and not token.done():
-            token.set_exception(error)
-            token.exception()  # or asyncio would complain that nobody awaits it
+    """Set the error on all of these futures that are still pending."""
+    for future in futures:
+        if isinstance(future, asyncio.Future) and not future.done():
+            future.set_exception(error)
+            future.exception()  # retrieved, so asyncio does not log it if nothing awaits the future

@@ -108,7 +108,7 @@ class _ArrowCompiler:
                     # Looked up by their bits, in which 0 and -0 differ; -0 + 0 is 0.
                     operand = self._pc.add(operand, self._pc.scalar(0.0))
                     choices = tuple(float(each) + 0.0 for each in choices)
-                among = operand.isin(self._pa.read_array(choices))
+                among = operand.isin(self._pa.array(choices))
                 return among if wanted else ~among & operand.is_valid()
             case Like(value, pattern, wanted):
                 like = self._pc.match_like(self._compile_value(value), pattern.to_text("\\"))

@@ -69,7 +69,7 @@ def test_what_a_broker_would_refuse_is_left_out() -> None:
     [message] = rendered([row], exchange="", routing_key="q")
     assert properties(message) == Properties(delivery_mode=2, message_id="1")
     row["properties"] = {"type": "x" * 256}
-    with pytest.raises(RowEncodingError, match="type: a short string holds 255 bytes"):
+    with pytest.raises(RowEncodingError, match="type: a short string is limited to 255 bytes"):
         rendered([row], exchange="", routing_key="q")
 
 
