@@ -107,6 +107,7 @@ NOUN_MODULES: Final = frozenset(
         "encoding",
         "feed",
         "logging",
+        "monitoring",
         "naming",
         "ring",
         "routing",
@@ -119,6 +120,11 @@ NOUN_MODULES: Final = frozenset(
     }
 )
 """Names that look like participles and are established nouns, or, as `blocking`, terms of the field."""
+
+TWIN_CLASSES: Final = frozenset(
+    {"Broker", "Channel", "Connection", "Consumer", "Message", "Session", "SessionState"}
+)
+"""One concept on two sides: AMQP's in the broker and in the client; the embedded broker; each part's own message."""
 
 UNIT_WORDS: Final = frozenset(
     {
@@ -196,7 +202,12 @@ class Survey:
         return {n: where for n, where in self.numeric_constants.items() if not has_unit(n)}
 
     def repeated_classes(self) -> dict[str, list[str]]:
-        return {name: where for name, where in self.classes.items() if len(where) > 1}
+        """Class names with more than one definition, without those of one concept on two sides."""
+        return {
+            name: where
+            for name, where in self.classes.items()
+            if len(where) > 1 and not (name in TWIN_CLASSES and len(where) == 2)
+        }
 
     def repeated_labels(self) -> dict[str, list[str]]:
         return {name: where for name, where in self.labels.items() if len(where) > 1}
