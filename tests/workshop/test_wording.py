@@ -59,10 +59,10 @@ def test_plain_phrases_are_not_counted(text: str) -> None:
 @pytest.mark.parametrize(
     ("module", "participle"),
     [
-        ("broker/coalescer.py", True),
+        ("broker/gathering.py", True),
         ("server/store/pending.py", True),
         ("actors/remote/unheard.py", True),
-        ("actors/supervision/__init__.py", True),
+        ("actors/failing/__init__.py", True),
         ("self_sizing.py", True),
         ("broker/binding.py", False),
         ("feeds/feed.py", False),
