@@ -1,4 +1,4 @@
-"""The habits of the house that no linter knows: module size, names, and who imports what."""
+"""Rules of construction that no linter checks: size and names of modules, numbers of decisions."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ MODULES = sorted(
 )
 VAGUE = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 # From 400 lines on a module deserves a look; one that is a single state machine or table may be longer.
-MODULE_LINES_MAX = 600
-# The group of a feed: heartbeats and the agreement on views share the table of members.
-LONGER = {"src/recado/feeds/layers/membership.py"}
+MODULE_LINES_MAX = 800
 
 
 def test_every_module_is_short_enough_to_read() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in MODULES}
-    assert {path for path, length in lengths.items() if length > MODULE_LINES_MAX} <= LONGER
+    assert {path for path, length in lengths.items() if length > MODULE_LINES_MAX} == set()
 
 
 def test_every_module_is_named_for_its_subject() -> None:
     assert not [path for path in MODULES if path.stem in VAGUE]
 
 
-def test_every_room_is_a_package() -> None:
+def test_every_folder_is_a_package() -> None:
     folders = {path.parent for path in (ROOT / "src").rglob("*.py")}
     assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
 
