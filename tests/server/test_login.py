@@ -47,7 +47,7 @@ async def test_guest_does_not_come_from_elsewhere(
     assert close is not None
     assert close.reply_code == 403
     assert "localhost" not in close.reply_text
-    assert "user 'guest' can only connect via localhost" in caplog.text
+    assert "login refused: user is limited to localhost (peer=" in caplog.text
     await turns()
     assert guest.wire.ended
     assert await Guest(server, peer).greet("ada") is None

@@ -1,4 +1,5 @@
-"""The broker on sockets: connections, authentication, TLS.
+"""The broker on sockets: connections, login, limits, and the message store on a journal.
 
-A session is one connection as computation, bytes in and bytes out; the listener gives it a socket and time.
+`Session` is one connection as computation, bytes in and bytes out; `Connection` runs it on a socket, and `Server` accepts
+connections, flushes output and provides time. `Committer` makes the store durable.
 """

@@ -1,6 +1,6 @@
-"""Who is let in: a name, a password, and the place that somebody comes from.
+"""Login: user name, password, and the address of the client.
 
-What the client is told is the same whatever was wrong, and takes as long: who guesses names learns nothing.
+A refusal says the same to the client whatever was wrong, and takes as long, so that guessing user names reveals nothing.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.server")
 
-PENDING_CHECKS_MAX = 64  # passwords that wait to be checked slowly
+PENDING_CHECKS_MAX = 64  # slow password checks that may wait or run
 
 
 class Authenticator:
@@ -29,7 +29,7 @@ class Authenticator:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def verify(self, connection: "Connection", credentials: Credentials) -> None:
-        """Admit or refuse a connection, now or later."""
+        """Accept or refuse a login, now or, if the check is slow, later."""
         user = self._server.broker.users.get(credentials.username)
         if user is not None:
             answer = self._passwords.check_now(user.password_hash, credentials.password)
@@ -38,7 +38,7 @@ class Authenticator:
         if answer is not None:
             self._apply_verdict(connection, user, credentials, answer)
         elif len(self._tasks) >= PENDING_CHECKS_MAX:
-            self._refuse(connection, "too many wait for their passwords to be checked")
+            self._refuse(connection, credentials.username, "too many password checks are waiting")
         else:
             check = self._verify_slowly(connection, user, credentials)
             task = self._server.loop.create_task(check)
@@ -46,7 +46,7 @@ class Authenticator:
             task.add_done_callback(self._tasks.discard)
 
     def _any_slow_hash(self) -> str | None:
-        """Somebody's, to check what is said to be the password of nobody: for the time that it takes."""
+        """Return the slow hash of any user, to spend the usual time on a user name that does not exist."""
         users = self._server.broker.users.values()
         return next((user.password_hash for user in users if is_slow(user.password_hash)), None)
 
@@ -56,27 +56,27 @@ class Authenticator:
         async with self._slow_checks:
             if connection in self._server.connections:
                 stored = user.password_hash if user is not None else self._any_slow_hash() or ""
-                right = await self._passwords.check_in_thread(stored, credentials.password)
-                self._apply_verdict(connection, user, credentials, right)
+                is_right = await self._passwords.check_in_thread(stored, credentials.password)
+                self._apply_verdict(connection, user, credentials, is_right)
 
     def _apply_verdict(
-        self, connection: "Connection", user: User | None, credentials: Credentials, right: bool
+        self, connection: "Connection", user: User | None, credentials: Credentials, is_right: bool
     ) -> None:
         if user is None:
-            self._refuse(connection, f"there is no user {credentials.username!r}")
-        elif not right:
-            self._refuse(connection, f"wrong password for {user.name!r}")
+            self._refuse(connection, credentials.username, "unknown user")
+        elif not is_right:
+            self._refuse(connection, user.name, "wrong password")
         elif user.loopback_only and not _is_loopback(connection.peer):
-            self._refuse(connection, f"user {user.name!r} can only connect via localhost")
+            self._refuse(connection, user.name, "user is limited to localhost")
         else:
             connection.session.accept_login(user)
 
-    def _refuse(self, connection: "Connection", why: str) -> None:
-        """The log says why; the client, who may be guessing, is not told."""
-        log.warning("login from %s refused: %s", connection.peer, why)
+    def _refuse(self, connection: "Connection", username: str, reason: str) -> None:
+        """Refuse a login. The reason is logged, but not sent to the client, which may be guessing."""
+        log.warning("login refused: %s (peer=%s user=%r)", reason, connection.peer, username)
         connection.refuse_login()
 
 
 def _is_loopback(peer: str) -> bool:
-    """Whether an address, as the system writes it, is this machine's own."""
+    """Whether an address, as the system formats it, is this machine's own."""
     return peer in ("::1", "local") or peer.startswith(("127.", "::ffff:127."))

@@ -1,7 +1,10 @@
-"""What a client asks for on a channel, one function per method: check, do, answer.
+"""The methods that clients send on channels, one function for each: check, act, reply.
 
-The order in each is RabbitMQ's, because it shows: first permission, then existence, then equivalence. Functions
-are found through `COMMANDS`; connection and channel methods are the session's own affair.
+The order of checks is RabbitMQ's, because clients can observe it: permission, then existence, then equivalence. The
+functions are found through `COMMANDS`; the session handles connection and channel methods itself.
+
+Some methods need work done before they can be carried out atomically. If that may be much, it is done in bounded steps
+(`PREPARATIONS`), and the method waits for it together with all later input of its connection.
 """
 
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from recado.broker.arguments import (
 )
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
+from recado.broker.steps import TURN_UNITS_MAX, Steps
 
 from .names import (
     check_any_access,
@@ -34,7 +38,7 @@ M = TypeVar("M", bound=m.Method)
 Command = Callable[["Session", Channel, M, int], m.Method | None]
 
 COMMANDS: dict[type[m.Method], Command[Any]] = {}
-"""Each answers by itself, or returns a reply that is sent when all is done that it has left to `BackgroundWork`."""
+"""Each sends its reply, or returns a reply to be sent when the background work that it started is done."""
 
 
 def _handles(method: type[M]) -> Callable[[Command[M]], Command[M]]:
@@ -52,17 +56,17 @@ def _handles(method: type[M]) -> Callable[[Command[M]], Command[M]]:
 def exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare, now: int
 ) -> None:
-    access, vhost = channel.access.permissions, channel.access.vhost
+    permissions, vhost = channel.access.permissions, channel.access.vhost
     name = strip_line_breaks(method.exchange)
     if method.passive:
         check_any_access(channel, "exchange", name)
         vhost.require_exchange(name)
     else:
-        access.check_configure("exchange", name)
+        permissions.check_configure("exchange", name)
         alternate = method.arguments.get("alternate-exchange")
         if isinstance(alternate, str):
-            access.check_read("exchange", name)
-            access.check_write("exchange", alternate)
+            permissions.check_read("exchange", name)
+            permissions.check_write("exchange", alternate)
         vhost.declare_exchange(
             name,
             method.type,
@@ -127,18 +131,17 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 
 def _find_existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
     check_any_access(channel, "queue", name)
-    if name.startswith(
-        DIRECT_REPLY_TO
-    ):  # any client may ask whether an address for replies still exists
+    # Any client may ask whether a direct reply-to address still exists.
+    if name.startswith(DIRECT_REPLY_TO):
         return channel.access.vhost.find_queue(name)
     return channel.access.vhost.find_accessible_queue(session, name)
 
 
 def _declare_queue(session: "Session", channel: Channel, method: m.QueueDeclare, now: int) -> Queue:
-    access, vhost = channel.access.permissions, channel.access.vhost
-    given = strip_line_breaks(method.queue)
-    name = given or f"amq.gen-{session.broker.new_name()}"
-    access.check_configure("queue", name)
+    permissions, vhost = channel.access.permissions, channel.access.vhost
+    requested_name = strip_line_breaks(method.queue)
+    name = requested_name or f"amq.gen-{session.broker.new_name()}"
+    permissions.check_configure("queue", name)
     settings = parse_queue_arguments(
         name,
         vhost.name,
@@ -146,13 +149,13 @@ def _declare_queue(session: "Session", channel: Channel, method: m.QueueDeclare,
         exclusive=method.exclusive,
         auto_delete=method.auto_delete,
         arguments=method.arguments,
-        server_named=not given,
+        server_named=not requested_name,
         default_type=vhost.settings.default_queue_type,
     )
     if settings.dead_letter_exchange is not None:
-        access.check_read("queue", name)
-        access.check_write("exchange", settings.dead_letter_exchange)
-    if given:
+        permissions.check_read("queue", name)
+        permissions.check_write("exchange", settings.dead_letter_exchange)
+    if requested_name:
         existing = vhost.find_equivalent_queue(name, settings, session)
         if existing is not None:
             return existing
@@ -219,7 +222,7 @@ def basic_qos(session: "Session", channel: Channel, method: m.BasicQos, now: int
         channel.global_prefetch = method.prefetch_count
         channel.resume(now)
     else:
-        channel.consumer_prefetch = method.prefetch_count  # of consumers to come
+        channel.consumer_prefetch = method.prefetch_count  # applies to later consumers
 
 
 @_handles(m.BasicConsume)
@@ -247,7 +250,7 @@ def _create_reply_queue(
     settings: ConsumerSettings,
     now: int,
 ) -> Queue:
-    """The last thing that may be refused comes before it is made: nobody would delete it."""
+    """Create the queue of a direct reply-to consumer, after all checks: nothing would delete it otherwise."""
     if not method.no_ack:
         raise PreconditionFailedError("reply consumer cannot acknowledge")
     if settings.wire_tap:
@@ -282,14 +285,14 @@ def basic_ack(session: "Session", channel: Channel, method: m.BasicAck, now: int
 
 @_handles(m.BasicNack)
 def basic_nack(session: "Session", channel: Channel, method: m.BasicNack, now: int) -> None:
-    how = Settlement.REQUEUE if method.requeue else Settlement.REJECT
-    channel.settle(how, method.delivery_tag, now, multiple=method.multiple)
+    settlement = Settlement.REQUEUE if method.requeue else Settlement.REJECT
+    channel.settle(settlement, method.delivery_tag, now, multiple=method.multiple)
 
 
 @_handles(m.BasicReject)
 def basic_reject(session: "Session", channel: Channel, method: m.BasicReject, now: int) -> None:
-    how = Settlement.REQUEUE if method.requeue else Settlement.REJECT
-    channel.settle(how, method.delivery_tag, now, multiple=False)
+    settlement = Settlement.REQUEUE if method.requeue else Settlement.REJECT
+    channel.settle(settlement, method.delivery_tag, now, multiple=False)
 
 
 @_handles(m.BasicRecover)
@@ -363,5 +366,59 @@ def channel_flow(session: "Session", channel: Channel, method: m.ChannelFlow, no
 
 @_handles(m.AccessRequest)
 def access_request(session: "Session", channel: Channel, method: m.AccessRequest, now: int) -> None:
-    """Older clients ask; permissions are checked where they are used."""
+    """Accept a method of older clients; permissions are checked when they are used."""
     channel.send(m.AccessRequestOk())
+
+
+# ── preparations ──────────────────────────────────────────────────────────────────────────────────────────
+
+Preparation = Callable[["Session", Channel, M], Steps[None] | None]
+
+PREPARATIONS: dict[type[m.Method], Preparation[Any]] = {}
+"""Each returns the work to be done before the method, or None if there is none."""
+
+
+def _prepares(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
+    def register(preparation: Preparation[M]) -> Preparation[M]:
+        PREPARATIONS[method] = preparation
+        return preparation
+
+    return register
+
+
+@_prepares(m.ExchangeDeclare)
+def prepare_exchange_declare(
+    session: "Session", channel: Channel, method: m.ExchangeDeclare
+) -> Steps[None] | None:
+    """Wait until a previous exchange of that name is deleted."""
+    vhost, name = channel.access.vhost, strip_line_breaks(method.exchange)
+    if not vhost.is_deleting("exchange", name):
+        return None
+    return vhost.wait_until_deleted("exchange", name)
+
+
+@_prepares(m.QueueDeclare)
+def prepare_queue_declare(
+    session: "Session", channel: Channel, method: m.QueueDeclare
+) -> Steps[None] | None:
+    """Wait until a previous queue of that name is deleted, such as an exclusive one of an ended connection."""
+    vhost, name = channel.access.vhost, strip_line_breaks(method.queue)
+    if vhost.is_deleting("queue", name):
+        return vhost.wait_until_deleted("queue", name)
+    queue = vhost.queues.get(name)
+    if queue is None or queue.owner is None or not queue.owner.has_ended:
+        return None
+    return _wait_until_deleted(queue)
+
+
+def _wait_until_deleted(queue: Queue) -> Steps[None]:
+    while not queue.deleted:
+        yield TURN_UNITS_MAX
+
+
+@_prepares(m.TxCommit)
+def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
+    publisher = channel.publisher
+    return (
+        publisher.prepare_commit() if publisher.transaction and not publisher.is_prepared else None
+    )

@@ -1,4 +1,7 @@
-"""How a connection opens: protocol header, login, limits, vhost. Afterwards the session needs none of this."""
+"""The handshake of a connection: protocol header, login, limits, vhost.
+
+The session discards it when the connection is open.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 
 class SessionHandshake:
+    """Connects the state machine of the handshake (`ServerHandshake`) with the session and the login check."""
+
     __slots__ = ("_credentials", "_handshake", "_refusal_reason", "_session", "_user", "_verify")
 
     def __init__(
@@ -91,11 +96,7 @@ class SessionHandshake:
         match decision:
             case Credentials():
                 self._credentials = decision
-                session.supports_cancel_notify = decision.supports("consumer_cancel_notify")
-                session.supports_blocked = decision.supports("connection.blocked")
-                session.is_stalled = (
-                    True  # input behind start-ok waits for the verdict, as in RabbitMQ
-                )
+                session.await_verdict(decision)
                 self._verify(session, decision)
             case ConnectionLimits():
                 session.apply_limits(decision)
@@ -111,7 +112,7 @@ class SessionHandshake:
         self._session.send(0, self._handshake.accept_credentials())
 
     def refuse_login(self) -> bool:
-        """Say so to clients that expect to be told; the others see the socket close."""
+        """Send connection.close to a client that announced it understands that; return whether it was sent."""
         assert self._credentials is not None
         if not self._credentials.supports("authentication_failure_close"):
             return False

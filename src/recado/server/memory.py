@@ -1,4 +1,4 @@
-"""How much memory there is, and how much of it is ours."""
+"""The memory of the machine, and the memory that this process uses."""
 
 # ruff: noqa: PTH123 - pathlib would be imported for two reads, at 4 ms of the start
 
@@ -10,17 +10,17 @@ _CGROUP_LIMIT = "/sys/fs/cgroup/memory.max"
 
 
 def total_bytes() -> int:
-    """Bytes that this process could use: the machine's, or its container's."""
+    """Return the memory of the machine, or the limit of its container (cgroup v2) if that is lower."""
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE_BYTES
     try:
         with open(_CGROUP_LIMIT) as file:
             return min(total, int(file.read()))
-    except (OSError, ValueError):  # no container, or "max"
+    except (OSError, ValueError):  # no cgroup, or "max"
         return total
 
 
 def resident_bytes() -> int:
-    """Resident bytes of this process; 0 where the system does not tell."""
+    """Return the resident memory of this process; 0 if the system does not report it."""
     try:
         with open(_STATM) as file:
             return int(file.read().split()[1]) * _PAGE_BYTES

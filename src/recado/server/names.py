@@ -1,4 +1,4 @@
-"""The names in a client's method: which thing is meant, and whether the client may use it so."""
+"""The names in the methods of clients: which queue or exchange is meant, and whether the client may use it."""
 
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ _LINE_BREAKS = str.maketrans("", "", "\r\n")
 
 
 def strip_line_breaks(name: str) -> str:
-    """The name without CR and LF, as RabbitMQ takes it when something is declared, bound or deleted."""
+    """Return a name without CR and LF, as RabbitMQ does for declare, bind and delete."""
     return name.translate(_LINE_BREAKS)
 
 
 def resolve_queue_name(channel: Channel, name: str) -> str:
-    """The name of a queue; an empty one stands for the queue that the channel declared last."""
+    """Return the name of a queue; an empty one means the queue that the channel declared last."""
     if name:
         return name
     if channel.last_queue is None:
@@ -28,7 +28,10 @@ def resolve_queue_name(channel: Channel, name: str) -> str:
 
 
 def resolve_binding_names(channel: Channel, queue: str, key: str) -> tuple[str, str]:
-    """Both left empty, the queue declared last is bound by its own name."""
+    """Return queue name and routing key of a binding.
+
+    If both are empty, the queue that was declared last is bound with its name as the key.
+    """
     name = strip_line_breaks(resolve_queue_name(channel, queue))
     return name, name if not queue and not key else key
 
@@ -40,21 +43,21 @@ def find_readable_queue(session: "Session", channel: Channel, name: str) -> Queu
 
 
 def check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
-    access, vhost = channel.access.permissions, channel.access.vhost
-    access.check_write(kind, destination)
-    access.check_read("exchange", source)
+    permissions, vhost = channel.access.permissions, channel.access.vhost
+    permissions.check_write(kind, destination)
+    permissions.check_read("exchange", source)
     exchange = vhost.exchanges.get(source)
     if exchange is not None and exchange.settings.exchange_type == "topic":
-        access.check_topic_read(source, key)
+        permissions.check_topic_read(source, key)
 
 
 def check_any_access(channel: Channel, kind: str, name: str) -> None:
-    """Who has no permission on a name at all is not told whether it exists."""
-    access = channel.access.permissions
-    for check in (access.check_configure, access.check_write):
+    """Refuse access to a client without any permission on a name, so that it cannot find out what exists."""
+    permissions = channel.access.permissions
+    for check in (permissions.check_configure, permissions.check_write):
         try:
             check(kind, name)
         except AccessRefusedError:
             continue
         return
-    access.check_read(kind, name)
+    permissions.check_read(kind, name)

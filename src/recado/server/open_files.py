@@ -1,8 +1,8 @@
-"""The process's limit of open files, and how many connections fit below it.
+"""The open file limit of the process, and how many connections it allows.
 
-A connection is an open file. Some files must stay free: for connections that the loop accepts before any of
-them is counted, for clients that are told why they are refused, and for all that is not a connection, such as
-the journal. These reserves are fixed shares of a small limit, and constants below a large one.
+Each connection is an open file. Some files are reserved: for connections that the loop accepts before any of them is
+counted, for clients that are told why they are refused, and for other files such as the journal. The reserves are
+fractions of a small limit, and constants below a large one.
 """
 
 import resource
@@ -11,31 +11,31 @@ from contextlib import suppress
 import msgspec
 
 MACOS_FILES_MAX = 10_240
-"""macOS accepts no more files, though it reports no hard limit."""
+"""macOS accepts no higher limit, though it reports none."""
 BACKLOG_CONNECTIONS_MAX = 128
 REFUSALS_MAX = 64
 OTHER_FILES_MAX = 128
 
 
 class FileBudget(msgspec.Struct, frozen=True):
-    """What an open file limit is spent on."""
+    """How a limit of open files is divided."""
 
     limit: int | None
-    """None if there is no limit."""
+    """None if unlimited."""
 
     @property
     def backlog(self) -> int:
-        """Connections that are accepted before any of them can be counted."""
+        """Connections that the loop may accept before any of them is counted."""
         return _reserve(self.limit, 8, BACKLOG_CONNECTIONS_MAX)
 
     @property
     def refusals(self) -> int:
-        """Connections that are accepted to be told that there are too many."""
+        """Connections that are accepted beyond the limit, to be told the reason."""
         return _reserve(self.limit, 16, REFUSALS_MAX)
 
     @property
     def connections(self) -> int | None:
-        """The most that can be open; None if there is no limit."""
+        """The maximum of open connections; None if unlimited."""
         if self.limit is None:
             return None
         other_files = _reserve(self.limit, 8, OTHER_FILES_MAX)
@@ -47,13 +47,13 @@ def _reserve(limit: int | None, divisor: int, maximum: int) -> int:
 
 
 def current_budget() -> FileBudget:
-    """The allotment of this process."""
+    """Return the budget of this process."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return FileBudget(None if soft == resource.RLIM_INFINITY else soft)
 
 
 def raise_file_limit() -> None:
-    """Raise the soft limit as far as the system allows: the usual one is made for programs with few files."""
+    """Raise the soft limit of this process as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft in (hard, resource.RLIM_INFINITY):
         return

@@ -1,11 +1,11 @@
-"""Whether a password is the user's. Hashes are argon2's, or RabbitMQ's as its exports have them.
+"""Password checks. Hashes are argon2's, or RabbitMQ's as its exports have them.
 
     RabbitMQ: base64( | salt, 4 bytes | sha256(salt + password), 32 bytes, or sha512, 64 bytes | )
 
-Argon2 takes tens of milliseconds on purpose, so it runs in a thread, and a password that was right is
-remembered as a keyed digest: ten thousand clients that reconnect do not cost ten thousand times that.
+Argon2 takes tens of milliseconds by design. So it runs in a thread, and a digest of each right password is cached, with
+a random key: ten thousand clients that reconnect do not cost ten thousand times that.
 
-What computes them brings OpenSSL with it, 5 ms of a start, and waits until somebody logs in.
+The hash functions load OpenSSL, which takes 5 ms, so they are imported at the first login.
 """
 
 import asyncio
@@ -16,33 +16,33 @@ import re
 
 _CACHED_DIGESTS_MAX = 4096
 _SALT_BYTES = 4
-_ALGORITHMS = {32: "sha256", 64: "sha512"}  # by the size of what they give
-# What `argon2` writes, with the shortest salt and hash that it takes: 8 and 4 bytes.
+_ALGORITHMS = {32: "sha256", 64: "sha512"}  # by the size of the digest
+# The format of `argon2`, with the shortest salt and hash that it accepts: 8 and 4 bytes.
 _ARGON2_PATTERN = (
     r"\$argon2(id|i|d)(\$v=\d+)?\$m=\d+,t=\d+,p=\d+\$[A-Za-z0-9+/]{11,}\$[A-Za-z0-9+/]{6,}"
 )
 
 
 def hash_password(password: str) -> str:
-    """A quick hash, for passwords that the configuration has in plain text anyway."""
+    """Return a fast hash, for passwords that are in the configuration in plain text anyway."""
     salt = os.urandom(_SALT_BYTES)
     return base64.b64encode(salt + _hash("sha256", salt + password.encode())).decode()
 
 
 def is_slow(password_hash: str) -> bool:
-    """Whether to check a password by it takes time, on purpose."""
+    """Whether checking a password against this hash is slow by design."""
     return password_hash.startswith("$argon2")
 
 
 def is_password_hash(text: str) -> bool:
-    """Whether any password could fit, to tell a hash of another kind or one that was cut off."""
+    """Whether a text is a complete hash of a supported kind."""
     if is_slow(text):
         return re.fullmatch(_ARGON2_PATTERN, text) is not None
     return find_hash_algorithm(text) is not None
 
 
 def find_hash_algorithm(text: str) -> str | None:
-    """Which of the two that RabbitMQ may have made a hash by, if any."""
+    """Return the algorithm of a RabbitMQ hash, or None if it is not one."""
     return _ALGORITHMS.get(len(_decode_base64(text)) - _SALT_BYTES)
 
 
@@ -65,7 +65,7 @@ class PasswordChecker:
         self._verified_digests: set[bytes] = set()
 
     def check_now(self, password_hash: str, password: bytes) -> bool | None:
-        """The answer, or None where it takes time to find it."""
+        """Return whether a password is right, or None if the check is slow: then use `check_in_thread`."""
         if self._digest(password_hash, password) in self._verified_digests:
             return True
         if is_slow(password_hash):
@@ -81,14 +81,15 @@ class PasswordChecker:
         )
 
     async def check_in_thread(self, password_hash: str, password: bytes) -> bool:
-        right = await asyncio.get_running_loop().run_in_executor(
+        """Check a password against an argon2 hash in a thread, and cache a right one."""
+        is_right = await asyncio.get_running_loop().run_in_executor(
             None, _check_argon2, password_hash, password
         )
-        if right:
+        if is_right:
             if len(self._verified_digests) >= _CACHED_DIGESTS_MAX:
                 self._verified_digests.clear()
             self._verified_digests.add(self._digest(password_hash, password))
-        return right
+        return is_right
 
     def _digest(self, password_hash: str, password: bytes) -> bytes:
         from hmac import digest

@@ -41,12 +41,11 @@ from recado.broker.queue import Queue
 from recado.broker.routing import VhostAccess
 from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
 
-from .commands import COMMANDS
+from .commands import COMMANDS, PREPARATIONS
 from .handshake import SessionHandshake
 from .names import strip_line_breaks
 from .options import ConnectionOptions
 from .output_buffer import STALLED_BYTES, OutputBuffer
-from .preparations import PREPARATIONS
 
 LOGIN_FRAME_MAX_BYTES = 8192
 UNITS_PER_METHOD = 16  # see `recado.broker.steps`
@@ -489,6 +488,12 @@ class Session(OutputBuffer):
         self._handshake = None
         self._reader.channel_frame_policy = None
         self.state = SessionState.OPEN
+
+    def await_verdict(self, credentials: Credentials) -> None:
+        """Handle no input after start-ok until the login is accepted or refused, as RabbitMQ does."""
+        self.supports_cancel_notify = credentials.supports("consumer_cancel_notify")
+        self.supports_blocked = credentials.supports("connection.blocked")
+        self.is_stalled = True
 
     def accept_login(self, user: User) -> None:
         """Continue the handshake: the credentials are right."""
