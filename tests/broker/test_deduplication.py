@@ -166,7 +166,7 @@ def test_there_may_be_no_id(properties: Properties) -> None:
 
 def test_a_queue_takes_a_message_once() -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=LARGE)
+    queue = new_queue(broker, deduplication=LARGE)
     channel = open_channel(broker)
     publish(channel, "a", "b", "a", None, "c", None, "b", "")
     assert bodies_in(broker, queue) == [b"a", b"b", b"-", b"c", b"-", b""]
@@ -177,21 +177,21 @@ def test_a_queue_takes_a_message_once() -> None:
 @pytest.mark.parametrize("alike", [False, True])
 def test_of_a_run_with_one_id_the_first_is_taken(alike: bool) -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=LARGE)
+    queue = new_queue(broker, deduplication=LARGE)
     assert queue.publish(run_of([b"1", b"2", b"3"], named("a"), alike=alike), 0) == []
     assert bodies_in(broker, queue) == [b"1"]
 
 
 def test_a_run_without_ids_stays_one() -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=LARGE)
+    queue = new_queue(broker, deduplication=LARGE)
     assert queue.publish(run_of([b"1", b"2"]), 0) == ()
     assert bodies_in(broker, queue) == [b"1", b"2"]
 
 
 def test_in_a_run_some_may_have_an_id() -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=LARGE)
+    queue = new_queue(broker, deduplication=LARGE)
     run = run_of([b"1"], named("a"))
     for body, message_id in ((b"2", None), (b"3", "a"), (b"4", "b")):
         run.payloads += run_of([body], named(message_id)).payloads
@@ -201,7 +201,7 @@ def test_in_a_run_some_may_have_an_id() -> None:
 
 def test_after_its_time_it_is_taken_again() -> None:
     broker = new_broker()
-    queue = new_queue(broker, window=DeduplicationSettings(100, 50))
+    queue = new_queue(broker, deduplication=DeduplicationSettings(100, 50))
     channel = open_channel(broker)
     for now in (0, 50, 51, 101, 102):
         publish(channel, "a", now=now)
@@ -210,7 +210,7 @@ def test_after_its_time_it_is_taken_again() -> None:
 
 def test_what_was_refused_may_come_again() -> None:
     broker, peer = new_broker(), Peer()
-    queue = new_queue(broker, window=LARGE, max_length=1, overflow="reject-publish")
+    queue = new_queue(broker, deduplication=LARGE, max_length=1, overflow="reject-publish")
     channel = open_channel(broker, peer)
     channel.publisher.enable_confirms()
     publish(channel, "a", "b", "a")
@@ -223,7 +223,7 @@ def test_what_was_refused_may_come_again() -> None:
 
 def test_other_queues_get_it_as_often_as_it_comes() -> None:
     broker = new_broker()
-    sifting, other = new_queue(broker, window=LARGE), new_queue(broker, "other")
+    sifting, other = new_queue(broker, deduplication=LARGE), new_queue(broker, "other")
     for queue in ("q", "other"):
         broker.vhosts["/"].bind_queue(queue, "amq.fanout", "")
     publish(open_channel(broker), "a", "b", "a", exchange="amq.fanout")
@@ -233,7 +233,7 @@ def test_other_queues_get_it_as_often_as_it_comes() -> None:
 def test_a_dead_letter_may_come_back() -> None:
     """Else a retry by way of another queue would lose it."""
     broker = new_broker()
-    settings: dict[str, Any] = {"dead_letter_exchange": "", "window": LARGE}
+    settings: dict[str, Any] = {"dead_letter_exchange": "", "deduplication": LARGE}
     queue = new_queue(broker, dead_letter_routing_key="later", **settings)
     new_queue(broker, "later", message_ttl=5, dead_letter_routing_key="q", **settings)
     channel = open_channel(broker)
@@ -341,7 +341,7 @@ def test_what_is_delayed_comes_once_too(where: str) -> None:
     vhost = broker.vhosts["/"]
     window = LARGE if where == "queue" else None
     arguments = WANTED if where == "exchange" else {}
-    queue = new_queue(broker, window=window)
+    queue = new_queue(broker, deduplication=window)
     vhost.declare_exchange(
         "later", "x-delayed-message", arguments={"x-delayed-type": "fanout", **arguments}
     )
@@ -359,7 +359,7 @@ def test_what_is_delayed_comes_once_too(where: str) -> None:
 def test_a_dead_letter_may_come_back_after_a_delay() -> None:
     broker = new_broker()
     vhost = broker.vhosts["/"]
-    queue = new_queue(broker, window=LARGE, dead_letter_exchange="later")
+    queue = new_queue(broker, deduplication=LARGE, dead_letter_exchange="later")
     vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"})
     vhost.bind_queue("q", "later", "")
     channel = open_channel(broker)
@@ -376,7 +376,7 @@ def test_a_dead_letter_may_come_back_after_a_delay() -> None:
 
 
 def to_queue(broker: Broker) -> tuple[Queue, dict[str, Any]]:
-    return new_queue(broker, durable=True, window=LARGE), {}
+    return new_queue(broker, durable=True, deduplication=LARGE), {}
 
 
 def to_exchange(broker: Broker) -> tuple[Queue, dict[str, Any]]:

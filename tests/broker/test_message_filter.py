@@ -36,7 +36,7 @@ def selecting(
     peer = Peer()
     channel = open_channel(broker, peer)
     selection = MessageFilter(text)
-    consume(channel, stream, prefetch=prefetch, stream_offset=offset, selection=selection)
+    consume(channel, stream, prefetch=prefetch, stream_offset=offset, message_filter=selection)
     return channel, peer
 
 
@@ -159,7 +159,7 @@ def filtering(
     channel = open_channel(broker, peer)
     parsed = parse_consumer_arguments("s", "/", "stream", arguments)
     consume(
-        channel, stream, prefetch=prefetch, stream_offset=FIRST, selection=parsed.message_filter
+        channel, stream, prefetch=prefetch, stream_offset=FIRST, message_filter=parsed.message_filter
     )
     return channel, peer
 

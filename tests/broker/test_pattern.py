@@ -110,7 +110,7 @@ def test_a_quoted_text_finds_itself_alone(text: str) -> None:
 def test_the_engine_is_imported_when_it_is_needed() -> None:
     program = (
         "import sys; from recado.broker import access, vhost;"
-        "access.Access(access.User('u', permissions={'/': access.Permission('.*', '', '^$')}), '/');"
+        "access.PermissionChecker(access.User('u', permissions={'/': access.Permission('.*', '', '^$')}), '/');"
         "assert 're2' not in sys.modules; access.Permission('a');"
         "assert 're2' in sys.modules"
     )

@@ -100,14 +100,14 @@ def test_what_follows_can_be_appended() -> None:
     ("of_last", "of_run"),
     [
         ({"origin": Origin("", "other")}, {}),
-        ({"facts": run_of([b""], Properties(priority=1)).traits}, {}),
+        ({"traits": run_of([b""], Properties(priority=1)).traits}, {}),
         ({}, {"channel": 2}),
         ({"frame_max": 4096}, {}),
-        ({"expires": 1}, {"expires": 2}),
-        ({"owned": False}, {}),
-        ({"tails": [b""] * 4096}, {"first": 4100}),
-        ({}, {"first": 8}),
-        ({}, {"head": b"head"}),
+        ({"expires_at": 1}, {"expires_at": 2}),
+        ({"owns_payloads": False}, {}),
+        ({"payloads": [b""] * 4096}, {"first_position": 4100}),
+        ({}, {"first_position": 8}),
+        ({}, {"prefix": b"prefix"}),
     ],
 )
 def test_what_is_not_alike_does_not_follow(
