@@ -39,7 +39,7 @@ SIZE = MIB
 WINDOW = 3
 A_MOMENT = 0.3
 
-NO_LIMIT = "[broker]\ndisk_free_limit = 0\n"
+NO_LIMIT = "[broker]\ndisk_free_min_bytes = 0\n"
 QUEUE = "q"
 
 
@@ -228,7 +228,7 @@ def test_it_can_be_stopped_and_started_while_the_disk_is_full(small_disk: Path) 
 
 
 def test_publishers_wait_before_the_disk_is_full(tmp_path: Path) -> None:
-    scarce = "[broker]\ndisk_free_limit = 1152921504606846976\n"
+    scarce = "[broker]\ndisk_free_min_bytes = 1152921504606846976\n"
     with peers.recado(data=tmp_path, config=scarce) as server, wire_to(server) as wire:
         publisher = Publisher(wire)
         publisher.publish_until_blocked()

@@ -17,7 +17,7 @@ from recado.node.metrics import METRICS_FEED, CounterReader, Counters, MetricsSt
 from recado.node.settings import MetricsSettings
 from tests.feeds.rim.loop import in_the_loop
 
-QUICKLY: dict[str, dict[str, object]] = {"metrics": {"publish": True, "seconds": 0.05}}
+QUICKLY: dict[str, dict[str, object]] = {"metrics": {"publish": True, "interval": 0.05}}
 
 
 def work(url: str) -> pika.BlockingConnection:
@@ -102,7 +102,7 @@ def test_without_a_data_folder_nothing_is_said_of_the_disk() -> None:
     [
         ({"feeds": {"user": "nobody"}}, "feeds.user"),
         ({"metrics": {"publish": True, "vhost": "elsewhere"}}, "metrics.vhost"),
-        ({"metrics": {"publish": True, "seconds": 0}}, "metrics.seconds"),
+        ({"metrics": {"publish": True, "interval": 0}}, "metrics.interval"),
     ],
 )
 def test_what_cannot_be_is_told_before_it_starts(change: dict[str, object], wrong: str) -> None:

@@ -91,7 +91,7 @@ def archive_folder(settings: Settings, name: str) -> Path:
 def build_upkeep(chosen: ArchiveSettings) -> ArchiveOptions:
     return ArchiveOptions(
         seal_rows=chosen.seal_rows,
-        seal_interval=chosen.seal_seconds,
+        seal_interval=chosen.seal_interval,
         grace=chosen.grace,
         retention=RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share),
     )

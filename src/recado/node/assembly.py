@@ -74,7 +74,7 @@ async def start_node(settings: Settings) -> RunningNode:
             build_broker(settings, storage), connection_options(settings), server_limits(settings)
         )
         if storage is not None:
-            storage.attach(server, settings.broker.disk_free_limit)
+            storage.attach(server, settings.broker.disk_free_min_bytes)
         try:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
@@ -193,7 +193,7 @@ def connection_options(settings: Settings) -> ConnectionOptions:
         frame_max=server.frame_max,
         channel_max=server.channel_max,
         heartbeat=server.heartbeat,
-        body_max_bytes=settings.broker.max_message_size,
+        body_max_bytes=settings.broker.max_message_bytes,
     )
 
 
@@ -202,6 +202,6 @@ def server_limits(settings: Settings) -> ServerLimits:
         handshake_timeout=settings.server.handshake_timeout,
         max_connections=settings.server.max_connections,
         memory_watermark=settings.broker.memory_watermark,
-        unread_max_bytes=settings.broker.backlog_limit,
-        unread_timeout=settings.broker.backlog_seconds,
+        unread_max_bytes=settings.broker.unread_max_bytes,
+        unread_timeout=settings.broker.unread_timeout,
     )

@@ -41,7 +41,7 @@ class Broker:
     ) -> None:
         """What is durable is kept in the folder `data`, if there is one.
 
-        `config` has the sections of recado.toml: `{"broker": {"max_message_size": 1024}}`. What it says
+        `config` has the sections of recado.toml: `{"broker": {"max_message_bytes": 1024}}`. What it says
         counts over the other arguments.
         """
         server = {"host": host, "port": port}

@@ -153,7 +153,7 @@ class MetricsPublisher:
     ) -> MetricsPublisher:
         chosen = settings.metrics
         gauge = CounterReader(server, storage, address, settings.broker.memory_watermark)
-        metrics = cls(gauge, chosen.seconds)
+        metrics = cls(gauge, chosen.interval)
         try:
             url = build_local_url(settings, address, chosen.vhost)
             link = await metrics._stack.enter_async_context(

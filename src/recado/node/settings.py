@@ -70,16 +70,16 @@ class BrokerSettings(Section, frozen=True):
     """Limits that protect the broker from its clients.
 
     Publishers are blocked while the process uses more than `memory_watermark` of the memory there
-    is, or less than `disk_free_limit` bytes are free for the data folder; a client that leaves
-    `backlog_limit` bytes unread for `backlog_seconds` is closed. A delivery that is not acknowledged
+    is, or less than `disk_free_min_bytes` bytes are free for the data folder; a client that leaves
+    `unread_max_bytes` bytes unread for `unread_timeout` is closed. A delivery that is not acknowledged
     in `consumer_timeout` seconds closes its channel; 0 is never.
     """
 
-    max_message_size: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
+    max_message_bytes: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
     memory_watermark: Fraction = 0.6
-    disk_free_limit: Annotated[int, Meta(ge=0)] = 256 * MIB
-    backlog_limit: Count = 16 * MIB
-    backlog_seconds: Seconds = 10.0
+    disk_free_min_bytes: Annotated[int, Meta(ge=0)] = 256 * MIB
+    unread_max_bytes: Count = 16 * MIB
+    unread_timeout: Seconds = 10.0
     consumer_timeout: Annotated[float, Meta(ge=0)] = 1800.0
 
 
@@ -127,7 +127,7 @@ class ArchiveSettings(Section, frozen=True):
     folder: str | None = None
     stack: str | None = None
     seal_rows: Count = 1_000_000
-    seal_seconds: Seconds = 600.0
+    seal_interval: Seconds = 600.0
     max_age: Seconds | None = None
     max_messages: Count | None = None
     max_share: Fraction | None = None
@@ -141,7 +141,7 @@ class MetricsSettings(Section, frozen=True):
     """
 
     publish: bool = False
-    seconds: Seconds = 1.0
+    interval: Seconds = 1.0
     vhost: str = "/"
 
 

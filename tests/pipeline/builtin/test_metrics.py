@@ -29,7 +29,7 @@ def live(data: Path) -> None:
     archive = data / "feeds" / "metrics"
     before = looks(archive)
     config: dict[str, dict[str, object]] = {
-        "metrics": {"publish": True, "seconds": 0.1},
+        "metrics": {"publish": True, "interval": 0.1},
         "feeds": {"archives": {"metrics": {"feed": METRICS_FEED}}},
     }
     with recado.Broker(data=data, config=config) as broker:

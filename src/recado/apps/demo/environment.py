@@ -58,7 +58,7 @@ class DemoEnvironment:
     def _start_broker(self, stack: ExitStack) -> recado.Broker:
         """Start the broker on the default port, or on a free one if that is in use."""
         archives = {
-            FEED: {"feed": FEED, "seal_seconds": 10.0},
+            FEED: {"feed": FEED, "seal_interval": 10.0},
             "counters": {"feed": METRICS_FEED},
         }
         config: dict[str, dict[str, object]] = {
