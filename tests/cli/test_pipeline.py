@@ -43,10 +43,10 @@ partitonBy = "day"
 evolv = "true"
 """
 IN_THE_FILE = [
-    "source shapeless: it needs a format",
-    "step 1: there is no step 'fliter'; did you mean filter?",
-    "step 1 (filter): there is no option wher; did you mean where?",
-    "step 2: there is no step 'enrch'; did you mean enrich?",
+    "source shapeless: the key format is missing",
+    "step 1: unknown step 'fliter'; did you mean filter?",
+    "step 1 (filter): unknown option wher; did you mean where?",
+    "step 2: unknown step 'enrch'; did you mean enrich?",
     "step 2 (enrich): on: expected 'array', got 'str'",
     "step 2 (enrich): missing: invalid enum value 'perhaps'",
     "step 3 (translate): there is no option slect; did you mean select?",

@@ -123,7 +123,7 @@ def test_the_command(
     Path("x.toml").write_text(Path("x.toml").read_text().replace("[sinks.out]", "[sinks.'o ut']"))
     for verb in ("check", "explain", "run"):
         assert main(["pipeline", verb, "x.toml", *(["--no-spark"] if verb != "run" else [])]) == 2
-        assert "'o ut' is no name" in capsys.readouterr().err
+        assert "'o ut' is not a valid name" in capsys.readouterr().err
     assert main(["pipeline", "check", "none.toml"]) == 1
     assert "none.toml: No such file" in capsys.readouterr().err
 
@@ -187,9 +187,11 @@ def test_signals_end_a_stream_in_order_and_a_batch_at_once(
 def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(InvalidPipelineError, match="checkpoint"):
         run(Pipeline("x").read("r", "rate").write("out", "console"), spark)
-    with pytest.raises(InvalidPipelineError, match="name of the batch: '2027/01' is no name"):
+    with pytest.raises(
+        InvalidPipelineError, match="name of the batch: '2027/01' is not a valid name"
+    ):
         run(two_sinks(tmp_path), spark, batch=True, name="2027/01")
-    with pytest.raises(InvalidPipelineError, match=r"is no name; letters, digits"):
+    with pytest.raises(InvalidPipelineError, match=r"is not a valid name; use at most 64 letters"):
         run(two_sinks(tmp_path), spark, batch=True, name="../../elsewhere")
     batch = Pipeline("x").read("r", "text", path=str(tmp_path)).translate(body=["value"])
     batch = batch.write("out", "recado", url="amqp://localhost", feed="f")

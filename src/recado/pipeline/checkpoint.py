@@ -103,7 +103,7 @@ def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFile
     if is_local(location):
         return LocalCheckpointFiles(to_local_path(location))
     if spark is None:
-        raise CheckpointError(f"{location} is on a file system that only Spark reads")
+        raise CheckpointError(f"{location} is on a file system that only Spark can access")
     return HadoopCheckpointFiles(location, spark)
 
 

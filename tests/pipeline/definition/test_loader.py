@@ -122,48 +122,48 @@ def test_a_pipeline_of_a_module() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("name = 1", ["file: name must be a text"]),
-        ("nme = 'x'", ["file: there is no key nme; did you mean name?"]),
+        ("name = 1", ["file: name must be a string"]),
+        ("nme = 'x'", ["file: unknown key nme; did you mean name?"]),
         (
             "name = 'x'\n[[step]]\nstep = 'fliter'",
             [
-                "file: there is no key step; did you mean steps?",
-                "step 1: there is no step 'fliter'; did you mean filter?",
+                "file: unknown key step; did you mean steps?",
+                "step 1: unknown step 'fliter'; did you mean filter?",
             ],
         ),
         (
             "colour = 'red'\nname = 1",
-            [f"file: there is no key colour; there are {KEYS}", "file: name must be a text"],
+            [f"file: unknown key colour; there are {KEYS}", "file: name must be a string"],
         ),
-        ("name = 'x'\nsteps = 5", ["steps: these are no tables; write [[steps]] for each"]),
+        ("name = 'x'\nsteps = 5", ["steps: must be tables; write [[steps]] for each"]),
         (
             "name = 'x'\nsources = 5",
-            ["sources: these are no tables; write [sources.NAME] for each"],
+            ["sources: must be tables; write [sources.NAME] for each"],
         ),
-        ("name = 'x'\n[sinks]\na = 1", ["sink a: this is no table; write [sinks.a]"]),
-        ("name = 'x'\n[sinks.a]", ["sink a: it needs a format"]),
+        ("name = 'x'\n[sinks]\na = 1", ["sink a: must be a table; write [sinks.a]"]),
+        ("name = 'x'\n[sinks.a]", ["sink a: the key format is missing"]),
         (
             "name = 'x'\n[[steps]]\nstep = 'fliter'\n[[steps]]\nwhere = 'x'",
             [
-                "step 1: there is no step 'fliter'; did you mean filter?",
-                f"step 2: it does not say which step it is; there are {', '.join(STEP_CLASSES)}",
+                "step 1: unknown step 'fliter'; did you mean filter?",
+                f"step 2: the key step is missing; there are {', '.join(STEP_CLASSES)}",
             ],
         ),
         (
             "name = 'x'\n[[steps]]\nstep = 'filter'\nwhen = 'x'",
-            ["step 1 (filter): there is no option when; did you mean where?"],
+            ["step 1 (filter): unknown option when; did you mean where?"],
         ),
         (
             "name = 'x'\n[[steps]]\nstep = 'aggregate'\nby = 'x'\nmeasures = {}",
             ["step 1 (aggregate): by: expected 'array', got 'str'"],
         ),
-        ("name = 'x'\n[[steps]]\nstep = 'split'", ["step 1 (split): it needs 'column'"]),
+        ("name = 'x'\n[[steps]]\nstep = 'split'", ["step 1 (split): the option 'column' is missing"]),
         (
             "name = 'x'\n[sinks.a]\nformat = 'delta'\nevolve = 10:30:00",
             [
                 (
-                    "sink a: an option cannot be understood: "
-                    "datetime.time(10, 30) is no text, number, time, list or table"
+                    "sink a: invalid option: "
+                    "datetime.time(10, 30) is not a string, number, time, list or table"
                 )
             ],
         ),
@@ -199,7 +199,7 @@ BOMB = "a: &a [x, x, x]\n" + "".join(
 )
 def test_a_file_that_is_none(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidPipelineError, match="file: this is no "):
+    with pytest.raises(InvalidPipelineError, match="file: (not|the file is not) "):
         load(tmp_path / name)
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "x.toml"
     file.write_bytes(b'name = "\xff"')
     with pytest.raises(
-        InvalidPipelineError, match="this is no UTF-8: invalid start byte at byte 8"
+        InvalidPipelineError, match="not UTF-8: invalid start byte at byte 8"
     ):
         load(file)
 
@@ -219,7 +219,7 @@ def test_two_sinks_of_one_name(tmp_path: Path) -> None:
         "name: x\nsinks:\n  a: {format: delta, path: b}\n  a: {format: delta, path: c}\n"
     )
     with pytest.raises(
-        InvalidPipelineError, match=r"the key a is there twice(.|\n)*line 4, column 3"
+        InvalidPipelineError, match=r"duplicate key a(.|\n)*line 4, column 3"
     ):
         load(file)
 

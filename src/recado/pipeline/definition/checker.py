@@ -102,10 +102,10 @@ def examine(
     if not pipeline.output_sinks():
         last = pipeline.steps[-1] if pipeline.steps else None
         if not isinstance(last, RouteStep):
-            hint = "a sink that no step names gets them: add one" if pipeline.sinks else ""
+            hint = "add a sink that no step names" if pipeline.sinks else ""
             problems.append(
                 Problem(
-                    "sinks", "nothing takes what comes out at the end", hint or "add [sinks.NAME]"
+                    "sinks", "no sink for the rows after the last step", hint or "add [sinks.NAME]"
                 )
             )
         first_dead_letter_step = (
@@ -117,7 +117,7 @@ def examine(
         sink_fields[pipeline.dead_letters] = DEAD_LETTER_FIELDS
         problems += check_dead_letters(pipeline)
     elif first_dead_letter_step:
-        what = f"{first_dead_letter_step} may have rows that it cannot handle, and there is no sink for them"
+        what = f"{first_dead_letter_step} can produce dead letters, but there is no sink for them"
         hint = f'add [sinks.{pipeline.dead_letters}], such as format = "parquet"'
         problems.append(Problem("dead letters", what, hint))
     for name, sink in pipeline.sinks.items():
@@ -129,7 +129,9 @@ def check_name(location: str, name: str) -> Iterator[Problem]:
     """Check a name, which becomes part of file names."""
     if not _NAME_PATTERN.fullmatch(name):
         yield Problem(
-            location, f"{quote_excerpt(name)} is no name", "letters, digits, . - _, 64 at most"
+            location,
+            f"{quote_excerpt(name)} is not a valid name",
+            "use at most 64 letters, digits, '.', '-' or '_'",
         )
 
 
@@ -142,22 +144,22 @@ def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
         found += check_name("sinks", name)
     if not pipeline.streaming_sources():
         hint = 'add [sources.NAME], such as format = "recado"'
-        found.append(Problem("sources", "there is none to read from", hint))
+        found.append(Problem("sources", "the pipeline has no source to read from", hint))
     if (
         pipeline.trigger
         and pipeline.trigger != AVAILABLE_NOW
         and parse_duration(pipeline.trigger) is None
     ):
         hint = suggest_name(pipeline.trigger, [AVAILABLE_NOW], 'write "5 seconds" or')
-        found.append(Problem("trigger", f"{pipeline.trigger!r} is no time", hint))
+        found.append(Problem("trigger", f"{pipeline.trigger!r} is not a duration", hint))
     if not batch and not pipeline.checkpoint:
         found.append(
-            Problem("checkpoint", "a stream needs a folder for it", 'checkpoint = "state"')
+            Problem("checkpoint", "a stream needs a checkpoint folder", 'checkpoint = "state"')
         )
     found += check_checkpoint(pipeline)
     if pipeline.dead_letters in pipeline.branch_sinks():
-        what = f"{pipeline.dead_letters} is for dead letters, and a step sends rows there"
-        found.append(Problem("sinks", what, "the step dead_letter does that"))
+        what = f"{pipeline.dead_letters} is the dead-letter sink, but a step sends rows to it"
+        found.append(Problem("sinks", what, "use the step dead_letter to make dead letters"))
     return found
 
 
@@ -171,6 +173,12 @@ def _merge_stream_fields(streams: list[tuple[str, Fields]], problems: list[Probl
             continue
         for column in {*fields.types} ^ {*other.types}:
             what = f"{column} is a field of only one of the sources {first} and {name}"
-            problems.append(Problem(f"source {name}", what, "sources that flow together are alike"))
+            problems.append(
+                Problem(
+                    f"source {name}",
+                    what,
+                    "streaming sources of a pipeline must have the same fields",
+                )
+            )
             return fields
     return fields

@@ -46,7 +46,9 @@ class RowCondition(msgspec.Struct, frozen=True):
 def compile_condition(where: str, selector: str, fields: Fields) -> RowCondition:
     """Compile `where` or `selector`, exactly one of which is set. Raises ExpressionError."""
     if bool(where) == bool(selector):
-        raise ExpressionError("one of where and selector is needed", "where is SQL on the columns")
+        raise ExpressionError(
+            "exactly one of where and selector is required", "where is SQL on the columns"
+        )
     if where:
         return RowCondition(f"({where})", not is_safe(where, fields))
     try:
@@ -64,7 +66,7 @@ def _selector_sql(selector: Selector, fields: Fields) -> str:
     changed = Selector(selector.text, _replace_headers(selector, selector.condition, headers))
     columns = dict(_column_sql(fields))
     if headers and base_type(fields.type_of("headers")) not in ("map", None):
-        raise SelectorError(selector.text, 0, "headers are no map of texts here")
+        raise SelectorError(selector.text, 0, "headers are not a map of strings here")
     if headers and "headers" not in fields and not fields.is_open:
         raise SelectorError(selector.text, 0, "these rows have no headers")
     try:
@@ -73,7 +75,7 @@ def _selector_sql(selector: Selector, fields: Fields) -> str:
         known = [name for name in columns if name in FIELD_TYPES]
         if not known:
             raise SelectorError(
-                selector.text, 0, "these rows are no messages: say it with where"
+                selector.text, 0, "these rows are not messages: use where"
             ) from None
         raise error
 
@@ -110,7 +112,9 @@ def _replace_headers(selector: Selector, node: Condition, headers: dict[str, str
             case NestedField("headers", path, kind, at):
                 if len(path) > 1:
                     raise SelectorError(
-                        selector.text, at, "a header within a header: the source's selector can"
+                        selector.text,
+                        at,
+                        "nested headers are only supported by the selector of a source",
                     )
                 name = f"headers.{path[0]} {kind.name}"
                 headers[name] = _header_sql(path[0], kind)

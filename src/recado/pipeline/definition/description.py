@@ -12,12 +12,12 @@ from .fields import Fields
 from .step import Step, is_stateful, step_label
 
 SINK_GUARANTEES: Final = {
-    "parquet": "each row once",
-    "delta": "each row once",
-    "iceberg": "each row once",
-    "recado": "each row once",
-    "amqp": "each row at least once, with the same id",
-    "console": "as it comes",
+    "parquet": "each row exactly once",
+    "delta": "each row exactly once",
+    "iceberg": "each row exactly once",
+    "recado": "each row exactly once",
+    "amqp": "each row at least once, with a stable message id",
+    "console": "no guarantee",
 }
 
 
@@ -35,8 +35,8 @@ def describe_pipeline(checked: CheckedPipeline) -> str:
         if change := _describe_change(before, behind):
             lines.append(f"       {change}")
     for name, sink in pipeline.sinks.items():
-        what = "dead letters" if name == pipeline.dead_letters else "what steps send there"
-        what = "what comes out" if name in pipeline.output_sinks() else what
+        what = "dead letters" if name == pipeline.dead_letters else "rows that steps send to it"
+        what = "rows after the last step" if name in pipeline.output_sinks() else what
         lines.append(f"  into {name}: {sink.format}{_describe_options(sink.options)}: {what}")
         lines.append(f"       {SINK_GUARANTEES[sink.format]}")
     return "\n".join(lines)

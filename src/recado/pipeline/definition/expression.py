@@ -32,9 +32,7 @@ _FAILING_OPERATORS: Final = {
     "cast": "try_cast(a AS …)", "::": "try_cast(a AS …)",
 }  # fmt: skip
 """Operators that can fail, and the alternative that returns NULL instead."""
-_NESTED_BRACKETS_MAX: Final = (
-    100  # brackets in brackets: Spark's own parser never comes back from a great many
-)
+_NESTED_BRACKETS_MAX: Final = 100  # Spark's parser hangs on deeply nested brackets
 _LOGIC_WORDS: Final = frozenset(
     {"and", "or", "not", "between", "is", "null", "in", "true", "false"}
 )
@@ -66,7 +64,7 @@ def tokenize(expression: str) -> list[SqlToken]:
         match = _TOKEN_PATTERN.match(expression, at)
         if match is None or not match.lastgroup:
             rest = expression[at : at + 20]
-            what = "a text is not closed" if rest[0] in "'\"`" else "this is no SQL"
+            what = "unterminated string" if rest[0] in "'\"`" else "invalid SQL"
             raise ExpressionError(f"{what} at {rest!r}")
         at = match.end()
         text = match[0]
@@ -75,17 +73,15 @@ def tokenize(expression: str) -> list[SqlToken]:
         depth += (text in ("(", "[")) - (text in (")", "]"))
         if depth > _NESTED_BRACKETS_MAX:
             raise ExpressionError(
-                f"brackets are nested more than {_NESTED_BRACKETS_MAX} deep: {quote_excerpt(expression)}"
+                f"more than {_NESTED_BRACKETS_MAX} nested brackets: {quote_excerpt(expression)}"
             )
         if depth < 0:
-            raise ExpressionError(
-                f"a bracket is closed that was not opened: {quote_excerpt(expression)}"
-            )
+            raise ExpressionError(f"unmatched closing bracket: {quote_excerpt(expression)}")
         found.append(SqlToken(match.lastgroup, text))
     if depth:
-        raise ExpressionError(f"a bracket is not closed: {quote_excerpt(expression)}")
+        raise ExpressionError(f"unclosed bracket: {quote_excerpt(expression)}")
     if not found:
-        raise ExpressionError("an expression is empty")
+        raise ExpressionError("empty expression")
     return found
 
 
@@ -147,8 +143,8 @@ def reject_failing_operators(expression: str) -> None:
             and not is_constant
         ):
             raise ExpressionError(
-                f"{token.text} in {quote_excerpt(expression)} may fail, and the pipeline with it",
-                f"{_FAILING_OPERATORS[token.text.lower()]} gives NULL instead",
+                f"{token.text} in {quote_excerpt(expression)} can fail and stop the pipeline",
+                f"{_FAILING_OPERATORS[token.text.lower()]} returns NULL instead",
             )
 
 

@@ -70,14 +70,14 @@ def check_source(
         "amqp",
     )
     if source.format in _BATCH_ONLY_FORMATS and is_streaming:
-        hint = "a step may enrich from it, or it is read with --batch"
-        return UNKNOWN_FIELDS, [Problem(place, f"{source.format} is no stream", hint)]
+        hint = "use it as the table of a step enrich, or run with --batch"
+        return UNKNOWN_FIELDS, [Problem(place, f"{source.format} cannot be read as a stream", hint)]
     if source.format not in known and "." not in source.format:
         what = f"there is no format {source.format!r}"
         return UNKNOWN_FIELDS, [Problem(place, what, suggest_name(source.format, known))]
     if source.format == "amqp" and not is_streaming:
-        hint = "a queue is read as a stream, by --available-now until it is empty"
-        return UNKNOWN_FIELDS, [Problem(place, "a queue is no table", hint)]
+        hint = "run the pipeline as a stream; --available-now stops when the queue is read"
+        return UNKNOWN_FIELDS, [Problem(place, "a queue cannot be read as a batch", hint)]
     options = source_options(pipeline, name)
     try:
         _check_options(source.format, options, is_streaming=is_streaming)
@@ -87,9 +87,9 @@ def check_source(
     try:
         return _source_fields(source, options), problems
     except UnknownTypeError as error:
-        hint = "write it like id bigint, name string"
+        hint = "write for example id bigint, name string"
         return UNKNOWN_FIELDS, [
-            Problem(place, f"schema cannot be understood at {quote_excerpt(str(error))}", hint)
+            Problem(place, f"invalid type in schema: {quote_excerpt(str(error))}", hint)
         ]
 
 
@@ -110,7 +110,7 @@ def _check_options(format_: str, options: Mapping[str, str], *, is_streaming: bo
         case "iceberg":
             check_catalogue(parse_options(IcebergSourceOptions, "iceberg", options))
         case _:
-            pass  # Spark's own, which Spark checks
+            pass  # Spark checks the options of its own formats
 
 
 def _source_fields(source: Source, options: Mapping[str, str]) -> Fields:
@@ -124,7 +124,7 @@ def _source_fields(source: Source, options: Mapping[str, str]) -> Fields:
         case "rate" | "rate-micro-batch":
             return Fields({"timestamp": "timestamp", "value": "bigint"})
         case "text":
-            return Fields({"value": "string"}, is_open=True)  # and the columns of its folders
+            return Fields({"value": "string"}, is_open=True)  # partition columns are added
         case "parquet":
             return _parquet_fields(options.get("path", ""))
         case _:
@@ -173,7 +173,7 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
         for option in ("exchange", "routingKey"):
             if option.lower() not in options:
                 what = f"dead letters need the option {option}"
-                yield Problem(place, what, "or they go back to where they are from")
+                yield Problem(place, what, "otherwise they return to their source")
     for name, source in pipeline.streaming_sources().items():
         told = _lowercase_keys(source.options)
         match sink.format, source.format:
@@ -189,8 +189,8 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
             case _:
                 loops = False
         if loops:
-            what = f"dead letters go back to where they are from, the source {name}"
-            yield Problem(place, what, "send them elsewhere")
+            what = f"dead letters return to their source {name}"
+            yield Problem(place, what, "use another target")
 
 
 def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
@@ -207,8 +207,8 @@ def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
         return
     for name, sink in pipeline.sinks.items():
         if sink.format == "recado" and not has_option(sink.options, "staging"):
-            what = "it needs the option staging, a folder that all machines mount"
-            hint = f"the checkpoint {pipeline.checkpoint} is on a file system that only Spark reads"
+            what = "the option staging is required: a folder that all machines mount"
+            hint = f"the checkpoint {pipeline.checkpoint} is on a file system that only Spark can access"
             yield Problem(f"sink {name}", what, hint)
 
 
@@ -285,7 +285,7 @@ def _check_body(fields: Fields) -> None:
     if "body" not in fields:
         if not fields.is_open:
             raise OptionError(
-                'messages need a column body; the step translate makes one: body = ["…"]'
+                'messages need a column body; make one with the step translate: body = ["…"]'
             )
     elif base_type(fields.type_of("body")) not in ("binary", "string", None):
         raise OptionError(f"body is {fields.type_of('body')}: it must be binary or string")
@@ -294,13 +294,15 @@ def _check_body(fields: Fields) -> None:
 def _require_field(option: str, column: str, fields: Fields) -> None:
     if column not in fields and not fields.is_open:
         hint = suggest_name(column, fields.types)
-        raise OptionError(f"option {option} names {column}, and there is no such field; {hint}")
+        raise OptionError(f"option {option} names {column}, but there is no such field; {hint}")
 
 
 def _reject_variants(format_: str, fields: Fields) -> None:
     for name, kind in fields.types.items():
         if kind is not None and "variant" in kind:
-            raise OptionError(f"{format_} cannot keep {name}, a variant; give it a type")
+            raise OptionError(
+                f"{format_} cannot store the variant column {name}; convert it to another type"
+            )
 
 
 _SINK_CHECKS: Final = {

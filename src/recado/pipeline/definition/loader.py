@@ -81,9 +81,9 @@ def load_draft(location: str | Path) -> Draft:
         return build_draft(tree, where=str(file), folder=file.parent)
     module, colon, name = str(location).partition(":")
     if not colon:
-        hint = "a pipeline is FILE.toml, FILE.yaml or MODULE:NAME"
+        hint = "write FILE.toml, FILE.yaml or MODULE:NAME"
         raise InvalidPipelineError(
-            str(location), [Problem("place", "this names no pipeline", hint)]
+            str(location), [Problem("place", "not the name of a pipeline", hint)]
         )
     return Draft(import_pipeline(module, name), [])
 
@@ -92,7 +92,7 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        what = f"this is no UTF-8: {error.reason} at byte {error.start}"
+        what = f"not UTF-8: {error.reason} at byte {error.start}"
         raise InvalidPipelineError(str(file), [Problem("file", what)]) from None
 
 
@@ -106,7 +106,7 @@ def import_pipeline(module: str, name: str) -> Pipeline:
     pipeline = found() if callable(found) else found
     if not isinstance(pipeline, Pipeline):
         raise InvalidPipelineError(
-            where, [Problem("place", f"this is {type(pipeline).__name__}, no Pipeline")]
+            where, [Problem("place", f"is a {type(pipeline).__name__}, not a Pipeline")]
         )
     return pipeline
 
@@ -114,15 +114,15 @@ def import_pipeline(module: str, name: str) -> Pipeline:
 def parse_toml(text: str, where: str) -> Any:
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number may be too long, lists too deep
-        raise InvalidPipelineError(where, [Problem("file", f"this is no TOML: {error}")]) from None
+    except (ValueError, RecursionError) as error:  # also for huge numbers and deeply nested lists
+        raise InvalidPipelineError(where, [Problem("file", f"not TOML: {error}")]) from None
 
 
 def parse_yaml(text: str, where: str) -> Any:
     try:
         import yaml
     except ImportError:
-        hint = "pip install 'recado[spark]', or write TOML"
+        hint = "pip install 'recado[spark]', or use TOML"
         raise InvalidPipelineError(where, [Problem("file", "YAML needs PyYAML", hint)]) from None
 
     class Loader(yaml.SafeLoader):
@@ -135,7 +135,7 @@ def parse_yaml(text: str, where: str) -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()  # type: ignore[no-untyped-call]
-                what = f"aliases are not followed: write out what *{event.anchor} stands for"
+                what = f"aliases are not supported: replace *{event.anchor} by its value"
                 raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
             return super().compose_node(parent, index)
 
@@ -144,7 +144,7 @@ def parse_yaml(text: str, where: str) -> Any:
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode):
                     if key.value in seen:
-                        what = f"the key {key.value} is there twice"
+                        what = f"duplicate key {key.value}"
                         raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
@@ -157,7 +157,7 @@ def parse_yaml(text: str, where: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidPipelineError(where, [Problem("file", f"this is no YAML: {error}")]) from None
+        raise InvalidPipelineError(where, [Problem("file", f"not YAML: {error}")]) from None
 
 
 def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
@@ -165,13 +165,15 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
     dictionary.
     """
     if not isinstance(tree, dict):
-        raise InvalidPipelineError(where, [Problem("file", "this is no table of keys")])
+        raise InvalidPipelineError(where, [Problem("file", "the file is not a table of keys")])
     problems = []
     for key in [key for key in tree if key not in _TOP_LEVEL_KEYS]:
         problems.append(
-            Problem("file", f"there is no key {key}", suggest_name(str(key), _TOP_LEVEL_KEYS))
+            Problem("file", f"unknown key {key}", suggest_name(str(key), _TOP_LEVEL_KEYS))
         )
-        if meant := closest_name(str(key), _TOP_LEVEL_KEYS):  # as for steps: checks can go on
+        if meant := closest_name(
+            str(key), _TOP_LEVEL_KEYS
+        ):  # so that checks can continue, as for steps
             tree = {meant: tree[key], **tree}
     text_values = {"name": "unnamed"}
     for key in ("name", "checkpoint", "trigger", "dead_letters"):
@@ -179,13 +181,13 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
         if isinstance(value, str):
             text_values[key] = resolve(value, folder) if key == "checkpoint" else value
         elif value is not None or key == "name":
-            problems.append(Problem("file", f"{key} must be a text"))
+            problems.append(Problem("file", f"{key} must be a string"))
     sources = _parse_endpoints(tree, "sources", Source, folder, problems)
     sinks = _parse_endpoints(tree, "sinks", Sink, folder, problems)
     steps = []
     rows = tree.get("steps", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        problems.append(Problem("steps", "these are no tables", "write [[steps]] for each"))
+        problems.append(Problem("steps", "must be tables", "write [[steps]] for each"))
         rows = []
     for number, row in enumerate(rows, 1):
         options = {str(key): value for key, value in row.items() if key != "step"}
@@ -203,22 +205,22 @@ def _parse_endpoints(
     found: dict[str, EndpointT] = {}
     tables = tree.get(key, {})
     if not isinstance(tables, dict):
-        problems.append(Problem(key, "these are no tables", f"write [{key}.NAME] for each"))
+        problems.append(Problem(key, "must be tables", f"write [{key}.NAME] for each"))
         return found
     for name, table in tables.items():
         place = f"{key[:-1]} {name}"
         found[str(name)] = kind(_PLACEHOLDER_FORMATS[key], {})
         if not isinstance(table, dict):
-            problems.append(Problem(place, "this is no table", f"write [{key}.{name}]"))
+            problems.append(Problem(place, "must be a table", f"write [{key}.{name}]"))
         elif not isinstance(table.get("format"), str):
-            problems.append(Problem(place, "it needs a format"))
+            problems.append(Problem(place, "the key format is missing"))
         else:
             options = {}
             for option in (each for each in table if each != "format"):
                 try:
                     options[str(option)] = option_to_text(table[option])
                 except TypeError as error:
-                    problems.append(Problem(place, f"an option cannot be understood: {error}"))
+                    problems.append(Problem(place, f"invalid option: {error}"))
                     options[str(option)] = str(table[option])
             found[str(name)] = kind(table["format"], resolve_options(options, folder))
     return found

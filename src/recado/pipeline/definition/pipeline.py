@@ -70,7 +70,7 @@ class Source(Endpoint, frozen=True):
 
             self.options["config"] = resolve(
                 CONFIG_FILE
-            )  # the default, which a working directory decides
+            )  # resolve the default against the working directory now
 
 
 class Sink(Endpoint, frozen=True):
@@ -287,9 +287,7 @@ def parse_step(
     problems = []
     name = step_type if isinstance(step_type, str) else ""
     if name not in STEP_CLASSES:
-        what = (
-            f"there is no step {step_type!r}" if step_type else "it does not say which step it is"
-        )
+        what = f"unknown step {step_type!r}" if step_type else "the key step is missing"
         problems.append(
             Problem(f"step {number}", what, suggest_name(str(step_type or ""), STEP_CLASSES))
         )
@@ -303,7 +301,7 @@ def parse_step(
     for option in options:
         if option not in fields:
             problems.append(
-                Problem(place, f"there is no option {option}", suggest_name(option, fields))
+                Problem(place, f"unknown option {option}", suggest_name(option, fields))
             )
             value = remaining.pop(option)
             if meant := closest_name(option, fields):
@@ -316,10 +314,10 @@ def parse_step(
             except msgspec.ValidationError as error:
                 problems.append(Problem(place, f"{option}{describe_validation_error(error)}"))
         elif field.required:
-            problems.append(Problem(place, f"it needs {option!r}"))
+            problems.append(Problem(place, f"the option {option!r} is missing"))
     try:
         return step_class(**values), problems
-    except TypeError:  # one that is required could not be read
+    except TypeError:  # a required option was invalid
         return _PLACEHOLDER_STEP, problems
 
 
@@ -330,7 +328,7 @@ def describe_validation_error(error: msgspec.ValidationError) -> str:
     """Return msgspec's message after the path in the value: `[0].to: expected 'str', got 'int'`."""
     what, _, place = str(error).partition(" - at `$")
     what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
-    what = what.replace("it has no required field", "it needs")
+    what = what.replace("it has no required field", "missing required field")
     return f"{place.rstrip('`')}: {what}"
 
 
@@ -346,11 +344,11 @@ def option_to_text(value: OptionValue) -> str:
             return str(value).lower()
         case str() | int() | float():
             return str(value)
-        case date():  # or datetime, which TOML and YAML have words for
+        case date():  # or datetime; TOML and YAML have both
             return value.isoformat()
         case Mapping():
             return msgspec.json.encode(value).decode()
         case Sequence():
             return ",".join(map(str, value))
         case _:
-            raise TypeError(f"{value!r} is no text, number, time, list or table")
+            raise TypeError(f"{value!r} is not a string, number, time, list or table")

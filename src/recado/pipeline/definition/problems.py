@@ -9,9 +9,7 @@ from ..errors import PipelineError
 from ..options import closest_name as closest_name
 from ..options import suggest_name as suggest_name
 
-_EXCERPT_CHARACTER_COUNT: Final = (
-    80  # characters: more of a text that is wrong would hide what is said of it
-)
+_EXCERPT_CHARACTER_COUNT: Final = 80  # a longer excerpt would hide the message
 
 
 class Problem(NamedTuple):

@@ -45,7 +45,7 @@ from .step import (
     step_label,
 )
 
-# As Spark reads it: only of seconds there are fractions.
+# As Spark parses it: only seconds may have a fraction.
 _DURATION_PATTERN: Final = re.compile(
     r"(?P<whole>\d+) *(?P<unit>microsecond|millisecond|second|minute|hour|day|week)s?"
     r"|(?P<seconds>\d+\.\d+) *seconds?",
@@ -55,7 +55,7 @@ _UNIT_SECONDS: Final = {
     "microsecond": 1e-6, "millisecond": 1e-3, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0,
     "week": 604_800.0,
 }  # fmt: skip
-_DURATION_MAX_S: Final = 9e12  # seconds: Spark counts microseconds, in 64 bits
+_DURATION_MAX_S: Final = 9e12  # Spark stores microseconds in 64 bits
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 
 
@@ -131,17 +131,13 @@ class SchemaInference:
     def _check_stateful(self, step: AnyStep) -> None:
         """Check combinations of stateful steps that a stream does not support."""
         if self._stateful_step and (isinstance(step, ResequenceStep) or self._has_resequence):
-            hint = (
-                "resequence must be the only one in a stream; a function may say remembers = false"
-            )
-            self._add_problem(f"it remembers rows, and so does {self._stateful_step}", hint)
+            hint = "resequence must be the only stateful step of a stream; set stateful = false for a function that is not"
+            self._add_problem(f"it is stateful, and so is {self._stateful_step}", hint)
         if self._aggregate_step and isinstance(step, AggregateStep | DeduplicateStep):
-            # The time of a query is that of its slowest step. This one would have none until rows come, and
-            # they would not come until there is one: Spark says nothing, and nothing ever comes out.
-            hint = "let another pipeline read what this one writes; --batch can do both"
-            self._add_problem(
-                f"it looks at the time of what {self._aggregate_step} gives out", hint
-            )
+            # The watermark of a query is that of its slowest step. This step has none until rows arrive,
+            # and no rows arrive without a watermark: the query would silently never produce any.
+            hint = "read the output of this pipeline with another one, or run it with --batch"
+            self._add_problem(f"it uses the time of rows after {self._aggregate_step}", hint)
         self._stateful_step = self._location
         self._has_resequence = self._has_resequence or isinstance(step, ResequenceStep)
         if isinstance(step, AggregateStep):
@@ -156,7 +152,7 @@ class SchemaInference:
             found = {name: self._json_type(name, spec) for name, spec in step.json.items()}
             fields = fields.with_fields(found)
         elif step.extra == "refuse":
-            self._add_problem("extra says something of json, which is not there")
+            self._add_problem("extra needs json")
         for name, expression in step.compute.items():
             analysed = self._analyse(partial(self._analyser.analyse_column, expression, fields))
             can_fail = can_fail or analysed.can_fail
@@ -165,7 +161,7 @@ class SchemaInference:
         for old, new in step.rename.items():
             self._require_field(old, fields)
             if new in kept:
-                self._add_problem(f"there is a field {new} already", "rename that one, too")
+                self._add_problem(f"there is a field {new} already", "rename that field too")
             kept = kept.with_fields({new: None})
         fields = fields.rename(step.rename)
         if step.select:
@@ -187,7 +183,7 @@ class SchemaInference:
                 "string, long, double, boolean, timestamp, date, decimal(10,2), array<…>, struct<…>"
             )
             self._add_problem(
-                f"json.{name}: there is no type {quote_excerpt(str(error))}", f"write {hint}"
+                f"json.{name}: unknown type {quote_excerpt(str(error))}", f"write {hint}"
             )
             return None
 
@@ -195,7 +191,7 @@ class SchemaInference:
         can_fail = False
         sent = {}
         if not step.branches:
-            self._add_problem("it has no branches", "write branches = [{ to = SINK, where = … }]")
+            self._add_problem("branches is empty", "write branches = [{ to = SINK, where = … }]")
         for branch in step.branches:
             self._require_sink(branch.to)
             can_fail = self._condition_can_fail(branch, fields) or can_fail
@@ -214,7 +210,7 @@ class SchemaInference:
             return StepOutput(Fields(fields.types, is_open=True), has_dead_letters=True)
         table = self._tables[step.table]
         if not step.on:
-            self._add_problem("on names no column")
+            self._add_problem("on is empty")
         for name in step.on:
             self._require_field(name, fields)
             self._require_field(name, table, owner=f"the source {step.table}")
@@ -227,7 +223,7 @@ class SchemaInference:
         for name in brought:
             if name in fields:
                 self._add_problem(
-                    f"there is a field {name} already", "rename one of them, by translate"
+                    f"there is a field {name} already", "rename one of them with the step translate"
                 )
         found = fields.with_fields({name: table.type_of(name) for name in brought})
         is_open = found.is_open or (table.is_open and not step.fields)
@@ -244,7 +240,7 @@ class SchemaInference:
         for name in more:
             if name != step.column and name in rest:
                 self._add_problem(
-                    f"there is a field {name} already", "rename it before, by translate"
+                    f"there is a field {name} already", "rename it with the step translate before"
                 )
         has_id = "message_id" in fields or ("publisher" in fields and "sequence" in fields)
         found = rest.with_fields(more).with_fields({"message_id": "string"} if has_id else {})
@@ -266,20 +262,24 @@ class SchemaInference:
             window = self._check_duration("window", step.window)
             slide = self._check_duration("slide", step.slide) if step.slide else window
             if window == 0 or slide == 0:
-                self._add_problem("a window, and what it slides by, must be longer than nothing")
+                self._add_problem("window and slide must be longer than 0")
             elif window is not None and slide is not None and slide > window:
-                hint = "rows between two windows would be in none"
-                self._add_problem(f"slide is {step.slide!r}, and window only {step.window!r}", hint)
-            self._require_time(step.time, fields, "a window needs time, the column of it")
+                hint = "rows between two windows would be in neither"
+                self._add_problem(
+                    f"slide {step.slide!r} is longer than window {step.window!r}", hint
+                )
+            self._require_time(step.time, fields, "window needs the option time, a column")
         elif step.time or step.slide:
-            self._add_problem("time and slide say something of window, which is not there")
+            self._add_problem("time and slide need window")
         if self._is_streaming and not (step.window and step.late):
             hint = 'such as window = "1 minute", late = "10 seconds"; --batch needs neither'
-            self._add_problem("a stream needs a window, and late: how long it waits", hint)
+            self._add_problem(
+                "a stream needs a window, and late, the time to wait for late rows", hint
+            )
         if step.late:
             self._check_duration("late", step.late)
         if not step.measures:
-            self._add_problem("it has no measures", 'write measures = { rows = "count(*)" }')
+            self._add_problem("measures is empty", 'write measures = { rows = "count(*)" }')
         for name, expression in step.measures.items():
             if name in found:
                 self._add_problem(f"there is a field {name} already")
@@ -289,7 +289,7 @@ class SchemaInference:
 
     def _infer_resequence(self, step: ResequenceStep, fields: Fields) -> StepOutput:
         if not step.by:
-            self._add_problem("by names no column")
+            self._add_problem("by is empty")
         for name in step.by:
             self._require_field(name, fields)
         self._require_field(step.sequence, fields, tuple(INTEGER_TYPES))
@@ -298,15 +298,15 @@ class SchemaInference:
 
     def _infer_deduplicate(self, step: DeduplicateStep, fields: Fields) -> StepOutput:
         if not step.by:
-            self._add_problem("by names no column")
+            self._add_problem("by is empty")
         for name in step.by:
             self._require_field(name, fields)
         if step.time or step.within:
-            self._require_time(step.time, fields, "within needs time, the column of it")
+            self._require_time(step.time, fields, "within needs the option time, a column")
             self._check_duration("within", step.within)
         elif self._is_streaming:
             hint = 'such as time = "timestamp", within = "10 minutes"'
-            self._add_problem("a stream needs time and within: how long it remembers", hint)
+            self._add_problem("a stream needs time and within, the time to remember keys", hint)
         return StepOutput(fields, has_dead_letters=True)
 
     def _infer_apply(self, step: ApplyStep) -> StepOutput:
@@ -318,7 +318,7 @@ class SchemaInference:
         try:
             types = {name: parse_type(kind) for name, kind in step.fields.items()}
         except UnknownTypeError as error:
-            self._add_problem(f"fields: there is no type {quote_excerpt(str(error))}")
+            self._add_problem(f"fields: unknown type {quote_excerpt(str(error))}")
             types = {}
         return StepOutput(Fields(dict(types), is_open=not types))
 
@@ -338,7 +338,9 @@ class SchemaInference:
         kind = fields.type_of(name)
         if types and kind is not None and base_type(kind) not in types:
             expected = " or ".join(sorted(types))
-            self._add_problem(f"{name} is {kind}; it must be {expected}", "translate can change it")
+            self._add_problem(
+                f"{name} is {kind}; it must be {expected}", "convert it with the step translate"
+            )
 
     def _require_sink(self, name: str) -> None:
         if name not in self._sinks:
@@ -356,7 +358,8 @@ class SchemaInference:
         seconds = parse_duration(text)
         if seconds is None:
             self._add_problem(
-                f"{option} is {quote_excerpt(text)}, no time", 'write it like "10 seconds"'
+                f"{option} is {quote_excerpt(text)}, not a duration",
+                'write for example "10 seconds"',
             )
         return seconds
 
@@ -365,7 +368,7 @@ class SchemaInference:
         try:
             return analyse()
         except UnregisteredNameError as error:
-            if self._has_functions:  # one of them may register it
+            if self._has_functions:  # one of the functions may register it
                 return Analysis(None, can_fail=True)
             self._add_problem(str(error), error.hint)
         except ExpressionError as error:
