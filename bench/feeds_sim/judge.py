@@ -71,6 +71,8 @@ class Course:
         """Of the holes, what all archives had when it began."""
         self.was_without_archives = False
         """In one of its views."""
+        self.was_with_archive = False
+        """In a view that an archive has installed."""
 
     def fills_hole(self, message: Message) -> bool:
         """Whether earlier lives passed it over, and it comes before all that is behind them."""
@@ -149,7 +151,7 @@ class Judge:
                 if course:
                     course.name.excluded.pop(event.life, None)
                 elif event.life[0] in ARCHIVES:
-                    self._archive_views[event.life[0]] = event.members
+                    self._install_archive_view(event)
                 self._views.install(event, course.name.position if course else None)
                 self._total.install(event)
                 self._uniform.install(event)
@@ -175,6 +177,12 @@ class Judge:
                 self._shelves.shelve(event, self._published)
             case h.Recorded(_, archive, facts):
                 self._shelves.record(archive, facts)
+
+    def _install_archive_view(self, event: h.Installed) -> None:
+        self._archive_views[event.life[0]] = event.members
+        for member in event.members:
+            if member in self._courses:
+                self._courses[member].was_with_archive = True
 
     def finish(self) -> Verdict:
         self._total.compare()
@@ -327,9 +335,11 @@ class Judge:
         return self._cast_again.get(message, -inf) >= since
 
     def _is_excluded(self, course: Course) -> bool:
-        """Whether it was cut off and no archive can know what it gets, until it is in a view again."""
-        views = self._archive_views.values()
-        return bool(views) and not course.uniform and all(course.life not in each for each in views)
+        """Whether it was cut off from all archives, which cannot know what it gets until it is in a view
+        again. One that was never in a view with an archive was not cut off."""
+        if course.uniform or not course.was_with_archive:
+            return False
+        return all(course.life not in each for each in self._archive_views.values())
 
     def _classify(self, event: h.Classified) -> None:
         excluded = set().union(*self._names[event.subscriber].excluded.values())

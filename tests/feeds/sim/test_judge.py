@@ -157,6 +157,8 @@ def test_an_archive_need_not_know_what_an_excluded_subscriber_got() -> None:
     assert Rule.CERTAINTY in broken(before, with_another, excluded, missed)
     returned = viewed(S1, "3", {"p": 2}, both)
     assert Rule.CERTAINTY in broken(before, excluded, returned, missed)
+    unknown = [published(), *began(), viewed(("a1", 1), "2", members=alone), *got(1, 2)]
+    assert Rule.CERTAINTY in broken(unknown, missed), "it was never in a view with an archive"
 
 
 @pytest.mark.parametrize("policy", [Policy.PESSIMISTIC, Policy.ARCHIVE])
