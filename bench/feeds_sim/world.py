@@ -266,7 +266,7 @@ class World:
         saved = self._saved.get(name, Vector())
         vector = saved if policy is Policy.VECTOR else Vector()
         self._classify(name)
-        options = self._options(recovery=RECOVERIES[policy], vector=vector)
+        options = self._options(recovery=RECOVERIES[policy], start_vector=vector)
         member = self._member(me, Role.SUBSCRIBER, options, None)
         script = self.script
         self.record(

@@ -24,7 +24,7 @@ class Returned:
         self.sync = Between(
             lambda site: SyncLayer(site, self.reception),
             recovery=RecoveryPolicy.PESSIMISTIC,
-            ordered=ordered,
+            has_total_order=ordered,
         )
         self.sync.layer.context.agreed_view = record(1, "a").view
         self.sync.layer.start(10.0)

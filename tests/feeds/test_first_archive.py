@@ -43,7 +43,7 @@ def test_it_copies_what_members_keep(policy: RecoveryPolicy, ordered: bool) -> N
 @pytest.mark.parametrize("policy", RECOVERIES)
 def test_what_nobody_keeps_is_lost_without_patience(policy: RecoveryPolicy, ordered: bool) -> None:
     """Whoever was away never had this archive's word for it."""
-    world = World(ordered=ordered, window=0, patience=60.0)
+    world = World(ordered=ordered, retransmit_bytes=0, loss_timeout=60.0)
     a = world.add(Role.SUBSCRIBER, "a")
     assert together(world, a)
     publisher = published(world, b"x", b"y").me.incarnation
@@ -62,8 +62,8 @@ def test_what_nobody_keeps_is_lost_without_patience(policy: RecoveryPolicy, orde
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_one_that_is_alone_stores_what_came_before_its_first_view(ordered: bool) -> None:
-    world = World(ordered=ordered, patience=60.0)
-    publisher = world.add(Role.PUBLISHER, window=0)
+    world = World(ordered=ordered, loss_timeout=60.0)
+    publisher = world.add(Role.PUBLISHER, retransmit_bytes=0)
     world.publish(publisher, b"nobody hears this")
     world.run(0.5)
     keeper = world.add(Role.ARCHIVE, "archive")

@@ -24,7 +24,7 @@ def test_what_is_published_is_delivered_in_order() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_loss_doubles_and_overtaking_do_not_show(seed: int) -> None:
-    world = World(seed, loss=0.2, double=0.1, jitter=0.05, ordered=False, packet=400)
+    world = World(seed, loss=0.2, double=0.1, jitter=0.05, ordered=False, max_packet_bytes=400)
     publishers = [world.add(Role.PUBLISHER) for _ in range(2)]
     subscribers = [world.add(Role.SUBSCRIBER, name) for name in ("a", "b", "c")]
     world.run(3)

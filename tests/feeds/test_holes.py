@@ -20,7 +20,7 @@ def alone_with_archive(
     policy: RecoveryPolicy, gap_timeout: float | None = None
 ) -> tuple[World, Node, Node, Node]:
     """A subscriber has 1 to 3, lacks 4 to 6 and knows 7; only an archive that has stopped has all of them."""
-    world = World(ordered=False, window=0)
+    world = World(ordered=False, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
     keeper = world.add(Role.ARCHIVE, "archive")
     x = world.add(Role.SUBSCRIBER, "x", recovery=policy, gap_timeout=gap_timeout)
@@ -92,7 +92,7 @@ def test_without_recovery_it_is_told_and_is_not_called_delivered() -> None:
 
 
 def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
-    world = World(ordered=False, window=0)
+    world = World(ordered=False, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
     keepers = [world.add(Role.ARCHIVE, name) for name in ("one", "two")]
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
@@ -115,7 +115,7 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
 def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
     """F3 of FIFO: each gap waits for `patience` from when it became known, not from when the one before it was
     closed."""
-    world = World(ordered=ordered, window=0)
+    world = World(ordered=ordered, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
     keeper = world.add(Role.ARCHIVE, "archive")
     x = world.add(Role.SUBSCRIBER, "x")
@@ -196,7 +196,7 @@ def test_a_vector_with_holes_gets_what_is_in_them_and_what_is_behind() -> None:
     disk = filled(Disk(), WHO, (1, 4), (6, 9), lost=(5, 5))
     keeper = world.add(Role.ARCHIVE, "archive", disk)
     vector = Vector({WHO: 7}, {WHO: [(2, 3), (5, 5)]})
-    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, vector=vector)
+    x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, start_vector=vector)
     assert together(world, keeper, x)
     assert world.run(5, lambda: x.recovered is not None)
     assert x.bodies() == [b"2", b"3", b"8", b"9"]

@@ -107,14 +107,14 @@ class Between:
     st.integers(0, 3),
 )
 def test_frag_gives_back_what_it_was_given(bodies: list[bytes], most: int, odd: int) -> None:
-    sender = Between(FragLayer, packet=most)
+    sender = Between(FragLayer, max_packet_bytes=most)
     block = Block.build(bodies, keys=[b"k" * (i % 2 * odd) for i in range(len(bodies))])
     sender.layer.down(PublishRequested(block), 0.0)
     numbering = Between(SequencerLayer)
     for event in sender.fallen:
         assert isinstance(event, PublishRequested | PublishFragmented)
         numbering.layer.down(event, 0.0)
-    receiver = Between(FragLayer, packet=most)
+    receiver = Between(FragLayer, max_packet_bytes=most)
     for packet in numbering.packets():
         assert isinstance(packet, Data | Fragment)
         assert len(encode(packet)) <= most
@@ -136,7 +136,7 @@ def answer(size: int) -> RecoveryReply:
 
 @given(st.permutations(range(6)), st.integers(0, 5))
 def test_pieces_on_a_are_joined_in_any_order(order: list[int], doubled: int) -> None:
-    sender = Between(FragLayer, packet=200)
+    sender = Between(FragLayer, max_packet_bytes=200)
     sender.layer.down(SendPacket(answer(900), OTHER), 0.0)
     pieces = sender.packets()
     assert len(pieces) == 6
@@ -150,7 +150,7 @@ def test_pieces_on_a_are_joined_in_any_order(order: list[int], doubled: int) -> 
 
 
 def test_pieces_that_stay_alone_are_dropped() -> None:
-    frag = Between(FragLayer, held=FRAGMENT_OVERHEAD_BYTES + 100)
+    frag = Between(FragLayer, buffer_bytes=FRAGMENT_OVERHEAD_BYTES + 100)
     frag.layer.up(
         PacketReceived(PacketRoute.ADDRESSED, OTHER, ControlFragment(1, 0, 2, b"x" * 60)), 1.0
     )
@@ -174,7 +174,7 @@ def test_what_is_joined_and_malformed_is_refused() -> None:
 
 
 def test_a_publisher_repeats_what_it_keeps_and_says_what_it_does_not() -> None:
-    nak = Between(NakPublisherLayer, ordered=False, window=25)
+    nak = Between(NakPublisherLayer, has_total_order=False, retransmit_bytes=25)
     for first in (1, 2, 3):
         nak.layer.down(
             SendPacket(Data(ME.incarnation, first, Block.build([b"x"])), None, "", first), 0.0
@@ -195,7 +195,7 @@ def test_a_publisher_repeats_what_it_keeps_and_says_what_it_does_not() -> None:
 
 def test_a_publisher_tells_its_last() -> None:
     """And its age; before its first message too."""
-    pulse = Between(PublisherHeartbeatLayer, beat=1.0)
+    pulse = Between(PublisherHeartbeatLayer, heartbeat_interval=1.0)
     pulse.layer.start(10.0)
     assert pulse.packets() == [PublisherStatus(ME.incarnation, 0, 0)]
     pulse.layer.down(
@@ -208,7 +208,7 @@ def test_a_publisher_tells_its_last() -> None:
 
 def test_where_it_casts_again_a_publisher_repeats_what_it_told() -> None:
     """The last few times: for those who have begun since, and have not heard it."""
-    pulse = Between(PublisherHeartbeatLayer, beat=1.0, ordered=False)
+    pulse = Between(PublisherHeartbeatLayer, heartbeat_interval=1.0, has_total_order=False)
     pulse.layer.start(10.0)
     for second in range(1, 7):
         pulse.layer.down(
@@ -370,7 +370,7 @@ def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
     """Nothing below cuts it into pieces."""
     reception = ReceiveBuffer(10_000_000)
     reception.start({}, 0.0)
-    nak = Between(lambda site: NakMemberLayer(site, reception), ordered=False, packet=packet)
+    nak = Between(lambda site: NakMemberLayer(site, reception), has_total_order=False, max_packet_bytes=packet)
     far = MAX_SEQUENCE_ID - 1_000
     for number in range(64):
         publisher = bytes([number] * 16)
@@ -387,7 +387,7 @@ def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
     sync = Between(
         lambda site: SyncLayer(site, reception),
         recovery=RecoveryPolicy.VECTOR,
-        vector=Vector({P: 5}),
+        start_vector=Vector({P: 5}),
     )
     sync.layer.up(ViewInstalled(record(1)), 0.0)
     sync.layer.up(MessagesLost(LostRange(P, 3, 8)), 0.1)
@@ -404,7 +404,7 @@ def test_an_answer_that_comes_after_the_question_was_repeated_is_taken_once() ->
     sync = Between(
         lambda site: SyncLayer(site, ReceiveBuffer(10_000)),
         recovery=RecoveryPolicy.VECTOR,
-        again=0.1,
+        retry_interval=0.1,
     )
     sync.layer.context.agreed_view = record(1, "a", "b").view
     sync.layer.up(ViewInstalled(replace(record(1, "a", "b"), cut=Vector({P: 2}))), 0.0)

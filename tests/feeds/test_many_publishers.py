@@ -166,7 +166,7 @@ def forgeries(count: int, view: ViewId) -> Iterator[PacketArrived]:
 
 @pytest.mark.parametrize("role", [Role.SUBSCRIBER, Role.ARCHIVE])
 def test_who_invents_publishers_takes_no_memory_and_stops_nobody(role: Role) -> None:
-    world = World(ordered=False, packet=DATAGRAM)
+    world = World(ordered=False, max_packet_bytes=DATAGRAM)
     true = world.add(Role.PUBLISHER)
     one = world.add(role, "one")
     other = world.add(Role.SUBSCRIBER, "other")
@@ -194,7 +194,7 @@ def fits(node: Node) -> bool:
 
 
 def test_two_groups_with_all_that_they_can_follow_make_one_view() -> None:
-    world = World(ordered=False, packet=DATAGRAM)
+    world = World(ordered=False, max_packet_bytes=DATAGRAM)
     one, other = world.add(Role.SUBSCRIBER, "one"), world.add(Role.SUBSCRIBER, "other")
     world.cut = lambda a, b: True
     world.run(3)
@@ -220,7 +220,7 @@ def test_two_groups_with_all_that_they_can_follow_make_one_view() -> None:
 
 
 def test_archives_compare_as_many_views_as_they_remember() -> None:
-    world = World(ordered=False, packet=DATAGRAM)
+    world = World(ordered=False, max_packet_bytes=DATAGRAM)
     one, other = world.add(Role.ARCHIVE, "one"), world.add(Role.ARCHIVE, "other")
     assert together(world, one, other)
     views = [

@@ -14,7 +14,13 @@ from recado.feeds.views import Role
 
 from .world import Node, World
 
-TIMES = {"beat": 0.5, "suspect": 2.0, "flush": 1.0, "again": 0.2, "full_rate_members": 40}
+TIMES = {
+    "heartbeat_interval": 0.5,
+    "failure_timeout": 2.0,
+    "view_change_timeout": 1.0,
+    "retry_interval": 0.2,
+    "full_rate_members": 40,
+}
 IDLE_S = 10.0
 STEP_S = 0.1
 

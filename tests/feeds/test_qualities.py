@@ -24,7 +24,7 @@ TOTAL = {
 
 @pytest.mark.parametrize("seed", range(5))
 def test_uniform_delivers_only_what_a_majority_has(seed: int) -> None:
-    world = World(seed, loss=0.1, jitter=0.02, ordered=False, stacks=UNIFORM, archives=3)
+    world = World(seed, loss=0.1, jitter=0.02, ordered=False, stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
     keepers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(3)]
     x = world.add(Role.SUBSCRIBER, "x")
@@ -44,7 +44,7 @@ def test_uniform_delivers_only_what_a_majority_has(seed: int) -> None:
 
 
 def test_uniform_waits_while_there_are_too_few_archives() -> None:
-    world = World(stacks=UNIFORM, archives=3)
+    world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
     keeper = world.add(Role.ARCHIVE, "archive-0")
     x = world.add(Role.SUBSCRIBER, "x")
@@ -59,7 +59,7 @@ def test_uniform_waits_while_there_are_too_few_archives() -> None:
 
 
 def test_an_archive_that_restarts_is_not_a_second_copy() -> None:
-    world = World(stacks=UNIFORM, archives=3)
+    world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
     keeper, x = world.add(Role.ARCHIVE, "archive-0"), world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, keeper)
@@ -75,7 +75,7 @@ def test_an_archive_that_restarts_is_not_a_second_copy() -> None:
 
 
 def test_uniform_is_bounded() -> None:
-    world = World(stacks=UNIFORM, held=5_000)
+    world = World(stacks=UNIFORM, buffer_bytes=5_000)
     publisher, x = world.add(Role.PUBLISHER), world.add(Role.SUBSCRIBER, "x")
     assert together(world, x)
     for _ in range(20):
@@ -136,7 +136,7 @@ def test_recovery_waits_if_the_archives_of_the_first_two_views_are_gone(
 
 
 def test_recovery_gives_only_what_is_uniform() -> None:
-    world = World(stacks=UNIFORM, archives=3)
+    world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
     keeper = world.add(Role.ARCHIVE, "archive-0")
     assert together(world, keeper)

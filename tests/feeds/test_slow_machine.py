@@ -19,7 +19,13 @@ from recado.feeds.views import Role
 from .world import Node, World
 
 BEAT_S = 0.5
-TIMES = {"beat": BEAT_S, "suspect": 2.0, "flush": 1.0, "again": 0.2, "full_rate_members": 40}
+TIMES = {
+    "heartbeat_interval": BEAT_S,
+    "failure_timeout": 2.0,
+    "view_change_timeout": 1.0,
+    "retry_interval": 0.2,
+    "full_rate_members": 40,
+}
 EVENT_S = 0.005
 MEMBERS = 80
 PROCESSES = 4

@@ -49,7 +49,7 @@ def test_who_fails_is_left_out_and_the_oldest_that_lives_goes_on() -> None:
 
 
 def test_who_leaves_is_left_out_at_once() -> None:
-    world = World(suspect=100.0)
+    world = World(failure_timeout=100.0)
     a, b = world.add(Role.SUBSCRIBER, "a"), world.add(Role.SUBSCRIBER, "b")
     assert together(world, a, b)
     world.do(a, LeaveRequested())
@@ -59,7 +59,7 @@ def test_who_leaves_is_left_out_at_once() -> None:
 
 
 def test_who_comes_right_after_another_does_not_wait_for_a_beat() -> None:
-    world = World(beat=5.0, suspect=20.0)
+    world = World(heartbeat_interval=5.0, failure_timeout=20.0)
     first = world.add(Role.SUBSCRIBER, "first")
     world.run(11)
     begun = world.now
@@ -72,7 +72,7 @@ def test_who_comes_right_after_another_does_not_wait_for_a_beat() -> None:
 
 def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
     """RC5: it did not answer because it was cut off, and is back."""
-    world = World(suspect=2.0, flush=0.3)
+    world = World(failure_timeout=2.0, view_change_timeout=0.3)
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
     oldest = nodes[0].views[-1].view.entries[0].member
@@ -119,7 +119,7 @@ def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_who_has_just_joined_waits_for_the_others_to_beat(loss: float) -> None:
     """RC7: a view names its members; that they were not heard by themselves yet says nothing."""
-    world = World(1, loss=loss, beat=0.4, suspect=2.0, flush=1.0)
+    world = World(1, loss=loss, heartbeat_interval=0.4, failure_timeout=2.0, view_change_timeout=1.0)
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
     late = world.add(Role.SUBSCRIBER, "late")

@@ -166,8 +166,9 @@ class World:
         self.random = Random(seed)
         self.loss, self.double, self.jitter = loss, double, jitter
         self.stacks = TEXTS | (stacks or {})
-        self.options = {"beat": 0.1, "suspect": 0.5, "flush": 0.2, "again": 0.05, "patience": 2.0,
-                        "acknowledge": 1.0, "recovery_timeout": 3.0, "ordered": ordered} | options  # fmt: skip
+        self.options = {"heartbeat_interval": 0.1, "failure_timeout": 0.5, "view_change_timeout": 0.2,
+                        "retry_interval": 0.05, "loss_timeout": 2.0,
+                        "acknowledge_interval": 1.0, "recovery_timeout": 3.0, "has_total_order": ordered} | options  # fmt: skip
         self.ordered = ordered
         self.now = 0.0
         self.nodes: list[Node] = []

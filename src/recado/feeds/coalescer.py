@@ -41,9 +41,9 @@ class PublishCoalescer:
         resume_after: int = 0,
     ) -> None:
         if not 0 < batch_bytes <= MAX_MESSAGE_BYTES:
-            raise ValueError(f"batch_bytes is 1 to {MAX_MESSAGE_BYTES:,}, not {batch_bytes:,}")
+            raise ValueError(f"batch_bytes must be 1 to {MAX_MESSAGE_BYTES:,}, not {batch_bytes:,}")
         if max_in_flight < 1:
-            raise ValueError(f"window is 1 at least, not {max_in_flight}")
+            raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
         self._emit = emit
         self._batch_bytes = batch_bytes
         self._max_in_flight = max_in_flight

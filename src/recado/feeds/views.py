@@ -94,7 +94,7 @@ class View(Struct, frozen=True, array_like=True):
         return [entry.member for entry in self.entries if entry.role is Role.ARCHIVE]
 
 
-class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
+class ViewRecord(Struct, frozen=True, array_like=True, tag="ViewRecord"):
     """What an archive keeps of a view."""
 
     view: View
@@ -109,7 +109,7 @@ class ViewRecord(Struct, frozen=True, array_like=True, tag=True):
     when it was begun."""
 
 
-class ViewStability(Struct, frozen=True, array_like=True, tag=True):
+class ViewStability(Struct, frozen=True, array_like=True, tag="Settled"):
     """What an archive finds out later about a view: who failed before it has delivered nothing beyond `reach`.
 
     The cut alone does not say so: it is what those who live have received, and who failed may have been ahead
@@ -120,7 +120,7 @@ class ViewStability(Struct, frozen=True, array_like=True, tag=True):
     delivery_bound: Vector
 
 
-class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag=True):
+class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag="Acknowledged"):
     """What an archive keeps of an acknowledgement: what `vector` has and `start` has not was delivered. What
     was passed over is a hole in `vector`."""
 
@@ -132,7 +132,7 @@ class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag=True):
     """It has left: nothing beyond `vector` was delivered to this incarnation."""
 
 
-class LostRange(Struct, frozen=True, array_like=True, tag=True):
+class LostRange(Struct, frozen=True, array_like=True, tag="Lost"):
     """Messages first..last of this publisher are nowhere: it failed before anybody who lives had them."""
 
     publisher: IncarnationId
@@ -140,7 +140,7 @@ class LostRange(Struct, frozen=True, array_like=True, tag=True):
     last: SequenceNumber
 
 
-class FoundRange(Struct, frozen=True, array_like=True, tag=True):
+class FoundRange(Struct, frozen=True, array_like=True, tag="Found"):
     """Messages first..last, of which an earlier record says that they are lost, are stored all the same: from
     the offset of this record on. Another archive had them."""
 

@@ -53,10 +53,10 @@ class Scripted:
         self.times: list[float] = []
         self.stalls: list[float] = []
         self.due: float | None = None
-        self.refused = 0
-        self.turned_away = 0
-        self.publishers = (0, 7)
-        self.site = MemberContext(
+        self.malformed_count = 0
+        self.rejected_count = 0
+        self.publisher_counts = (0, 7)
+        self.context = MemberContext(
             MemberId("me", bytes(16)), Role.SUBSCRIBER, FeedOptions(), frozenset()
         )
 
@@ -67,7 +67,7 @@ class Scripted:
             self.due = None
         return self.answers.pop(0) if self.answers else []
 
-    def stall(self, seconds: float) -> None:
+    def adjust_for_stall(self, seconds: float) -> None:
         self.stalls.append(seconds)
 
     def deadline(self) -> float | None:
@@ -266,7 +266,7 @@ async def test_a_fault_in_what_the_member_serves_is_told() -> None:
 async def test_only_the_packet_that_was_refused_counts_as_refused() -> None:
     class Refusing(Scripted):
         def handle(self, event: Event, now: float) -> list[Effect]:
-            self.refused += isinstance(event, PacketArrived) and event.packet == b"wrong"
+            self.malformed_count += isinstance(event, PacketArrived) and event.packet == b"wrong"
             return super().handle(event, now)
 
     driver, noting = driven(Refusing())
@@ -285,7 +285,7 @@ async def test_that_publishers_are_turned_away_is_told_once(
     driver, noting = driven(member)
     driver.start(noting)
     for seconds in (1, 2, 3):
-        member.turned_away += seconds // 2
+        member.rejected_count += seconds // 2
         member.due = asyncio.get_running_loop().time() + 1
         driver.handle(BroadcastsConfirmed(1))
         await asyncio.sleep(2)
@@ -302,7 +302,7 @@ def test_the_stack_ends_on_the_carrier() -> None:
 
 def crowded(member: Scripted) -> Scripted:
     """Its application lags behind."""
-    member.site.is_inbox_full = True
+    member.context.is_inbox_full = True
     return member
 
 
@@ -329,6 +329,6 @@ async def test_who_lags_behind_asks_for_nothing_and_takes_nothing_that_is_not_ke
     arrived = [event.packet for event in member.events if isinstance(event, PacketArrived)]
     assert arrived == [beat, b"", b"?", data]
     assert noting.done[1:] == [("handled", 1, False)]
-    member.site.is_inbox_full = False
+    member.context.is_inbox_full = False
     driver.packet_received(PacketRoute.BROADCAST, me, pulled, NO_TAG)
     assert member.events[-1:] == [PacketArrived(PacketRoute.BROADCAST, me, pulled)]

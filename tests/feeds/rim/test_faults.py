@@ -84,7 +84,7 @@ async def test_of_a_callback() -> None:
 
 @without_waiting
 async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistaken(archive: Archiver, packet: bytes, tag: int, *, refused: bool) -> None:
+    def mistaken(archive: Archiver, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:

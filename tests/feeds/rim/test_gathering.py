@@ -65,7 +65,7 @@ async def test_a_batch_has_no_more_messages_than_a_block() -> None:
     assert [block.count for block in carried.blocks] == [MAX_MESSAGE_COUNT, 1]
 
 
-@pytest.mark.parametrize("options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"window": 0}])
+@pytest.mark.parametrize("options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"max_in_flight": 0}])
 @in_the_loop
 async def test_sizes_that_cannot_be_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -74,7 +74,7 @@ async def test_sizes_that_cannot_be_are_refused(options: dict[str, int]) -> None
 
 @in_the_loop
 async def test_few_batches_are_on_their_way() -> None:
-    carried = Carried(window=2, batch_bytes=1_000)
+    carried = Carried(max_in_flight=2, batch_bytes=1_000)
     gatherer = carried.gatherer
     for body in (b"a", b"b", b"c"):
         assert gatherer.has_room

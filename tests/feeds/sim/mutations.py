@@ -65,7 +65,7 @@ MUTATIONS = (
     Mutation(
         "messages pass in the order in which they come",
         ReceiveBuffer,
-        "take",
+        "receive",
         instead.take_as_it_comes,
         frozenset({Rule.FIFO, Rule.GAP, Rule.REPEAT, Rule.ARCHIVE}),
         seed=2,
@@ -73,7 +73,7 @@ MUTATIONS = (
     Mutation(
         "a cut is that of the last view, whatever members have received since",
         AgreedView,
-        "joined",
+        "merge_received",
         instead.keep_the_cut,
         frozenset({Rule.VIEWS, Rule.GAP, Rule.REPEAT}),
         seed=1,
@@ -89,7 +89,7 @@ MUTATIONS = (
     Mutation(
         "who has promised itself to a round takes up an older one",
         MembershipLayer,
-        "_consider",
+        "_handle_prepare",
         instead.consider_any,
         frozenset({Rule.VIEWS}),
         seed=26,
@@ -97,7 +97,7 @@ MUTATIONS = (
     Mutation(
         "a view does not wait for all that is before it",
         ReceiveBuffer,
-        "reaches",
+        "has_reached",
         lambda *_: True,
         frozenset({Rule.VIEWS}),
         seed=2,
@@ -105,7 +105,7 @@ MUTATIONS = (
     Mutation(
         "archives say that they have what they were only given",
         ArchiverLayer,
-        "_tell_stable",
+        "_report_durable",
         instead.say_all_is_stable,
         frozenset({Rule.UNIFORM}),
         seed=4,
@@ -113,7 +113,7 @@ MUTATIONS = (
     Mutation(
         "one archive is enough for uniform delivery",
         MemberContext,
-        "copies",
+        "required_copies",
         lambda *_: 1,
         frozenset({Rule.UNIFORM}),
         seed=4,
@@ -145,7 +145,7 @@ MUTATIONS = (
     Mutation(
         "what has no place at the end of a view passes as it came",
         TotalLayer,
-        "_turn",
+        "_switch_view",
         instead.turn_as_it_came,
         frozenset({Rule.TOTAL}),
         seed=10,
@@ -153,7 +153,7 @@ MUTATIONS = (
     Mutation(
         "a view does not say which places in the order were before it",
         ReceiveBuffer,
-        "received",
+        "received_sequences",
         instead.received_without_places,
         frozenset({Rule.TOTAL}),
         seed=10,
@@ -161,7 +161,7 @@ MUTATIONS = (
     Mutation(
         "what has no place yet passes as it comes",
         TotalLayer,
-        "_drain",
+        "_deliver_ordered",
         instead.drain_by_name,
         frozenset({Rule.TOTAL}),
         seed=6,
@@ -169,7 +169,7 @@ MUTATIONS = (
     Mutation(
         "the places in the orders of other views are waited for",
         ReceiveBuffer,
-        "skip_orders",
+        "skip_foreign_orders",
         instead.nothing,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
         seed=6,
@@ -177,7 +177,7 @@ MUTATIONS = (
     Mutation(
         "a place in the order does not show that a message is missing",
         ReceiveBuffer,
-        "mention",
+        "note_mentioned",
         lambda *_: True,
         frozenset({Rule.LOST, Rule.BEHIND, Rule.CONVERGE}),
         seed=6,
@@ -194,7 +194,7 @@ MUTATIONS = (
     Mutation(
         "an answer of an archive is taken for all that there is",
         SyncLayer,
-        "_finish_if_done",
+        "_finish_if_complete",
         instead.finish_at_once,
         frozenset({Rule.GAP}),
         seed=11,
@@ -202,7 +202,7 @@ MUTATIONS = (
     Mutation(
         "whoever was away is said to have missed everything",
         DeliveryRecords,
-        "standing",
+        "delivery_status",
         instead.all_missed,
         frozenset({Rule.MARK, Rule.CERTAINTY}),
         seed=1,
@@ -210,7 +210,7 @@ MUTATIONS = (
     Mutation(
         "whoever returns is thought to have got all before its view",
         DeliveryRecords,
-        "start",
+        "last_acknowledged",
         instead.everything,
         frozenset({Rule.GAP, Rule.BEHIND}),
         seed=9,
@@ -218,7 +218,7 @@ MUTATIONS = (
     Mutation(
         "an archive does not answer who recovers",
         ArchiverLayer,
-        "_recover",
+        "_start_recovery_read",
         instead.nothing,
         frozenset({Rule.BEHIND}),
         seed=1,
@@ -261,7 +261,7 @@ MUTATIONS = (
     Mutation(
         "a subscriber with recovery gives up what an absent archive may have",
         FifoLayer,
-        "_waits_for_archives",
+        "_must_ask_archives",
         lambda *_: False,
         frozenset({Rule.LOST}),
         seed=12,
@@ -279,7 +279,7 @@ MUTATIONS = (
     Mutation(
         "who begins without recovery takes what archives that return know of old publishers",
         FifoLayer,
-        "_meet_at",
+        "_set_starts",
         instead.begin_as_if_new,
         frozenset({Rule.HISTORY}),
         seed=3,
@@ -288,7 +288,7 @@ MUTATIONS = (
     Mutation(
         "archives do not ask each other for what they have recorded as lost",
         ArchiverLayer,
-        "_ask_for_lost",
+        "_request_lost",
         instead.nothing,
         frozenset({Rule.CONVERGE}),
         seed=2,
@@ -314,7 +314,7 @@ MUTATIONS = (
     Mutation(
         "a publisher casts nothing again",
         NakPublisherLayer,
-        "_repeat",
+        "_retransmit",
         instead.nothing,
         frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE}),
         seed=3,
@@ -322,7 +322,7 @@ MUTATIONS = (
     Mutation(
         "archives and members are not asked for what is missing",
         PullLayer,
-        "_ask",
+        "_request",
         instead.ask_nobody,
         frozenset({Rule.BEHIND, Rule.LOST, Rule.CONVERGE}),
         seed=8,
@@ -330,7 +330,7 @@ MUTATIONS = (
     Mutation(
         "archives do not compare what they know of views",
         ArchiverLayer,
-        "_compare",
+        "_send_summary",
         instead.nothing,
         frozenset({Rule.CONVERGE}),
         seed=1,
@@ -338,7 +338,7 @@ MUTATIONS = (
     Mutation(
         "an archive that knows of a view thinks the failed got nothing behind its cut",
         stability,
-        "_known",
+        "_highest_known",
         lambda *_: 0,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=1,
@@ -346,7 +346,7 @@ MUTATIONS = (
     Mutation(
         "a publisher that is silent is thought to have stopped",
         StabilityTracker,
-        "_reach",
+        "_compute_bound",
         instead.as_if_all_had_told,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=3,
@@ -355,7 +355,7 @@ MUTATIONS = (
     Mutation(
         "a publisher that is heard late is thought to have begun late",
         StabilityTracker,
-        "_raised",
+        "_raise_bound",
         lambda *_: Vector(),
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=2,
@@ -364,7 +364,7 @@ MUTATIONS = (
     Mutation(
         "of two ends that archives found the one that was told last counts",
         delivery_records,
-        "_safer",
+        "_merge_bounds",
         lambda _, told: told,
         frozenset({Rule.CONVERGE}),
         seed=3,
@@ -372,7 +372,7 @@ MUTATIONS = (
     Mutation(
         "every view is thought to have all in it who live",
         MembershipLayer,
-        "_outlook",
+        "_report_outsiders",
         lambda *_: OutsiderReport.NONE,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=12,
@@ -408,7 +408,7 @@ MUTATIONS = (
     Mutation(
         "an archive that was away thinks that nobody was there meanwhile",
         IncarnationHistory,
-        "holes",
+        "unseen_intervals",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=2,
@@ -417,7 +417,7 @@ MUTATIONS = (
     Mutation(
         "archives that were left out of a view are thought to have met nobody",
         IncarnationHistory,
-        "_between",
+        "_unseen_between",
         lambda *_: [],
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=2,
@@ -426,7 +426,7 @@ MUTATIONS = (
     Mutation(
         "a view before this one that is not known is thought to have been nobody's",
         IncarnationHistory,
-        "_before_view",
+        "_unseen_before",
         instead.as_if_known,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=6,
@@ -435,7 +435,7 @@ MUTATIONS = (
     Mutation(
         "what comes live to one that returns is thought to be new to it",
         SyncLayer,
-        "_marked",
+        "_mark_uncertain",
         lambda _, batch, __: [batch],
         frozenset({Rule.MARK}),
         seed=3,
@@ -444,7 +444,7 @@ MUTATIONS = (
     Mutation(
         "a publisher that no archive has named is thought to be new to one that returns",
         SyncLayer,
-        "_farthest",
+        "_max_delivered_earlier",
         instead.as_if_named,
         frozenset({Rule.MARK}),
         seed=3,
@@ -453,7 +453,7 @@ MUTATIONS = (
     Mutation(
         "who is heard for the first time is thought to have just begun",
         ReceiveBuffer,
-        "_meet",
+        "_note_new_publisher",
         instead.nothing,
         frozenset({Rule.REPEAT}),
         seed=5,
@@ -462,7 +462,7 @@ MUTATIONS = (
     Mutation(
         "who begins where others lag takes what old publishers still keep",
         FifoLayer,
-        "_meet_at",
+        "_set_starts",
         instead.nothing,
         frozenset({Rule.REPEAT}),
         seed=5,
@@ -471,7 +471,7 @@ MUTATIONS = (
     Mutation(
         "who begins thinks that those it joins know all that was published",
         ReceiveBuffer,
-        "beginning",
+        "choose_start",
         instead.begin_behind_the_cut,
         frozenset({Rule.REPEAT}),
         seed=10,
@@ -489,7 +489,7 @@ MUTATIONS = (
     Mutation(
         "a view is taken whether it was promised or not",
         MembershipLayer,
-        "_accept",
+        "_accept_view",
         instead.accept_any,
         frozenset({Rule.VIEWS}),
         seed=3,

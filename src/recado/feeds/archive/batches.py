@@ -110,7 +110,7 @@ class _ColumnValues(NamedTuple):
             return Column(ALL_EMPTY_CODE, (), b"")
         sizes = np.diff(ends)
         size = int(sizes[0])
-        if (sizes == size).all_stats() and data == data[:size] * len(sizes):
+        if (sizes == size).all() and data == data[:size] * len(sizes):
             return Column(CONSTANT_CODE, (), data[:size])
         return Column(VARYING_CODE, tuple(sizes.tolist()), data)
 
