@@ -18,7 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import recado
+import recado.feeds
 from bench.feeds_siege.diary import SCHEMA, Diary, stamped
 from bench.feeds_siege.partition import LossyCarrier, cut_file
 from recado.feeds.boundary import FeedOptions
@@ -45,7 +45,7 @@ def linked(url: str, folder: Path, name: str) -> FeedConnection:
     if url.startswith("udp:"):
         carrier = LossyCarrier(UdpFeedTransport(parse_group(url)), cut_file(folder, name))
         return FeedConnection.over_transport(carrier, options=OPTIONS)
-    return recado.connect(url, options=OPTIONS, reconnect_timeout=None, wait_for_broker=True)
+    return recado.feeds.connect(url, options=OPTIONS, reconnect_timeout=None, wait_for_broker=True)
 
 
 def mark_ready(name: str, folder: Path) -> None:
@@ -78,7 +78,7 @@ async def note_stalls(diary: Diary) -> None:
 async def publish(name: str, url: str, folder: Path, rng: Random) -> None:
     with Diary(folder / f"{name}.diary") as diary:
         async with linked(url, folder, name) as link:
-            feed = await link.feed(FEED)
+            feed = link.feed(FEED)
             diary.note(stamped(f"born {feed.publisher.hex()}"))
             while True:
                 for _ in range(rng.randint(1, 10)):
@@ -111,10 +111,10 @@ async def subscribe(
 ) -> None:
     """Subscribe, again after each foreseen failure; the diary has each attempt as a life."""
     async with linked(url, folder, name) as link:
-        feed = await link.feed(FEED)
+        feed = link.feed(FEED)
         while True:
             recovery = load_recovery()
-            vector = recovery.to_text() if isinstance(recovery, recado.Vector) else ""
+            vector = recovery.to_text() if isinstance(recovery, recado.feeds.Vector) else ""
             diary.note(stamped(f"born {vector}"))
             try:
                 async with feed.subscribe(
@@ -165,7 +165,7 @@ async def commit(name: str, url: str, folder: Path, _: Random) -> None:
 
     def load() -> Recovery:
         found = database.execute("select vector from progress").fetchone()
-        return recado.Vector.from_text(found[0] if found else "")
+        return recado.feeds.Vector.from_text(found[0] if found else "")
 
     def receive(messages: Subscription, batch: DeliveredBatch) -> None:
         rows = [
@@ -191,7 +191,7 @@ async def save(name: str, url: str, folder: Path, rng: Random) -> None:
     file = folder / f"{name}.vector"
 
     def load() -> Recovery:
-        return recado.Vector.from_text(file.read_text() if file.exists() else "")
+        return recado.feeds.Vector.from_text(file.read_text() if file.exists() else "")
 
     with Diary(folder / f"{name}.diary") as diary:
 

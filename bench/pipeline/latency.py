@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-import recado
+import recado.feeds
 from bench.book import Book
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
@@ -51,7 +51,7 @@ def lap(ground: Ground, folder: Path, seconds: float) -> list[float]:
 
     with (
         recado.Broker(port=0) as broker,
-        recado.connect_blocking(broker.url) as link,
+        recado.feeds.connect_blocking(broker.url) as link,
         link.archive("quotes", folder / "archive"),
     ):
         rows = ground.spark.readStream.format("recado").load(str(folder / "archive"))

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-import recado
+import recado.feeds
 from bench.pipeline_crash.routes import Layout
 from recado.feeds.archive.archive import Archive
 from recado.feeds.blocking import BlockingArchiver, BlockingFeedConnection
@@ -56,7 +56,7 @@ class Listener:
 def listening(folder: Path, layout: Layout) -> Iterator[Listener]:
     folder.mkdir()
     with ExitStack() as stack:
-        link = stack.enter_context(recado.connect_blocking(layout.urls["recado"]))
+        link = stack.enter_context(recado.feeds.connect_blocking(layout.urls["recado"]))
         archives = {
             feed: stack.enter_context(link.archive(feed, folder / feed)) for feed in layout.feeds
         }

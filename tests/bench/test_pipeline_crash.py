@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import recado
+import recado.feeds
 from bench import pipeline_crash
 from bench.aims import load_aims
 from bench.book import Book
@@ -118,9 +118,9 @@ def test_a_listener_has_all_that_was_published_doubles_too(
     layout = Layout({"recado": recado_server.url}, routes)
     with listening(tmp_path / "heard", layout) as listener:
         for _ in range(2):  # each by a publisher of its own
-            with recado.connect_blocking(recado_server.url) as link:
+            with recado.feeds.connect_blocking(recado_server.url) as link:
                 link.feed(ANEW).publish_many([b"0", b"1"], message_ids=["id-0", "id-1"])
-        with recado.connect_blocking(recado_server.url) as link:
+        with recado.feeds.connect_blocking(recado_server.url) as link:
             link.feed(KEPT).publish(b"7")
         assert sorted(listener.heard(ANEW)) == [(0, "id-0")] * 2 + [(1, "id-1")] * 2
         assert listener.heard(KEPT) == [(7, "")]

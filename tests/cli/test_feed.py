@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.cli import main, progress
 from recado.cli.feed_output import format_message
 from recado.feeds.archive.store import ArchiveStore
@@ -39,7 +39,7 @@ def archived(url: str, tmp_path: Path) -> Iterator[Path]:
     """The folder of an archive that is at work."""
     folder = tmp_path / "archive"
     with (
-        recado.connect_blocking(url, options=FAST) as link,
+        recado.feeds.connect_blocking(url, options=FAST) as link,
         link.archive("quotes", folder, name="archive-1"),
     ):
         yield folder
@@ -109,7 +109,7 @@ def test_gc_of_an_archive_at_rest(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (
-        recado.connect_blocking(url, options=FAST) as link,
+        recado.feeds.connect_blocking(url, options=FAST) as link,
         link.archive("quotes", tmp_path, name="archive-1"),
     ):
         pass

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-import recado
+import recado.feeds
 from recado.pipeline.definition import check, load
 from recado.pipeline.definition.step import STEP_CLASSES
 from tests.pipeline.making import filled, quotes
@@ -49,7 +49,7 @@ def test_the_parts_about_feeds(spark: SparkSession, tmp_path: Path) -> None:
     assert names["history"].count() == 150
     assert names["rows"].count() == 100  # what is in files
     names["bars"] = names["quotes"]
-    with recado.Broker(port=0) as broker, recado.connect_blocking(broker.url) as link:
+    with recado.Broker(port=0) as broker, recado.feeds.connect_blocking(broker.url) as link:
         names["URL"] = broker.url
         with link.archive("bars", tmp_path / "bars"):
             exec(compile(writing, PAGE.name, "exec"), names)

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.feeds.archiver import Archiver
 from recado.feeds.boundary import FeedOptions
 from recado.feeds.connection import FeedConnection
@@ -40,7 +40,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 def linked(server: Server) -> FeedConnection:
-    return recado.connect(server.url, options=FAST)
+    return recado.feeds.connect(server.url, options=FAST)
 
 
 def seats(archive: Archiver) -> int:
@@ -77,8 +77,8 @@ async def read(lines: IO[str], count: int) -> list[dict[str, Any]]:
 def test_publish_and_subscribe(server: Server, name: Callable[[str], str]) -> None:
     async def work() -> None:
         async with linked(server) as one, linked(server) as two:
-            feed = await one.feed(name("quotes"))
-            async with (await two.feed(feed.name)).subscribe("desk") as messages:
+            feed = one.feed(name("quotes"))
+            async with (two.feed(feed.name)).subscribe("desk") as messages:
                 sent = [b"%d" % number for number in range(10_000)]
                 await feed.publish_many(sent, keys="PETR4")
                 await feed.flush()
@@ -94,7 +94,7 @@ def test_a_latecomer_and_what_is_live(
 ) -> None:
     async def work() -> None:
         async with linked(server) as link:
-            feed = await link.feed(name("quotes"))
+            feed = link.feed(name("quotes"))
             async with link.archive(feed.name, tmp_path) as archive:
                 await feed.publish_many([b"%d" % number for number in range(1_000)])
                 await stored(archive, feed)
@@ -105,7 +105,7 @@ def test_a_latecomer_and_what_is_live(
                         await asyncio.sleep(0)
 
                 going = asyncio.create_task(go_on())
-                async with feed.subscribe("late", recovery=recado.Vector()) as messages:
+                async with feed.subscribe("late", recovery=recado.feeds.Vector()) as messages:
                     found = await take(messages, 1_500)
                 await going
         assert [message.body for message in found] == [b"%d" % number for number in range(1_500)]
@@ -124,7 +124,7 @@ def test_a_subscriber_that_is_killed_returns(
 
     async def work() -> None:
         async with linked(server) as link:
-            feed = await link.feed(feed_name)
+            feed = link.feed(feed_name)
             async with link.archive(feed_name, tmp_path / "archive") as archive:
                 with subscriber(server, feed_name, *options) as lines:
                     await until(lambda: seats(archive) == 2)
@@ -158,7 +158,7 @@ def test_archives_repair_each_other(
 ) -> None:
     async def work() -> None:
         async with linked(server) as link:
-            feed = await link.feed(name("quotes"))
+            feed = link.feed(name("quotes"))
             async with link.archive(feed.name, tmp_path / "1", name="archive-1") as first:
                 await feed.publish_many([b"%d" % number for number in range(2_000)])
                 await stored(first, feed)

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-import recado
+import recado.feeds
 from bench.feeds_siege.diary import Published, read_publisher
 from bench.feeds_siege.processes import Program
 from bench.feeds_siege.programs import body
@@ -50,8 +50,8 @@ def test_a_broker_that_is_killed_is_no_loss(broker: str, tmp_path: Path) -> None
             server = await asyncio.to_thread(
                 lives.enter_context, started(broker, tmp_path / "broker", port)
             )
-            async with recado.connect(server.url, options=OPTIONS) as link:
-                feed = await link.feed("quotes")
+            async with recado.feeds.connect(server.url, options=OPTIONS) as link:
+                feed = link.feed("quotes")
                 archiving = link.archive("quotes", tmp_path / "archive")
                 async with archiving as archive, feed.subscribe("desk") as messages:
                     await feed.publish_many([b"%d" % number for number in range(500)])
@@ -78,8 +78,8 @@ def test_a_publisher_that_is_killed_is_no_loss_either(server: Server, tmp_path: 
     """What it had confirmed is there once, what not at most once, and its next life is another publisher."""
 
     async def work() -> None:
-        async with recado.connect(server.url, options=OPTIONS) as link:
-            feed = await link.feed("quotes")
+        async with recado.feeds.connect(server.url, options=OPTIONS) as link:
+            feed = link.feed("quotes")
             async with link.archive("quotes", tmp_path / "archive") as archive:
                 published = Published()
                 for life in (1, 2):
@@ -91,7 +91,7 @@ def test_a_publisher_that_is_killed_is_no_loss_either(server: Server, tmp_path: 
                 read_publisher(tmp_path / "publisher-1.diary", published)
                 await until(lambda: archive.vector.covers(published.confirmed))
                 assert len(published.tried) == 2
-                async with feed.subscribe("late", recovery=recado.Vector()) as messages:
+                async with feed.subscribe("late", recovery=recado.feeds.Vector()) as messages:
                     found = await take(messages, sum(archive.vector.values()))
         names = [(message.publisher, message.sequence) for message in found]
         assert len(set(names)) == len(names)

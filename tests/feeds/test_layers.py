@@ -370,7 +370,9 @@ def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
     """Nothing below cuts it into pieces."""
     reception = ReceiveBuffer(10_000_000)
     reception.start({}, 0.0)
-    nak = Between(lambda site: NakMemberLayer(site, reception), has_total_order=False, max_packet_bytes=packet)
+    nak = Between(
+        lambda site: NakMemberLayer(site, reception), has_total_order=False, max_packet_bytes=packet
+    )
     far = MAX_SEQUENCE_ID - 1_000
     for number in range(64):
         publisher = bytes([number] * 16)

@@ -119,7 +119,9 @@ def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_who_has_just_joined_waits_for_the_others_to_beat(loss: float) -> None:
     """RC7: a view names its members; that they were not heard by themselves yet says nothing."""
-    world = World(1, loss=loss, heartbeat_interval=0.4, failure_timeout=2.0, view_change_timeout=1.0)
+    world = World(
+        1, loss=loss, heartbeat_interval=0.4, failure_timeout=2.0, view_change_timeout=1.0
+    )
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
     late = world.add(Role.SUBSCRIBER, "late")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.feeds.archive.archive import Archive
 from recado.node.archives import ArchiveStartError
 from recado.node.config import ConfigError, from_mapping, load_config
@@ -34,8 +34,8 @@ async def test_an_archive_beside_the_broker(tmp_path: Path) -> None:
     folder = tmp_path / "feeds" / "archive-1"
     for life in (1, 2):
         async with recado.Broker(config=configured(tmp_path)) as broker:
-            async with recado.connect(broker.url) as link:
-                feed = await link.feed("quotes")
+            async with recado.feeds.connect(broker.url) as link:
+                feed = link.feed("quotes")
                 await feed.publish(b"x")
                 await feed.flush()
             await until(partial(has_rows, folder, life))

@@ -11,7 +11,7 @@ import msgspec
 import pika
 import pytest
 
-import recado
+import recado.feeds
 from recado.node.config import ConfigError, from_mapping
 from recado.node.metrics import METRICS_FEED, CounterReader, Counters, MetricsStartError
 from recado.node.settings import MetricsSettings
@@ -36,8 +36,8 @@ def work(url: str) -> pika.BlockingConnection:
 
 
 async def told(broker: recado.Broker, count: int = 1) -> list[Counters]:
-    async with recado.connect(broker.url) as link:
-        feed = await link.feed(METRICS_FEED)
+    async with recado.feeds.connect(broker.url) as link:
+        feed = link.feed(METRICS_FEED)
         async with feed.subscribe("watcher") as messages:
             found = []
             async for message in messages:

@@ -24,7 +24,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
-import recado
+import recado.feeds
 from recado.pipeline.java import find_java_home
 from recado.pipeline.worker_python import worker_python
 from tests.pipeline.making import filled, quotes, stored, truth
@@ -64,7 +64,7 @@ AFTER = """
 CONNECTED = """
     import os, shutil, sys
     from pathlib import Path
-    import recado
+    import recado.feeds
     from recado.pipeline import Pipeline, InvalidPipelineError, run
 
     def started(rows, form, place, **options):
@@ -216,7 +216,7 @@ def orders(tmp_path: Path) -> Iterator[Orders]:
     with (
         peers.recado() as server,
         pika.BlockingConnection(pika.URLParameters(f"{server.url}?heartbeat=0")) as connection,
-        recado.connect_blocking(server.url) as link,
+        recado.feeds.connect_blocking(server.url) as link,
         link.archive("out", tmp_path / "out"),
     ):
         made = Orders(server.url, connection.channel(), tmp_path / "out")

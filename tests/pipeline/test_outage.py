@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pytest
 
-import recado
+import recado.feeds
 from recado.amqp.properties import Properties
 from recado.client import blocking
 from recado.feeds.archive.archive import Archive
@@ -126,7 +126,7 @@ def test_a_broker_that_is_away_for_a_minute(
         quoted = archive.option("maxRowsPerTrigger", AT_A_TIME).load(str(source))
         target = {"url": url, "exchange": "", "routingKey": "target"}
         with (
-            recado.connect_blocking(url) as link,
+            recado.feeds.connect_blocking(url) as link,
             link.archive("out", tmp_path / "out"),
             running(read("orders"), "amqp", tmp_path / "a", **target) as to_queue,
             running(quoted, "recado", tmp_path / "b", url=url, feed="out") as to_feed,

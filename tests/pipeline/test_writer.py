@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.client import blocking
 from recado.pipeline.definition import Pipeline
 from recado.pipeline.runner import run
@@ -42,7 +42,7 @@ def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
     state = tmp_path / "state"
     with (
         recado.Broker(port=0) as broker,
-        recado.connect_blocking(broker.url) as link,
+        recado.feeds.connect_blocking(broker.url) as link,
         link.archive("dear", tmp_path / "dear"),
         blocking.connect_blocking(broker.url) as connection,
     ):

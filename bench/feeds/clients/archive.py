@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 
-import recado
+import recado.feeds
 from recado.feeds.archiver import Archiver
 
 LOOK_SECONDS = 0.005
@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.005
 async def keep(url: str, feed: str, folder: str, messages: str = "0") -> None:
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
-    async with recado.connect(url) as link, link.archive(feed, folder) as archive:
+    async with recado.feeds.connect(url) as link, link.archive(feed, folder) as archive:
         if int(messages):
             print(json.dumps(await taken_in(archive, int(messages))), flush=True)
             return

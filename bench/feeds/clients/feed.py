@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-import recado
+import recado.feeds
 from bench.feeds.clients.work import Reading, Stopwatch, Work, main
 
 # As a program publishes that reads its messages from somewhere: some, and then some more.
@@ -17,8 +17,8 @@ def publish(work: Work, stopwatch: Stopwatch) -> None:
 
 async def publishing(work: Work, stopwatch: Stopwatch) -> None:
     bodies = work.bodies()
-    async with recado.connect(work.url) as link:
-        feed = await link.feed(work.name)
+    async with recado.feeds.connect(work.url) as link:
+        feed = link.feed(work.name)
         stopwatch.start()
         for first in range(0, len(bodies), AT_ONCE):
             await feed.publish_many(bodies[first : first + AT_ONCE])
@@ -32,10 +32,10 @@ def replay(work: Work, stopwatch: Stopwatch) -> None:
 
 async def replaying(work: Work, stopwatch: Stopwatch) -> None:
     reading = Reading(work)
-    async with recado.connect(work.url) as link:
-        feed = await link.feed(work.name)
+    async with recado.feeds.connect(work.url) as link:
+        feed = link.feed(work.name)
         stopwatch.start()
-        async with feed.subscribe("reader", recovery=recado.Vector()) as messages:
+        async with feed.subscribe("reader", recovery=recado.feeds.Vector()) as messages:
             async for message in messages:
                 if reading.take(message.body):
                     break

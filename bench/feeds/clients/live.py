@@ -18,7 +18,7 @@ import sys
 import time
 from statistics import median
 
-import recado
+import recado.feeds
 
 HEAD = struct.Struct("<qq")
 
@@ -29,8 +29,8 @@ AT_ONCE = 500
 
 async def publish(url: str, name: str, messages: int, size: int, rate: float) -> None:
     filler = b"." * (size - HEAD.size)
-    async with recado.connect(url) as link:
-        feed = await link.feed(name)
+    async with recado.feeds.connect(url) as link:
+        feed = link.feed(name)
         begun, left = time.monotonic(), messages
         while left:
             due = left
@@ -53,8 +53,8 @@ async def subscribe(url: str, name: str, who: str) -> None:
     late: list[int] = []
     begun = 0.0
     before = 0
-    async with recado.connect(url) as link:
-        feed = await link.feed(name)
+    async with recado.feeds.connect(url) as link:
+        feed = link.feed(name)
         async with feed.subscribe(who) as coming:
             print("ready", flush=True)
             async for batch in coming.batches():

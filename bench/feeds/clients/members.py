@@ -16,15 +16,15 @@ import time
 from contextlib import AsyncExitStack
 from functools import partial
 
-import recado
+import recado.feeds
 from recado.feeds.views import View
 
 LONGEST_SECONDS = 120.0
 
 
 async def main(url: str, name: str, who: str, count: int, total: int, moment: float) -> None:
-    async with recado.connect(url) as link, AsyncExitStack() as stack:
-        feed = await link.feed(name)
+    async with recado.feeds.connect(url) as link, AsyncExitStack() as stack:
+        feed = link.feed(name)
         print("ready", flush=True)
         await asyncio.sleep(moment - time.monotonic())
         views: dict[int, View] = {}

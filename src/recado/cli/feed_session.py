@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-import recado
+import recado.feeds
 from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, print_error
 from recado.cli.feed_output import format_member, format_message
 from recado.cli.standard_input import read_lines
@@ -62,7 +62,7 @@ async def until_signal(work: Coroutine[Any, Any, int]) -> int:
 async def publish(chosen: argparse.Namespace) -> int:
     headers = dict(parse_header(text) for text in chosen.header)
     async with connect(chosen) as link:
-        feed = await link.feed(chosen.feed, stack=chosen.stack)
+        feed = link.feed(chosen.feed, stack=chosen.stack)
         if chosen.bodies:
             bodies = [body.encode("utf-8", "surrogateescape") for body in chosen.bodies]
             await feed.publish_many(bodies, keys=chosen.key, headers=headers)
@@ -97,7 +97,7 @@ async def subscribe(chosen: argparse.Namespace) -> int:
         recovery = load_vector(file)
     left = chosen.count
     async with connect(chosen) as link:
-        feed = await link.feed(chosen.feed, stack=chosen.stack)
+        feed = link.feed(chosen.feed, stack=chosen.stack)
         subscription = feed.subscribe(chosen.name, selector=chosen.selector, recovery=recovery)
         async with subscription as messages:
             if not chosen.json:
@@ -144,7 +144,9 @@ async def archive(chosen: argparse.Namespace) -> int:
     given = {name: getattr(chosen, name) for name in ("seal_rows", "seal_seconds", "grace")}
     known = {name: value for name, value in given.items() if value is not None}
     upkeep = ArchiveOptions(retention=limits, **known)
-    async with recado.connect(chosen.url, reconnect_timeout=None, wait_for_broker=True) as link:
+    async with recado.feeds.connect(
+        chosen.url, reconnect_timeout=None, wait_for_broker=True
+    ) as link:
         archive = link.archive(
             chosen.feed, chosen.folder, name=chosen.name, stack=chosen.stack, archive_options=upkeep
         )
@@ -177,7 +179,7 @@ async def members(chosen: argparse.Namespace) -> int:
 
 
 def connect(chosen: argparse.Namespace) -> FeedConnection:
-    return recado.connect(chosen.url)
+    return recado.feeds.connect(chosen.url)
 
 
 def print_json(value: object) -> None:

@@ -18,7 +18,7 @@ from math import inf
 from pathlib import Path
 from time import monotonic
 
-import recado
+import recado.feeds
 from recado.apps.quotes.board import format_time
 from recado.apps.quotes.market import Market, MarketSettings
 from recado.apps.quotes.publisher import ENCODERS, publish
@@ -139,8 +139,8 @@ async def publish_quotes(chosen: argparse.Namespace) -> int:
     market = Market(chosen.seed, MarketSettings(symbols=chosen.symbols, per_second=chosen.activity))
     ticks = islice(market.ticks(), chosen.messages)
     progress = PublishProgress()
-    async with recado.connect(chosen.url) as link:
-        feed = await link.feed(chosen.feed)
+    async with recado.feeds.connect(chosen.url) as link:
+        feed = link.feed(chosen.feed)
         encode = ENCODERS[chosen.body]
         count = await publish(feed, ticks, encode=encode, speed=chosen.speed, on_batch=progress)
     print(f"published and confirmed: {count:,}")
@@ -163,9 +163,9 @@ async def record_quotes(chosen: argparse.Namespace) -> int:
     with TickDatabase(chosen.file) as ledger:
         before = len(ledger)
         print(f"{chosen.file} has {before:,} ticks; going on from there", flush=True)
-        async with recado.connect(chosen.url) as link:
-            feed = await link.feed(chosen.feed)
-            start = recado.Vector.from_text(ledger.position)
+        async with recado.feeds.connect(chosen.url) as link:
+            feed = link.feed(chosen.feed)
+            start = recado.feeds.Vector.from_text(ledger.position)
             async with feed.subscribe(
                 chosen.name, selector=build_selector(chosen), recovery=start
             ) as messages:
@@ -179,12 +179,12 @@ async def watch_quotes(chosen: argparse.Namespace, from_start: bool) -> int:
         display = choose_display(chosen)
     except ModuleNotFoundError:
         return print_error(RICH_HINT, EXIT_FAILED)
-    async with recado.connect(chosen.url) as link:
-        feed = await link.feed(chosen.feed)
+    async with recado.feeds.connect(chosen.url) as link:
+        feed = link.feed(chosen.feed)
         async with feed.subscribe(
             chosen.name,
             selector=build_selector(chosen),
-            recovery=recado.Vector() if from_start else None,
+            recovery=recado.feeds.Vector() if from_start else None,
         ) as messages:
             once = from_start and chosen.once
             count = await watch(

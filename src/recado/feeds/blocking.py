@@ -1,6 +1,6 @@
 """Feeds for programs without an event loop: the same names, and calls that return when it is done.
 
-    with recado.connect_blocking("amqp://guest:guest@localhost") as link:
+    with recado.feeds.connect_blocking("amqp://guest:guest@localhost") as link:
         feed = link.feed("quotes")
         feed.publish(b"…", key="PETR4")
         with feed.subscribe("desk-1", recovery="pessimistic") as messages:
@@ -136,7 +136,7 @@ class BlockingFeedConnection(LoopThreadProxy[FeedConnection]):
     def url(self) -> str:
         return self._inner.url
 
-    feed = make_blocking_factory(BlockingFeed, FeedConnection.feed)
+    feed = make_blocking_factory(BlockingFeed, call_in_loop(FeedConnection.feed))
     archive = make_blocking_factory(BlockingArchiver, call_in_loop(FeedConnection.archive))
 
     def __enter__(self) -> Self:
@@ -156,4 +156,6 @@ class BlockingFeedConnection(LoopThreadProxy[FeedConnection]):
 
 
 def connection_closed_error() -> FeedClosedError:
-    return FeedClosedError("the link is not open: use `with recado.connect_blocking(…) as link`")
+    return FeedClosedError(
+        "the link is not open: use `with recado.feeds.connect_blocking(…) as link`"
+    )

@@ -1,7 +1,7 @@
 """The link: where a program meets feeds. One for a program is enough; all its feeds share it.
 
-async with recado.connect("amqp://guest:guest@localhost") as link:
-    feed = await link.feed("quotes")
+async with recado.feeds.connect("amqp://guest:guest@localhost") as link:
+    feed = link.feed("quotes")
 
 amqp://… amqps://…      a broker: recado or RabbitMQ
 udp://239.255.42.1:PORT?interface=127.0.0.1      no broker: multicast on the local network
@@ -86,11 +86,11 @@ class FeedConnection:
     def _get_transport(self) -> FeedTransport:
         if self._transport is None:
             raise FeedClosedError(
-                "the link is not open: use `async with recado.connect(…) as link`"
+                "the link is not open: use `async with recado.feeds.connect(…) as link`"
             )
         return self._transport
 
-    async def feed(
+    def feed(
         self,
         name: str,
         *,

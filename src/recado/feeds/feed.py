@@ -1,6 +1,6 @@
 """A feed, as a program that publishes on it or subscribes to it has it.
 
-    feed = await link.feed("quotes")
+    feed = link.feed("quotes")
     await feed.publish(b"…", key="PETR4")        # waits for room only
     await feed.flush()                           # all confirmed
 

@@ -319,6 +319,27 @@ class ControlFragment(Struct, frozen=True):
 
 
 Packet = (
-    Data | Fragment | PublisherStatus | Nak | Unavailable | Heartbeat | Prepare | Prepared | NewView | ViewDelta | MembersRequest | Acknowledgement
-    | PullRequest | PullReply | RecoveryRequest | RecoveryReply | RecoveryOffer | DeliveryBoundRequest | DeliveryBound | DurableReport | RecordsSummary | RecordsReply | ControlFragment
-)  # fmt: skip
+    Data
+    | Fragment
+    | PublisherStatus
+    | Nak
+    | Unavailable
+    | Heartbeat
+    | Prepare
+    | Prepared
+    | NewView
+    | ViewDelta
+    | MembersRequest
+    | Acknowledgement
+    | PullRequest
+    | PullReply
+    | RecoveryRequest
+    | RecoveryReply
+    | RecoveryOffer
+    | DeliveryBoundRequest
+    | DeliveryBound
+    | DurableReport
+    | RecordsSummary
+    | RecordsReply
+    | ControlFragment
+)

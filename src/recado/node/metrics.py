@@ -159,7 +159,7 @@ class MetricsPublisher:
             link = await metrics._stack.enter_async_context(
                 FeedConnection(url, reconnect_timeout=None)
             )
-            feed = await link.feed(METRICS_FEED)
+            feed = link.feed(METRICS_FEED)
         except FeedError as error:
             await metrics.stop()
             raise MetricsStartError(f"metrics.publish: {error}") from error

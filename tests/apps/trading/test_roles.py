@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.actors import ActorError, ActorSystem
 from recado.actors.remote import TcpTransport
 from recado.apps.trading.book import InvalidOrderError
@@ -83,7 +83,7 @@ def test_by_hand_the_clients_publish_the_run_as_well(
     url = recado_broker.url
 
     async def work() -> list[dict[str, Any]]:
-        async with recado.connect(url) as link, link.archive(FEED_NAME, tmp_path) as archive:
+        async with recado.feeds.connect(url) as link, link.archive(FEED_NAME, tmp_path) as archive:
             by_hand = ClientsTask(AMQP, url, 3, 90, url, broker="mine", latency_us=1670)
             facts = await session(AMQP, url, by_hand)
             publisher = bytes.fromhex(facts[-1]["publisher"])

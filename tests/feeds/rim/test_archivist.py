@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-import recado
+import recado.feeds
 from recado.feeds.archive.archive import Archive
 from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.archiver import ArchiveOptions, Archiver
@@ -38,7 +38,7 @@ async def test_an_archive_without_room_names_the_file(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             with monkeypatch.context() as full:
                 full.setattr(os, "pwritev", refuse)
@@ -66,7 +66,7 @@ async def test_a_message_has_at_most_the_documented_size(kind: str, tmp_path: Pa
     key = "k" * longest_key
     body = bytes(largest - longest_key)
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             async with feed.subscribe("live") as messages:
                 await feed.publish(body, key=key)
@@ -85,7 +85,7 @@ async def test_a_message_has_at_most_the_documented_size(kind: str, tmp_path: Pa
 @in_the_loop
 async def test_a_latecomer_gets_everything_from_the_beginning(kind: str, tmp_path: Path) -> None:
     async with linking(kind) as linked, linked() as link, linked() as other:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with other.archive("quotes", tmp_path, name="archive-1") as archive:
             await feed.publish_many([b"%d" % number for number in range(1_000)])
             await stored(archive, feed)
@@ -100,7 +100,7 @@ async def test_a_latecomer_gets_everything_from_the_beginning(kind: str, tmp_pat
 @in_the_loop
 async def test_the_archive_knows_what_was_missed(recovery: Recovery, tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             async with feed.subscribe("desk", recovery=recovery) as messages:
                 await feed.publish_many([b"1", b"2"])
@@ -118,7 +118,7 @@ async def test_the_archive_knows_what_was_missed(recovery: Recovery, tmp_path: P
 @in_the_loop
 async def test_an_optimist_gets_nothing_again(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             await feed.publish(b"before")
             await stored(archive, feed)
@@ -138,7 +138,7 @@ async def fail_at_two(feed: Feed) -> None:
 @in_the_loop
 async def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             with pytest.raises(ZeroDivisionError):
                 await fail_at_two(feed)
@@ -151,7 +151,7 @@ async def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
 @in_the_loop
 async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> None:
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with linked() as other, other.archive("quotes", tmp_path) as archive:
             await feed.publish(b"one")
             await stored(archive, feed)
@@ -169,7 +169,7 @@ async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> Non
 @in_the_loop
 async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path / "1", name="archive-1") as first:
             await feed.publish_many([b"%d" % number for number in range(100)])
             await stored(first, feed)
@@ -185,7 +185,7 @@ async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
 @in_the_loop
 async def test_rows_are_sealed_beside_the_loop(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         upkeep = ArchiveOptions(seal_rows=100)
         async with link.archive("quotes", tmp_path, archive_options=upkeep) as archive:
             await feed.publish_many([b"%d" % number for number in range(250)])
@@ -203,7 +203,7 @@ async def test_a_disk_that_fails_stops_the_archive(
         raise OSError(5, "the disk is broken")
 
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             running = asyncio.create_task(archive.run())
             monkeypatch.setattr(archive.store, "sync", fail)
@@ -220,7 +220,7 @@ async def test_a_fault_of_ours_stops_the_archive_too(
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             monkeypatch.setattr(archive.store, "sync", fail)
             await feed.publish(b"one")
@@ -291,7 +291,7 @@ async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
     transport = "UDP" if kind == "udp" else "AMQP"
     stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:{transport}"
     async with linking(kind, patient) as linked, linked() as link, linked() as other:
-        one, two = await link.feed("quotes", stack=stack), await other.feed("quotes", stack=stack)
+        one, two = link.feed("quotes", stack=stack), other.feed("quotes", stack=stack)
         async with (
             link.archive("quotes", tmp_path, stack=stack) as archive,
             one.subscribe("a") as a,
@@ -313,11 +313,11 @@ async def test_a_slow_latecomer_is_not_given_everything_at_once(
     monkeypatch.setattr("recado.feeds.subscription.INBOX_LIMIT_BYTES", 1 << 20)
     sent = [bytes(50_000) + b"%d" % number for number in range(400)]
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             await feed.publish_many(sent)
             await stored(archive, feed)
-            async with feed.subscribe("late", recovery=recado.Vector()) as messages:
+            async with feed.subscribe("late", recovery=recado.feeds.Vector()) as messages:
                 await asyncio.sleep(10 * FAST.retry_interval)  # whatever would come in this time
                 assert messages.buffered_bytes < 8 << 20  # one answer of an archive, and not all
                 assert bodies(await take(messages, 400)) == sent
@@ -349,7 +349,7 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path, archive_options=TEN_ROWS) as archive:
             await publish_in_files(feed, archive, 3)
             path = damage(archive, 1)
@@ -375,7 +375,7 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
 @in_the_loop
 async def test_a_damaged_file_is_made_good_by_another_archive(tmp_path: Path) -> None:
     async with linking("memory") as linked, linked() as link, linked() as other:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive(
             "quotes", tmp_path / "1", name="1", archive_options=TEN_ROWS
         ) as archive:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import recado
+import recado.feeds
 from recado.feeds.errors import FeedClosedError, JoinError
 from recado.feeds.views import View
 
@@ -15,7 +15,7 @@ from .town import FAST
 
 def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: Path) -> None:
     views: list[View] = []
-    with recado.connect_blocking(recado_broker.url, options=FAST) as link:
+    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as link:
         feed = link.feed("quotes")
         with link.archive("quotes", tmp_path) as archive:
             with feed.subscribe("desk", on_view=views.append) as messages:
@@ -33,7 +33,7 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
                     messages.next_batch(timeout=0.05)
             feed.flush(timeout=10)
             assert feed.confirmed_sequence == feed.last_sequence == 3
-            with feed.subscribe("late", recovery=recado.Vector()) as messages:
+            with feed.subscribe("late", recovery=recado.feeds.Vector()) as messages:
                 batch = messages.next_batch(timeout=10)
                 assert batch is not None
                 assert [message.body for message in batch] == [b"one"]
@@ -45,7 +45,7 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
 
 
 def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> None:
-    with recado.connect_blocking(recado_broker.url, options=FAST) as link:
+    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as link:
         feed = link.feed("quotes")
         with feed.subscribe("desk") as messages:
             feed.publish_many([b"1", b"2", b"3"])
@@ -54,12 +54,12 @@ def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> No
 
 
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
-    link = recado.connect_blocking(recado_broker.url)
+    link = recado.feeds.connect_blocking(recado_broker.url)
     with pytest.raises(FeedClosedError, match="the link is not open"):
         link.feed("quotes")
     with link:
         feed = link.feed("quotes")
     with pytest.raises(FeedClosedError, match="the link is not open"):
         feed.publish(b"late")
-    with pytest.raises(JoinError), recado.connect_blocking("amqp://localhost:1"):
+    with pytest.raises(JoinError), recado.feeds.connect_blocking("amqp://localhost:1"):
         pass

@@ -49,7 +49,7 @@ def check(error: FeedError) -> None:
 @without_waiting
 async def test_of_a_publisher() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+        feed = link.feed("quotes", stack=STACK.format("MISTAKEN:"))
         await feed.publish(b"x")
         with pytest.raises(MemberFailedError) as told:
             await feed.flush()
@@ -60,8 +60,8 @@ async def test_of_a_publisher() -> None:
 @without_waiting
 async def test_of_a_subscriber() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
-        mistaken = await link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+        feed = link.feed("quotes")
+        mistaken = link.feed("quotes", stack=STACK.format("MISTAKEN:"))
         async with mistaken.subscribe("desk") as messages:
             await feed.publish(b"x")
             with pytest.raises(MemberFailedError) as told:
@@ -75,7 +75,7 @@ async def test_of_a_callback() -> None:
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         with pytest.raises(MemberFailedError) as told:
             async with feed.subscribe("desk", on_view=mistaken) as messages:
                 await take(messages, 1)
@@ -88,7 +88,7 @@ async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             monkeypatch.setattr(Archiver, "packet_handled", mistaken)
             await feed.publish(b"x")
@@ -101,7 +101,7 @@ async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 async def test_to_know_more_publishers_than_there_is_room_for() -> None:
     known = Vector({number.to_bytes(16): 1 for number in range(1, 1_026)})
     async with linking("udp") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         with pytest.raises(JoinError, match=r"knows 1,025 .* follows at most 1,024\. Begin a new"):
             async with feed.subscribe("desk", recovery=known):
                 pass

@@ -34,8 +34,8 @@ from .town import CARRIERS, FAST, bodies, free_group, linking, take
 @in_the_loop
 async def test_a_message_is_what_was_published(kind: str) -> None:
     async with linking(kind) as linked, linked() as one, linked() as two:
-        feed = await one.feed("quotes")
-        async with (await two.feed("quotes")).subscribe("desk-1") as messages:
+        feed = one.feed("quotes")
+        async with (two.feed("quotes")).subscribe("desk-1") as messages:
             about = Properties(content_type="text/plain", priority=3)
             await feed.publish(b"first")
             await feed.publish(
@@ -58,7 +58,7 @@ async def test_a_message_is_what_was_published(kind: str) -> None:
 async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> None:
     stack = f"DISPATCH:FRAG:FIFO:NAK:{'UDP' if kind == 'udp' else 'AMQP'}"
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes", stack=stack)
+        feed = link.feed("quotes", stack=stack)
         async with feed.subscribe("desk-1") as messages:
             assert messages.view is None
             await feed.publish_many([b"first", b"second"])
@@ -69,7 +69,7 @@ async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> No
 @in_the_loop
 async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:REACH:AMQP")
+        feed = link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:REACH:AMQP")
         for recovery in ("pessimistic", Vector()):
             with pytest.raises(StackError, match="has no SYNC, which recovers messages"):
                 feed.subscribe("desk-1", recovery=recovery)
@@ -80,7 +80,7 @@ async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
 async def test_many_messages_come_in_order_to_all(kind: str) -> None:
     count = 5_000
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("a") as a, feed.subscribe("b") as b:
             sent = [b"%d" % number for number in range(count)]
             keys = [f"key-{number % 7}" for number in range(count)]
@@ -97,7 +97,7 @@ async def test_many_messages_come_in_order_to_all(kind: str) -> None:
 async def test_a_message_that_is_larger_than_a_packet(kind: str) -> None:
     body = bytes(range(256)) * 6_000
     async with linking(kind) as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("a") as messages:
             await feed.publish(body)
             await feed.publish(b"small")
@@ -107,7 +107,7 @@ async def test_a_message_that_is_larger_than_a_packet(kind: str) -> None:
 @in_the_loop
 async def test_only_what_the_selector_wants() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         selector = "key = 'PETR4' AND json.price > 10"
         async with feed.subscribe("a", selector=selector) as messages:
             for price in (9, 11, 12):
@@ -120,7 +120,7 @@ async def test_only_what_the_selector_wants() -> None:
 @in_the_loop
 async def test_what_cannot_be_is_told_at_once() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         with pytest.raises(SelectorError):
             feed.subscribe("a", selector="price >")
         with pytest.raises(ValueError, match="recovery is optimistic"):
@@ -130,11 +130,11 @@ async def test_what_cannot_be_is_told_at_once() -> None:
         with pytest.raises(ValueError, match="cannot be printed"):
             feed.subscribe("a\n")
         with pytest.raises(ValueError, match="120 are allowed"):
-            await link.feed("f" * 121)
+            link.feed("f" * 121)
         with pytest.raises(ValueError, match=r"does not end with \.archive"):
-            await link.feed("quotes.archive")
+            link.feed("quotes.archive")
         with pytest.raises(StackError):
-            await link.feed("quotes", stack="DISPATCH:SINC:AMQP")
+            link.feed("quotes", stack="DISPATCH:SINC:AMQP")
         with pytest.raises(ValueError, match="2 bodies and 1 keys"):
             await feed.publish_many([b"a", b"b"], keys=["k"])
         with pytest.raises(ValueError, match="a key has at most 255 bytes, not 256"):
@@ -158,7 +158,7 @@ async def test_what_cannot_be_is_told_at_once() -> None:
 async def test_where_no_feed_is(url: str, told: str) -> None:
     with pytest.raises(JoinError, match=f"(?i){told}"):
         async with FeedConnection(url) as link:
-            await (await link.feed("quotes")).publish(b"")
+            await (link.feed("quotes")).publish(b"")
 
 
 @in_the_loop
@@ -166,13 +166,13 @@ async def test_an_interface_that_is_none() -> None:
     url = free_group().replace("interface=127.0.0.1", "interface=192.0.2.1")
     async with FeedConnection(url) as link:
         with pytest.raises(JoinError, match="cannot join the group"):
-            await (await link.feed("quotes")).publish(b"")
+            await (link.feed("quotes")).publish(b"")
 
 
 @without_waiting
 async def test_without_an_archive_there_is_no_recovery() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("other") as other:
             await feed.publish(b"before")
             await take(other, 1)
@@ -195,11 +195,11 @@ async def test_members_are_told_of_each_other(kind: str) -> None:
         return {member.name for member in views[-1].members()} if views else set()
 
     async with linking(kind) as linked, linked() as link, linked() as other:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("a", on_view=views.append) as messages:
             taking = asyncio.create_task(take(messages, 1))
             await until(lambda: names() == {"a"})
-            async with (await other.feed("quotes")).subscribe("b"):
+            async with (other.feed("quotes")).subscribe("b"):
                 await until(lambda: names() == {"a", "b"})
             await until(lambda: names() == {"a"})
             assert messages.view == views[-1]
@@ -210,7 +210,7 @@ async def test_members_are_told_of_each_other(kind: str) -> None:
 async def test_a_carrier_that_is_gone_is_told_to_all() -> None:
     hub = MemoryHub()
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("a") as messages:
             await feed.publish(b"x")
             assert bodies(await take(messages, 1)) == [b"x"]
@@ -228,7 +228,7 @@ async def test_what_is_closed_says_so() -> None:
     async with linking("memory") as linked:
         link = linked()
         async with link:
-            feed = await link.feed("quotes")
+            feed = link.feed("quotes")
             await feed.publish(b"x")
             subscription = feed.subscribe("a")
             async with subscription as messages:
@@ -239,7 +239,7 @@ async def test_what_is_closed_says_so() -> None:
         with pytest.raises(FeedClosedError, match="closed by this program"):
             await feed.publish(b"y")
         with pytest.raises(FeedClosedError, match="not open"):
-            await link.feed("quotes")
+            link.feed("quotes")
         assert feed.confirmed_sequence == 1
 
 
@@ -262,7 +262,7 @@ class Slow(MemoryFeedTransport):
 async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> None:
     carrier = Slow(hub := MemoryHub())
     async with FeedConnection.over_transport(carrier, options=FAST) as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         publishing = asyncio.create_task(feed.publish(b"x"))
         await carrier.asked.wait()
         await feed.close()  # which does not wait for one who may never be let in
@@ -276,7 +276,7 @@ async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> Non
 @in_the_loop
 async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> None:
     async with linking("memory") as linked, linked() as link:
-        one, two = await link.feed("quotes"), await link.feed("quotes")
+        one, two = link.feed("quotes"), link.feed("quotes")
         async with one.subscribe("a", selector="key <> 'no'") as messages:
             for feed in (one, one, two, one):
                 await feed.publish_many([b"x", b"y"], keys=["", "no"])
@@ -296,7 +296,7 @@ async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> N
 @in_the_loop
 async def test_subscriptions_that_ended_are_forgotten() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         known = weakref.WeakSet[Subscription]()
         for _ in range(3):
             async with feed.subscribe("a") as messages:
@@ -310,7 +310,7 @@ async def test_subscriptions_that_ended_are_forgotten() -> None:
 async def test_all_is_closed_whatever_fails() -> None:
     hub = MemoryHub()
     link = FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST)
-    one, two, three = [await link.feed(name) for name in ("one", "two", "three")]
+    one, two, three = [link.feed(name) for name in ("one", "two", "three")]
     for feed in (one, two, three):
         await feed.publish(b"x")
     hub.endpoints[1].disconnect(ConnectionError("the wire is cut"))
@@ -323,7 +323,7 @@ async def test_all_is_closed_whatever_fails() -> None:
 @in_the_loop
 async def test_a_fast_publisher_is_slowed_down() -> None:
     async with linking("amqp") as linked, linked() as link:
-        feed = await link.feed("quotes", max_in_flight=2, batch_bytes=1_000)
+        feed = link.feed("quotes", max_in_flight=2, batch_bytes=1_000)
         ahead = 0
         for number in range(1, 201):
             await feed.publish(bytes(100))
@@ -338,7 +338,7 @@ async def test_too_much_that_waits_for_archives_is_no_failed_recovery() -> None:
     stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP"
     options = replace(FAST, buffer_bytes=2_000, uniform_copies=1)
     async with linking("memory", options) as linked, linked() as link:
-        feed = await link.feed("quotes", stack=stack)
+        feed = link.feed("quotes", stack=stack)
         async with feed.subscribe("desk") as messages:
             await feed.publish(bytes(4_000))
             with pytest.raises(FeedError, match="too much waits for 1 archives") as raised:

@@ -65,7 +65,9 @@ async def test_a_batch_has_no_more_messages_than_a_block() -> None:
     assert [block.count for block in carried.blocks] == [MAX_MESSAGE_COUNT, 1]
 
 
-@pytest.mark.parametrize("options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"max_in_flight": 0}])
+@pytest.mark.parametrize(
+    "options", [{"batch_bytes": 0}, {"batch_bytes": 1 << 30}, {"max_in_flight": 0}]
+)
 @in_the_loop
 async def test_sizes_that_cannot_be_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):

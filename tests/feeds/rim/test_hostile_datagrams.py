@@ -113,8 +113,8 @@ async def test_who_publishes_and_who_listens_go_on(
 ) -> None:
     random = Random(1)
     async with linking("udp") as make, make() as link, make() as other:
-        feed = await link.feed("quotes")
-        listening = (await other.feed("quotes")).subscribe("desk")
+        feed = link.feed("quotes")
+        listening = (other.feed("quotes")).subscribe("desk")
         with intruder(link.url) as hostile:
             async with listening as messages:
                 await feed.publish(b"first")

@@ -16,7 +16,7 @@ from .town import bodies, linking, stored, take
 @in_the_loop
 async def test_it_goes_on_where_it_was_left() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("desk") as messages:
             await feed.publish_many([b"1", b"2", b"3", b"4", b"5"])
             for number in (1, 2):
@@ -33,7 +33,7 @@ async def test_it_goes_on_where_it_was_left() -> None:
 @in_the_loop
 async def test_it_goes_on_behind_what_the_selector_does_not_want() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with feed.subscribe("desk", selector="key = 'x'") as messages:
             await feed.publish_many([b"1", b"2", b"3", b"4"], keys=["", "x", "", ""])
             assert bodies(await take(messages, 1)) == [b"2"]
@@ -49,7 +49,7 @@ async def test_what_is_given_after_another_task_has_closed_is_not_missed(tmp_pat
         linked() as link,
         link.archive("quotes", tmp_path) as archive,
     ):
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         reading, closed = asyncio.Event(), asyncio.Event()
         given: list[bytes] = []
 

@@ -21,16 +21,16 @@ async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None
         linked() as keeper,
         linked() as desk,
         keeper.archive("quotes", tmp_path) as archive,
-        (await desk.feed("quotes")).subscribe("desk-1") as messages,
+        (desk.feed("quotes")).subscribe("desk-1") as messages,
     ):
         async with linked() as first:
-            feed = await first.feed("quotes")
+            feed = first.feed("quotes")
             await feed.publish_many([b"%d" % each for each in range(1, 11)])
             await feed.flush()
             me = feed.publisher
         before = await take(messages, 10)
         async with linked() as second:
-            feed = await second.feed("quotes", resume=ResumePoint(me, 5))
+            feed = second.feed("quotes", resume=ResumePoint(me, 5))
             again = range(6, 16)
             await feed.publish_encoded(
                 [b"%d" % each for each in again],
@@ -56,15 +56,15 @@ async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None
 @in_the_loop
 async def test_who_comes_later_gets_what_comes_later() -> None:
     async with linking("amqp") as linked, linked() as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         await feed.publish_many([b"%d" % each for each in range(1, 11)])
         await feed.flush()
         async with (
             linked() as other,
             linked() as again,
-            (await other.feed("quotes")).subscribe("desk-2") as messages,
+            (other.feed("quotes")).subscribe("desk-2") as messages,
         ):
-            resumed = await again.feed("quotes", resume=ResumePoint(feed.publisher, 10))
+            resumed = again.feed("quotes", resume=ResumePoint(feed.publisher, 10))
             await resumed.publish(b"11")
             (message,) = await take(messages, 1)
         assert (message.sequence, message.body) == (11, b"11")

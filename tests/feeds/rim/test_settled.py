@@ -25,7 +25,7 @@ ORDERED = "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP"
 async def test_places_in_a_total_order_are_settled(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = await link.feed("quotes", stack=ORDERED)
+        feed = link.feed("quotes", stack=ORDERED)
         async with link.archive("quotes", tmp_path, stack=ORDERED) as archive:
             for number in range(20):
                 await feed.publish(b"%d" % number)
@@ -54,11 +54,11 @@ async def test_what_waits_for_an_archive_without_its_folder_is_stored_anew(tmp_p
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
         async with link.archive("quotes", tmp_path / "old"):
             pass  # its queue stays
-        once = await link.feed("quotes")
+        once = link.feed("quotes")
         await once.publish(b"by one who is gone")
         await once.close()
         assert hub.archive_queues["quotes", "archive"]
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path / "new") as archive:
             await feed.publish(b"now")
             await stored(archive, feed)
@@ -70,7 +70,7 @@ async def test_what_waits_for_an_archive_without_its_folder_is_stored_anew(tmp_p
 async def test_what_is_for_an_archive_that_has_begun_is_stored_before(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             await feed.publish(b"one")
             await stored(archive, feed)
@@ -90,7 +90,7 @@ async def test_a_broker_gives_more_than_it_gives_at_once(
         "recado.feeds.transport.amqp.PREFETCH_COUNTS", dict.fromkeys((1, 2), 16)
     )  # by role
     async with linking("amqp") as linked, linked() as link:
-        feed = await link.feed("quotes", stack=stack)
+        feed = link.feed("quotes", stack=stack)
         async with link.archive("quotes", tmp_path, stack=stack) as archive:
             for number in range(200):
                 await feed.publish(b"%d" % number)
@@ -105,7 +105,7 @@ async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
     monkeypatch.setattr("recado.feeds.member.max_publishers", lambda options: 2)
     hub = MemoryHub()
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        one, two, three = [await link.feed("quotes") for _ in range(3)]
+        one, two, three = [link.feed("quotes") for _ in range(3)]
         async with link.archive("quotes", tmp_path) as archive:
             for feed in (one, two, three, one):
                 await feed.publish(b"x")
@@ -120,7 +120,7 @@ async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
 async def test_a_malformed_packet_to_members_settles_nothing_of_others(tmp_path: Path) -> None:
     hub = MemoryHub()
     async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = await link.feed("quotes")
+        feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
             await feed.publish(b"first")
             await stored(archive, feed)

@@ -130,7 +130,7 @@ def test_a_member_that_raises_is_a_fault_and_says_how_to_repeat_it(
     def broken(*_: object) -> None:
         raise RuntimeError("it does not start")
 
-    monkeypatch.setattr("bench.feeds_sim.world.Member", broken)
+    monkeypatch.setattr("bench.feeds_sim.world.FeedMember", broken)
     tally = work.worlds([4])
     assert (tally.faults, tally.violations.total()) == (1, 0)
     assert tally.problems[0].startswith("python -m bench.feeds_sim 4: at 0.")

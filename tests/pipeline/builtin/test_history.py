@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pika
 import pytest
 
-import recado
+import recado.feeds
 from recado.feeds.archive.archive import Archive
 from recado.pipeline.builtin.history import build_history, search
 
@@ -53,7 +53,7 @@ def tapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         while len(seen) < len(SAID) + len(NO_TEXT):
             connection.process_data_events(time_limit=1)
         connection.close()
-        with recado.connect_blocking(broker.url) as link:
+        with recado.feeds.connect_blocking(broker.url) as link:
             feed = link.feed("chat")
             for key, body in seen:
                 feed.publish(body, key=key, headers={"room": "sala", "length": len(body)})

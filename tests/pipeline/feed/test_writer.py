@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-import recado
+import recado.feeds
 from recado.feeds.archive.archive import Archive
 from recado.feeds.message import Message
 from tests.pipeline.making import filled, quotes, truth
@@ -48,7 +48,7 @@ class Target:
 def target(tmp_path: Path) -> Iterator[Target]:
     with (
         recado.Broker(port=0) as broker,
-        recado.connect_blocking(broker.url) as link,
+        recado.feeds.connect_blocking(broker.url) as link,
         link.archive("out", tmp_path / "out"),
     ):
         yield Target(broker.url, tmp_path / "out")

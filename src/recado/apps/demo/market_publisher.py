@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from threading import Event, Thread
 
-import recado
+import recado.feeds
 from recado.apps.quotes import market as quotes
 from recado.apps.quotes.publisher import publish
 from recado.apps.quotes.tick import Tick
@@ -50,8 +50,8 @@ class MarketPublisher:
             self.failure = error
 
     async def _publish(self) -> None:
-        async with recado.connect(self._url) as link:
-            feed = await link.feed(FEED)
+        async with recado.feeds.connect(self._url) as link:
+            feed = link.feed(FEED)
             for count, speed in self._phases:
                 if speed:
                     await asyncio.to_thread(self._opened.wait)

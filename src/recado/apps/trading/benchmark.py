@@ -22,7 +22,7 @@ from time import time
 from typing import Final
 from urllib.parse import urlsplit
 
-import recado
+import recado.feeds
 from recado.feeds.archiver import Archiver
 from recado.feeds.feed import Feed
 
@@ -72,9 +72,9 @@ async def run_plan(plan: BenchmarkPlan, folder: Path, listener: BenchmarkListene
     async with AsyncExitStack() as stack:
         scratch = stack.enter_context(TemporaryDirectory(prefix="recado-trading-"))
         own = await stack.enter_async_context(start_broker(Path(scratch) / "broker"))
-        link = await stack.enter_async_context(recado.connect(own.url))
+        link = await stack.enter_async_context(recado.feeds.connect(own.url))
         archive = await stack.enter_async_context(link.archive(FEED_NAME, folder))
-        recording = ArchiveRecorder(own.url, await link.feed(FEED_NAME), archive)
+        recording = ArchiveRecorder(own.url, link.feed(FEED_NAME), archive)
         for number, trial in enumerate(plan.trials(), 1):
             listener.run_started(number, trial)
             url = plan.brokers.get(trial.broker or "")

@@ -16,7 +16,7 @@ from time import time
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-import recado
+import recado.feeds
 from recado.actors import ActorSystem
 from recado.actors.remote import (
     AmqpSettings,
@@ -152,8 +152,8 @@ async def emit_progress(clients: ClientGroup, emit: EmitFact) -> AsyncIterator[N
 async def publish(
     asked: Sequence[AskTiming], run: RunSummary | None, url: str
 ) -> dict[str, object]:
-    async with recado.connect(url) as link:
-        feed = await link.feed(FEED_NAME)
+    async with recado.feeds.connect(url) as link:
+        feed = link.feed(FEED_NAME)
         await feed.publish_many([encode(each) for each in asked], keys=ASK_KEY)
         if run is not None:
             await feed.publish(encode(run), key=RUN_KEY)

@@ -141,7 +141,7 @@ async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table:
     async with FeedConnection(
         options.url, reconnect_timeout=options.reconnect_timeout, wait_for_broker=True
     ) as link:
-        feed = await link.feed(options.feed, resume=earlier)
+        feed = link.feed(options.feed, resume=earlier)
         for rows in split_rows(table):
             column = {each: rows.column(each).to_pylist() for each in STAGED_SCHEMA.names}
             now = time.time_ns() // 1000
