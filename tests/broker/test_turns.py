@@ -13,11 +13,11 @@ from recado.amqp.properties import Properties
 from recado.amqp.values import FieldTable, FieldValue
 from recado.broker.broker import TIMER_UNITS_MAX, Broker
 from recado.broker.channel import Channel
-from recado.broker.limited_queue import DROPPED_RUNS_MAX, DROPPED_RUNS_MIN
 from recado.broker.policy import Policy
 from recado.broker.queue import Queue
 from recado.broker.route_search import find_queues
 from recado.broker.steps import STEP_UNITS_MAX, TURN_UNITS_MAX, StepTask
+from recado.broker.work_queue import DROPPED_RUNS_MAX, DROPPED_RUNS_MIN
 
 from .assuring import let_pass, reject, source, take_all, target
 from .delaying import bound, delayed

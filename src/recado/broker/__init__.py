@@ -1,1 +1,1 @@
-"""The broker's model: vhosts, exchanges, queues, consumers, channels. It decides and never waits."""
+"""The broker core: vhosts, exchanges, queues, consumers and channels. Pure computation without I/O."""

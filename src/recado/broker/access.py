@@ -1,11 +1,11 @@
-"""Who may do what: users, and their permissions in each virtual host.
+"""Users, and their permissions in each vhost.
 
-A permission is three patterns, for configuring, writing and reading. A name is allowed if the
-pattern finds something in it, as with RabbitMQ, and the empty pattern allows nothing. The default
-exchange is named `amq.default` here. A topic permission narrows what a user may write to or read
-from one topic exchange, by routing key; `{username}` and `{vhost}` in it stand for their names.
+A permission has three patterns, for configuring, writing and reading. As in RabbitMQ, a name is allowed if
+the pattern matches anywhere in it, and the empty pattern allows nothing. The default exchange is called
+`amq.default` here. A topic permission restricts by routing key what a user may write to or read from one
+topic exchange; `{username}` and `{vhost}` in its patterns are replaced by the names.
 
-How a password is verified is the server's affair, since that takes time on purpose.
+Passwords are verified by the server (`recado.server.authentication`), because hashing is slow by design.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,10 @@ _NamePredicate = Callable[[str], bool]
 
 
 class Permission(msgspec.Struct, frozen=True):
-    """Patterns of the names that a user may use. A bad one is a `ValueError`."""
+    """Patterns of the names that a user may configure, write to and read from.
+
+    Raises `ValueError` if a pattern is invalid.
+    """
 
     configure: str = ""
     write: str = ""
@@ -39,7 +42,10 @@ class Permission(msgspec.Struct, frozen=True):
 
 
 class TopicPermission(msgspec.Struct, frozen=True):
-    """Patterns of the routing keys that a user may use. A bad one is a `ValueError`."""
+    """Patterns of the routing keys that a user may write and read.
+
+    Raises `ValueError` if a pattern is invalid.
+    """
 
     write: str = ".*"
     read: str = ".*"
@@ -54,16 +60,19 @@ class User(msgspec.Struct, frozen=True):
     password_hash: str = ""
     tags: tuple[str, ...] = ()
     permissions: dict[str, Permission] = {}
-    """By vhost: a user may connect to those that are named here."""
+    """By vhost. The user may connect to these vhosts only."""
     topic_permissions: dict[tuple[str, str], TopicPermission] = {}
-    """By vhost and exchange. Exchanges that are not named are not narrowed."""
+    """By vhost and exchange. Other exchanges are unrestricted."""
     loopback_only: bool = False
-    """Whether the user may connect from this machine alone, as `guest` does by default."""
+    """Whether the user may connect from localhost only, as `guest` by default."""
     limits: UserLimits = UserLimits()
 
 
 class PermissionChecker:
-    """What one user may do in one vhost; a vhost that is closed to the user is `NotAllowedError`."""
+    """Checks the permissions of one user in one vhost.
+
+    The constructor raises `NotAllowedError` if the user has no access to the vhost.
+    """
 
     __slots__ = ("_configure", "_read", "_user", "_vhost", "_write")
 
@@ -124,8 +133,10 @@ def _allow_empty_only(name: str) -> bool:
 
 @lru_cache(_CACHED_PATTERNS_MAX)
 def _compile_predicate(pattern: str) -> _NamePredicate:
-    """Answers whether a name is allowed. Clients ask for the same few names again and again, so
-    answers are remembered, for all connections alike; the plainest patterns need no engine.
+    """Return a function that tells whether a name is allowed.
+
+    Clients use the same few names repeatedly, so results are cached for all connections. The simplest
+    patterns need no regex engine.
     """
     match pattern:
         case ".*":
@@ -144,5 +155,5 @@ def _compile_topic_predicate(pattern: str, user: str, vhost: str) -> _NamePredic
     try:
         return _compile_predicate(pattern)
     except ValueError:
-        # The names made a good pattern too long. To refuse is safe, and concerns this user only.
+        # The inserted names made a valid pattern too long. Refusing is safe and affects this user only.
         return _allow_empty_only

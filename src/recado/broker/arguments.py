@@ -1,9 +1,9 @@
-"""What a client may ask of a queue, an exchange or a consumer, checked and given names.
+"""Arguments of queues, exchanges and consumers: validation, and typed settings.
 
-Arguments arrive as a field table with keys such as `x-message-ttl`. They are checked once, when the
-thing is declared, and kept in a frozen struct, so that nobody behind this door looks into a table
-again. The table is kept too, because a second declaration must be equivalent to the first. An
-argument that nobody knows is accepted and ignored. Texts are RabbitMQ's: people search for them.
+Arguments arrive as a field table with keys such as `x-message-ttl`. They are validated once, at
+declaration, and stored in a frozen struct, so that no other module reads the table. The table is stored
+too, because a repeated declaration must be equivalent to the first. Unknown arguments are accepted and
+ignored. Error texts are RabbitMQ's, because users search for them.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 
 
 class DeduplicationSettings(msgspec.Struct, frozen=True):
-    """How many message ids are remembered to find duplicates, and for how long."""
+    """Capacity and time to live of a deduplication window."""
 
     capacity: int
     ttl_ms: int | None
 
 
 class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a queue was declared with. Times are in milliseconds, and None is "no limit"."""
+    """The settings of a queue. Times are in milliseconds; None means no limit."""
 
     durable: bool = False
     exclusive: bool = False
@@ -51,14 +51,16 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     single_active_consumer: bool = False
     delivery_limit: int | None = None
     consumer_timeout: int | None = None
-    """None is what the broker has for all; 0 is none."""
+    """None: the broker's default; 0: no timeout."""
     deduplication: DeduplicationSettings | None = None
     max_age: int | None = None
     segment_size: int | None = None
 
     @property
     def is_at_least_once(self) -> bool:
-        """Whether dead letters are to be taken at least once. As in RabbitMQ, that takes all of this."""
+        """Whether dead letters are delivered at least once. As in RabbitMQ, all four conditions are
+        required.
+        """
         return (
             self.dead_letter_strategy == "at-least-once"
             and self.queue_type == "quorum"
@@ -68,7 +70,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an exchange was declared with."""
+    """The settings of an exchange."""
 
     exchange_type: str
     durable: bool = False
@@ -80,13 +82,13 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a consumer asked for. A wire tap sees all that enters the queue, and takes nothing."""
+    """The settings of a consumer. A wire tap receives copies of all messages and removes none."""
 
     priority: int = 0
     wire_tap: bool = False
     stream_offset: checks.StreamOffset = checks.StreamOffset()
     message_filter: "MessageFilter | None" = None
-    """Which messages of a stream it wants, by `x-selector` and `x-stream-filter`; None is all."""
+    """Built from `x-selector` and `x-stream-filter`; None delivers all messages of the stream."""
 
 
 def describe_entity(entity: str, name: str, vhost: str) -> str:
@@ -97,7 +99,7 @@ def describe_entity(entity: str, name: str, vhost: str) -> str:
 
 _ValueCheck = Callable[[FieldValue], object]
 
-# The argument, the field that keeps it (None: checked, and of no consequence here), and its check.
+# Argument, field of the settings (None: validated and ignored), validation function.
 _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _ValueCheck], ...]] = (
     ("x-expires", "expires", checks.idle_time),
     ("x-message-ttl", "message_ttl", checks.expiry),
@@ -139,7 +141,8 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _ValueCheck], ...]] = (
 
 _SEGMENT_ARGUMENT_BYTES_MAX: Final = 3_000_000_000
 
-# The field and the check of each. A policy may set the same things: `message-ttl`, as `x-message-ttl`.
+# Field and validation function of each argument. Policies set the same fields: `message-ttl` sets that of
+# `x-message-ttl`.
 QUEUE_ARGUMENTS: Final[dict[str, tuple[str | None, _ValueCheck]]] = {
     argument: (field, check) for argument, field, check in _QUEUE_CHECKS
 }
@@ -164,8 +167,8 @@ _COMMON_ARGUMENTS: Final = (
     *DEDUPLICATION_ARGUMENTS,
 )
 
-# What each type of queue understands. An argument of another type is refused, not ignored:
-# whoever asks for a delivery limit should learn that a classic queue has none.
+# The arguments that each queue type supports. Arguments of another type are refused, not ignored: a client
+# that sets a delivery limit on a classic queue should learn that it has no effect.
 QUEUE_TYPE_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "classic": (
         *_COMMON_ARGUMENTS,
@@ -206,10 +209,11 @@ def parse_queue_arguments(
     server_named: bool = False,
     default_type: QueueType | None = None,
 ) -> QueueSettings:
-    """The settings of a queue, or `PreconditionFailedError`. An exclusive queue is never durable.
+    """Validate the arguments of a queue declaration and return its settings.
 
-    `default_type` is that of the vhost. As in RabbitMQ, it becomes an argument of a queue that names no type,
-    and a queue that cannot be of this type, such as an exclusive one, is classic.
+    An exclusive queue is never durable. `default_type` is the default queue type of the vhost. As in
+    RabbitMQ, it is added to the arguments of a queue without a type; a queue that cannot have this type,
+    such as an exclusive one, is classic. Raises `PreconditionFailedError` if an argument is invalid.
     """
     queue = describe_entity("queue", name, vhost)
     if default_type is not None and "x-queue-type" not in arguments:
@@ -249,7 +253,7 @@ def parse_queue_arguments(
 
 
 def _check_durable_type(queue: str, durable: bool, exclusive: bool, auto_delete: bool) -> None:
-    """Quorum queues and streams are neither transient nor anybody's own."""
+    """Refuse quorum queues and streams that are transient, exclusive or auto-delete."""
     for property_name, requested in (
         ("auto-delete", auto_delete),
         ("exclusive-owner", exclusive),
@@ -272,7 +276,10 @@ def parse_exchange_arguments(
     internal: bool,
     arguments: FieldTable,
 ) -> ExchangeSettings:
-    """The settings of an exchange of a known kind, or `PreconditionFailedError`."""
+    """Validate the arguments of an exchange declaration and return its settings.
+
+    Raises `PreconditionFailedError` if an argument is invalid.
+    """
     exchange = describe_entity("exchange", name, vhost)
     return ExchangeSettings(
         exchange_type=exchange_type,
@@ -314,7 +321,10 @@ _CONSUMER_ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
 def parse_consumer_arguments(
     name: str, vhost: str, queue_type: QueueType, arguments: FieldTable
 ) -> ConsumerSettings:
-    """The settings of a consumer of the queue `name`, or `PreconditionFailedError`."""
+    """Validate the arguments of a consumer of the queue `name` and return its settings.
+
+    Raises `PreconditionFailedError` if an argument is invalid.
+    """
     queue = describe_entity("queue", name, vhost)
     settings = ConsumerSettings(
         priority=_check_argument(queue, arguments, "x-priority", checks.integer, 0),
@@ -344,14 +354,15 @@ def _parse_filter(
     text = _check_argument(queue, arguments, "x-selector", checks.text)
     from recado.selector import SelectorError
 
-    # Imported here because few consumers select, and all brokers should start quickly.
+    # Imported here because few consumers use filters, and the import would slow down every start.
     from .message_filter import MessageFilter, StreamFilter
 
     stream_filter = StreamFilter(filter_values, match_unfiltered) if filter_values else None
     try:
         return MessageFilter(text, stream_filter)
     except SelectorError as error:
-        # The place before the name, which may be so long that an answer has no room for both.
+        # The error comes before the queue's name, which can be so long that the reply has no space for
+        # both.
         raise PreconditionFailedError(
             f"invalid arg 'x-selector', {error.summary}; for {queue}"
         ) from None

@@ -1,13 +1,16 @@
-"""Dead letters that are to be taken at least once: those which wait until their receivers have room, or exist.
+"""At-least-once dead-lettering: dead letters wait until every target queue has accepted them.
 
-AS1  The message is settled when every queue that its letter is routed to has taken that, and not before.
-AS2  At most `WINDOW` letters of a queue have been tried in vain; the others wait behind them, in order.
-AS3  A queue with too many letters stalls: it deals out nothing, so that no more can die, until half of them
-     are gone.
+ALO1  The original message is settled when every queue that its dead letter is routed to has accepted it,
+      and not before.
+ALO2  At most `OFFERED_LETTERS_MAX` dead letters of a queue are rejected and waiting for a retry; the
+      following ones wait behind them, in order.
+ALO3  A queue with too many waiting dead letters stalls: it dispatches nothing, so that no more messages can
+      die, until half of them are gone.
 
-A letter that was refused is tried again when something has changed for it: the topology, the settings of its
-queue, or the room in those who refused it. That is looked at in pauses, without writing the letter anew, so
-what waits for ever costs next to nothing. After a restart its message is in its queue as before it died.
+A rejected dead letter is retried when a reason for the rejection may have gone: the topology or the
+settings of its queue have changed, or a queue that rejected it has space. These conditions are polled every
+`RETRY_INTERVAL_MS` without building the message again, so that a dead letter that waits for ever costs
+little. After a restart the original message is in its queue as before it died.
 """
 
 from collections import deque
@@ -18,15 +21,15 @@ from .queue import Queue
 from .run import Run
 from .steps import Steps
 
-OFFERED_LETTERS_MAX = 32  # as RabbitMQ's dead_letter_worker_consumer_prefetch
-HELD_LETTERS_MAX = 4096  # of one queue; then it stalls
+OFFERED_LETTERS_MAX = 32  # like RabbitMQ's dead_letter_worker_consumer_prefetch
+HELD_LETTERS_MAX = 4096  # per queue; more stall it
 HELD_BYTES_MAX = 16 << 20
-RETRY_INTERVAL_MS = 50  # milliseconds between two looks
+RETRY_INTERVAL_MS = 50
 _QUEUES_PER_RETRY = 64
 
 
 class HeldDeadLetter:
-    """A message that died, with who has taken it so far."""
+    """A dead letter, and the queues that have accepted it so far."""
 
     __slots__ = (
         "accepted_by",
@@ -45,12 +48,12 @@ class HeldDeadLetter:
         self.reason = reason
         self.died_at = died_at
         self.accepted_by: set[Queue] = set()
-        self.rejected_by: list[Queue] = []  # at the last attempt
-        self.epoch = -1  # of that attempt
+        self.rejected_by: list[Queue] = []  # in the last attempt
+        self.epoch = -1  # the vhost's epoch in that attempt
         self.settings: QueueSettings | None = None
 
     def can_retry(self, queue: Queue) -> bool:
-        """Whether another attempt may have another result."""
+        """Whether another attempt may have a different result."""
         return (
             self.epoch != queue.vhost.epoch
             or self.settings is not queue.settings
@@ -59,21 +62,17 @@ class HeldDeadLetter:
 
 
 class QueueDeadLetters:
-    """The letters of one queue."""
+    """The waiting dead letters of one queue."""
 
     __slots__ = ("_next_number", "is_offering", "queue", "rejected", "retryable", "waiting")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.retryable: deque[HeldDeadLetter] = (
-            deque()
-        )  # tried in vain before, and worth another attempt
+        self.retryable: deque[HeldDeadLetter] = deque()  # rejected before, and worth a retry
         self.rejected: deque[HeldDeadLetter] = deque()
-        self.waiting: deque[tuple[Run, str, int]] = (
-            deque()
-        )  # with the reason, and the time of death
+        self.waiting: deque[tuple[Run, str, int]] = deque()  # with the reason and the time of death
         self._next_number = 0
-        self.is_offering = False  # an attempt is not done yet
+        self.is_offering = False  # an attempt is in progress
 
     def can_offer(self) -> bool:
         return bool(self.retryable) or (
@@ -81,7 +80,10 @@ class QueueDeadLetters:
         )
 
     def pop_next(self) -> HeldDeadLetter:
-        """One that was tried before comes first if it has hope: its receiver may be the same."""
+        """Remove and return the dead letter to offer next.
+
+        Retries come first, because they are older and may have the same target.
+        """
         if not self.retryable:
             self.find_retryable()
         if self.retryable:
@@ -94,7 +96,7 @@ class QueueDeadLetters:
         return HeldDeadLetter(one, reason, died, self._next_number)
 
     def find_retryable(self) -> None:
-        """Find those that are worth another attempt."""
+        """Find the rejected dead letters that are worth a retry."""
         letters = sorted([*self.retryable, *self.rejected], key=_number)
         self.retryable.clear()
         self.rejected.clear()
@@ -110,13 +112,16 @@ Offer = Callable[[Queue, HeldDeadLetter], Steps[bool]]
 
 
 class AtLeastOnceDeadLetters:
-    """Those of one vhost. `attempt` offers a letter in steps, and returns whether all have taken it now."""
+    """The at-least-once dead letters of one vhost.
+
+    `offer` publishes a dead letter in steps and returns whether all target queues have accepted it.
+    """
 
     def __init__(self, offer: Offer, now: Callable[[], int]) -> None:
         self._offer = offer
         self._now = now
         self._by_queue: dict[Queue, QueueDeadLetters] = {}
-        self._ready: dict[Queue, QueueDeadLetters] = {}  # those that can go on at once
+        self._ready: dict[Queue, QueueDeadLetters] = {}  # those that can offer a dead letter now
         self._retry_at: int | None = None
 
     def add(self, queue: Queue, run: Run, reason: str, now: int) -> None:
@@ -139,7 +144,7 @@ class AtLeastOnceDeadLetters:
         return bool(self._ready)
 
     def offer_next(self) -> Steps[None]:
-        """Try one letter, of the queue whose turn it is."""
+        """Offer one dead letter of the next queue."""
         queue = next(iter(self._ready))
         held = self._ready.pop(queue)
         if queue.deleted:
@@ -158,7 +163,7 @@ class AtLeastOnceDeadLetters:
         self._update_ready(held)
 
     def retry(self, now: int) -> None:
-        """See whether something has changed for those that were tried in vain; some queues at a time."""
+        """Look for rejected dead letters that are worth a retry, in a limited number of queues."""
         if self._retry_at is None or now < self._retry_at:
             return
         for _ in range(min(len(self._by_queue), _QUEUES_PER_RETRY)):

@@ -1,10 +1,11 @@
-"""Taking deleted things apart, in bounded steps that go on whatever becomes of the client.
+"""Work in bounded steps that continues after the call that started it.
 
-A queue or exchange that is deleted is gone at once for everybody: its name is not found, and no message is
-routed to it. What is left of it (bindings by the thousand, consumers to dismiss) is removed here, and so are
-the channels and exclusive queues of a connection that ended. Deliveries that are settled by the thousand are
-work of this kind, too. A part is done immediately, so that usual things are done when the call returns, the
-rest in the ticks of the broker and in the turns of the client that caused it.
+A deleted queue or exchange is gone immediately for all clients: its name is not found, and no message is
+routed to it. Its remains (thousands of bindings, consumers to cancel) are removed here, and so are the
+channels and exclusive queues of a closed connection. Settling thousands of deliveries and committing a
+large transaction are background work too. The first part runs immediately, so that ordinary operations are
+complete when the call returns. The rest runs in the broker's ticks and in the turns of the client that
+caused it; it is completed even if that client disconnects.
 """
 
 from itertools import islice
@@ -12,25 +13,25 @@ from typing import Final
 
 from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask
 
-FIRST_UNITS_MAX: Final = 4 * STEP_UNITS_MAX  # the part that `begin` does: 2.5 ms
+FIRST_UNITS_MAX: Final = 4 * STEP_UNITS_MAX  # the first part, run by `start`: 2.5 ms
 
 
 class BackgroundWork:
-    """Work in steps that outlives the call that caused it: `begin` does the first part, `go_on` the rest."""
+    """The unfinished work of a broker: `start` runs the first part, `advance` continues."""
 
     def __init__(self, first_units_max: int = FIRST_UNITS_MAX) -> None:
         self._first_units = first_units_max
         self._unfinished: dict[StepTask[None], None] = {}
-        self.cost = 0  # what work has cost at first, ever
-        self.deferred_count = 0  # how much work was ever left unfinished at first
-        self.now = 0  # of the turn in which steps go on; callers set it
+        self.cost = 0  # total cost of all first parts, for callers that compare before and after
+        self.deferred_count = 0  # total number of tasks that were not finished by their first part
+        self.now = 0  # time of the current turn, set by the callers
 
     def __bool__(self) -> bool:
-        """Whether there is work left."""
+        """Whether there is unfinished work."""
         return bool(self._unfinished)
 
     def start(self, steps: Steps[None]) -> StepTask[None]:
-        """Do some of the work, and leave the rest to `go_on`."""
+        """Run the first part of the work, and leave the rest to `advance`."""
         work = StepTask(steps)
         self.cost += work.advance(self._first_units)
         if not work.is_done:
@@ -39,11 +40,11 @@ class BackgroundWork:
         return work
 
     def newest(self, count: int) -> list[StepTask[None]]:
-        """The work that was begun last."""
+        """Return the tasks that were started last."""
         return list(islice(reversed(self._unfinished), count))
 
     def advance(self, budget: int = TURN_UNITS_MAX) -> None:
-        """Do some more of all that is left."""
+        """Continue all unfinished work, in rotation, within the budget."""
         while budget > 0 and self._unfinished:
             for work in list(islice(self._unfinished, TURN_UNITS_MAX // STEP_UNITS_MAX)):
                 del self._unfinished[work]

@@ -1,7 +1,7 @@
-"""The tie between an exchange and a destination, and how an exchange keeps its ties.
+"""Bindings between an exchange and a destination, and the interface of matchers.
 
-A destination is a queue or another exchange. What routing needs to know of a queue is in
-`Destination`; the queue itself is written elsewhere, and everything here is generic over it.
+A destination is a queue or another exchange. `Destination` declares what routing needs from a queue; this
+module is generic over the queue class.
 """
 
 from collections.abc import Mapping
@@ -15,72 +15,72 @@ from recado.amqp.values import FieldTable, encode_table
 from .arguments import QueueSettings
 from .steps import STEP_UNITS_MAX, Steps, chunks
 
-# A binding with this argument set to true is taken only when no binding without it matches.
+# A binding with this argument set to true is a fallback, used only if no binding without it matches.
 DEAD_LETTER_BINDING_ARGUMENT: Final = "x-dead-letter-binding"
 
-BINDINGS_PER_UNIT: Final = 16  # that are found, put in order and followed: 0.3 µs each
+BINDINGS_PER_UNIT: Final = 16  # to find, sort and follow them: 0.3 µs each
 _BINDINGS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
 
 
 class Destination(Protocol):
-    """A queue, as far as routing is concerned. It is hashed by identity."""
+    """A queue as routing sees it. Hashed by identity."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def declared_settings(self) -> QueueSettings:
-        """What it was declared with, whatever policies make of it."""
+        """The settings of the declaration, without policies."""
 
     @property
     def survives_restart(self) -> bool:
-        """Whether it outlasts a restart."""
+        """Whether the queue exists after a restart."""
 
     @property
     def owner(self) -> object | None:
-        """The connection that an exclusive queue belongs to."""
+        """The connection that owns an exclusive queue."""
 
     @property
     def deleted(self) -> bool:
-        """Whether it is gone, though bindings to it may still be there for a while."""
+        """Whether the queue was deleted; bindings to it may still exist for a while."""
 
 
 T = TypeVar("T")
 
 
 class Binding(msgspec.Struct, Generic[T], frozen=True, eq=False):
-    """One binding. It is itself, not its values: its exchange keeps no two alike."""
+    """A binding, compared by identity: an exchange has no two bindings with equal fields."""
 
     source: str
     destination: T
     routing_key: str
     arguments: FieldTable
     serial: int
-    """The place among the bindings of its exchange, oldest first."""
+    """Creation order among the bindings of its exchange."""
 
 
 class Matcher(Protocol[T]):
-    """The bindings of one exchange, arranged so that those of a message are found quickly."""
+    """The bindings of one exchange, indexed so that the bindings that match a message are found quickly."""
 
     @property
     def uses_key(self) -> bool:
-        """Whether the routing key matters, so that a message with several keys is looked up by each."""
+        """Whether the routing key matters. If so, a message with several keys is looked up by each of them."""
 
     @property
     def add_cost(self) -> int:
-        """What it costs at most to take a binding in, beyond what any method costs."""
+        """The maximum cost of adding a binding, in addition to the cost of any method."""
 
     def add(self, binding: Binding[T]) -> None:
-        """Takes the binding in, or refuses it with `PreconditionFailedError` and stays as it was."""
+        """Add a binding. Raises `PreconditionFailedError` and changes nothing if it is invalid."""
 
     def remove(self, binding: Binding[T]) -> None:
-        """Lets go of a binding that was added."""
+        """Remove a binding."""
 
     def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:
-        """Add the bindings that a message takes to `found`, in any order, in bounded steps.
+        """Add the bindings that match a message to `found`, in any order, in bounded steps.
 
-        A binding that exists during the whole search is found if it matches. One that is added or removed
-        between two steps may be found or not.
+        A binding that exists during the whole search is found if it matches. A binding that is added or
+        removed between two steps may be found or not.
         """
 
 
@@ -97,7 +97,7 @@ def collect(bindings: Mapping[Binding[T], None], found: dict[Binding[T], None]) 
 
 
 def canonical_arguments(arguments: FieldTable) -> bytes:
-    """What tells the arguments of two bindings apart: their wire form, but for the order."""
+    """Return the encoded arguments in sorted order; equal arguments have equal results."""
     return encode_table(dict(sorted(arguments.items()))) if arguments else b""
 
 

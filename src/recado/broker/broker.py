@@ -1,8 +1,8 @@
-"""The broker: vhosts, users, and what is due when.
+"""The broker: vhosts, users, the lifecycle of queues, and timers.
 
-It decides and never waits; whoever holds it brings time and chance. Clients reach it through `VhostAccess` (a
-user in a vhost) and `Channel`. Queues come and go here, because that concerns everybody: bindings, consumers,
-the connection that owns an exclusive queue.
+The broker computes and never blocks; its caller supplies the time and random names. Clients use it through
+`VhostAccess` (a user in a vhost) and `Channel`. Queues are created and deleted here, because that involves
+bindings, consumers, and the connection that owns an exclusive queue.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,14 +36,12 @@ from .stream import Stream
 from .vhost import Vhost, VhostSettings
 from .work_queue import WorkQueue
 
-TIMER_UNITS_MAX: Final = (
-    TURN_UNITS_MAX // 2
-)  # of queues whose time has come in one tick, beside all else that it does
-UNITS_PER_DELETION: Final = 4  # of a queue, beside its bindings and consumers
+TIMER_UNITS_MAX: Final = TURN_UNITS_MAX // 2  # per tick, for queues whose timers are due
+UNITS_PER_DELETION: Final = 4  # of a queue, in addition to its bindings and consumers
 
 
 class ReplyQueue(Queue):
-    """Where direct replies to one channel arrive."""
+    """The address of direct replies to one channel. It passes messages to its consumer and stores none."""
 
     is_reply_address = True
 
@@ -65,7 +63,7 @@ class Broker:
         vhosts: Iterable[str] = ("/",),
         store: MessageStore | None = None,
     ) -> None:
-        self.new_name = new_name  # gives a name that nobody can guess
+        self.new_name = new_name  # returns a name that cannot be guessed
         self.store = store or MessageStore()
         self.users: dict[str, User] = {}
         self.usage = Usage(self.users)
@@ -79,12 +77,12 @@ class Broker:
         self._reclaimer = MemoryReclaimer()
         self.consumer_timeouts = ConsumerTimeouts()
         self.coalescer = Coalescer()
-        self.counters = MessageCounters()  # of channels that have ended
+        self.counters = MessageCounters()  # of closed channels
         for name in vhosts:
             self.add_vhost(name)
 
     def add_vhost(self, name: str, *, persist: bool = False) -> None:
-        """A lasting one is there after a restart too, whatever the configuration says by then."""
+        """Add a vhost; with `persist` it is restored at a restart, independently of the configuration."""
         if persist:
             self.store.set_metadata("vhost", name, "", b"")
         vhost: Vhost[Queue] = Vhost(name, self.store, self.background, self._reclaimer)
@@ -95,21 +93,22 @@ class Broker:
         vhost.delayed_queues = DelayedQueues(home, self._timers)
 
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
-        """Set the default queue type and the limits of a vhost; they last as policies do."""
+        """Set the default queue type and the limits of a vhost, and persist them."""
         self.store.set_metadata("vhost", name, "", msgspec.msgpack.encode(settings))
         self.vhosts[name].settings = settings
 
     def add_user(self, user: User, *, persist: bool = False) -> None:
-        """In place of one with the same name; lasting as vhosts are."""
+        """Add a user or replace the one with the same name; `persist` as for vhosts."""
         if persist:
             self.store.set_metadata("user", "", user.name, msgspec.msgpack.encode(user))
         self.users[user.name] = user
         self._accesses.clear()
 
     def restore_metadata(self, metadata: Mapping[tuple[str, str, str], bytes], now: int) -> None:
-        """Vhosts, users and policies that were remembered, by kind, vhost and name.
+        """Restore persisted vhosts, users and policies.
 
-        To be called before queues and exchanges are back: they need the vhosts.
+        The keys of `metadata` are kind, vhost and name. Call this before queues and exchanges are restored,
+        because they need the vhosts.
         """
         for _, vhost, _ in metadata:
             if vhost and vhost not in self.vhosts:
@@ -127,7 +126,11 @@ class Broker:
             run_to_completion(self._apply_policies(each))
 
     def grant_access(self, user: User, vhost: str) -> VhostAccess:
-        """Let a user into a vhost, or refuse with 530."""
+        """Return the access of a user to a vhost.
+
+        Raises `NotAllowedError` if the vhost does not exist, the user has no permission, or a connection
+        limit is reached.
+        """
         if vhost not in self.vhosts:
             raise NotAllowedError(f"vhost {vhost} not found")
         self.usage.check_connection(user.name, vhost, self.vhosts[vhost].settings.limits)
@@ -140,7 +143,7 @@ class Broker:
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────
 
     def check_queue_limit(self, vhost: Vhost[Queue], name: str) -> None:
-        """Raise `PreconditionFailedError` if the vhost has as many queues as it may."""
+        """Raise `PreconditionFailedError` if the vhost has reached its queue limit."""
         limit = vhost.settings.limits.max_queues
         if limit is None or len(vhost.queues) < limit:
             return
@@ -151,7 +154,7 @@ class Broker:
             )
 
     def count_queues(self, vhost: Vhost[Queue]) -> int:
-        """The queues of a vhost, without the addresses of direct replies, which are the broker's own."""
+        """Return the number of queues of a vhost, without internal addresses of direct replies."""
         return len(vhost.queues) - sum(queue.vhost is vhost for queue in self.exclusive_queues)
 
     def create_queue(
@@ -176,7 +179,9 @@ class Broker:
         return queue
 
     def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
-        """An address for direct replies. It is the broker's own: as a queue it is locked for everybody."""
+        """Create an address for direct replies. The broker owns it exclusively, so clients cannot use it as
+        a queue.
+        """
         name = f"{DIRECT_REPLY_TO}.{self.new_name()}"
         settings = QueueSettings(exclusive=True, auto_delete=True)
         return self.create_queue(vhost, name, settings, self, now, ReplyQueue)
@@ -190,9 +195,11 @@ class Broker:
         if_empty: bool = False,
         on_deleted: Callable[[int], None] | None = None,
     ) -> None:
-        """`answer` is told the number of messages that went with it, before consumers are dismissed.
+        """Delete a queue, unless `if_unused` or `if_empty` forbids it.
 
-        Clients that delete what they consume expect it in that order, for RabbitMQ keeps to it.
+        `on_deleted` is called with the number of deleted messages before the consumers are cancelled:
+        clients that delete a queue they consume from expect RabbitMQ's order of replies. Raises
+        `PreconditionFailedError` if the queue is in use or not empty.
         """
         described = describe_entity("queue", queue.name, queue.vhost.name)
         if if_unused and queue.consumers:
@@ -215,7 +222,7 @@ class Broker:
         for consumer in (*queue.consumers, *queue.wire_taps):
             if (
                 consumer in queue.consumers or consumer in queue.wire_taps
-            ):  # else its channel has ended
+            ):  # otherwise its channel has closed
                 consumer.channel.cancel_consumer(consumer, now)
             yield queue.removal_cost
 
@@ -225,7 +232,7 @@ class Broker:
             self.delete_if_unused([consumer.queue], now)
 
     def close_channel(self, channel: Channel, now: int) -> None:
-        """Nothing more is delivered there. What it holds returns at once, or in steps if that is much."""
+        """Close a channel. Its messages are requeued immediately, or in steps if they are many."""
         self.background.now = now
         self.background.start(self._finish_close(channel.close()))
 
@@ -236,7 +243,7 @@ class Broker:
             yield 1
 
     def delete_if_unused(self, queues: Iterable[Queue], now: int) -> None:
-        """Delete auto-delete queues which have lost their last consumer."""
+        """Delete auto-delete queues that have lost their last consumer."""
         for queue in queues:
             if queue.settings.auto_delete and not queue.consumers and not queue.deleted:
                 self.delete_queue(queue, now)
@@ -244,9 +251,9 @@ class Broker:
     # ── policies ──────────────────────────────────────────────────────────────────────────────────────
 
     def set_policies(self, vhost: str, policies: Iterable[Policy], now: int) -> None:
-        """Set policies, each in place of the one of its kind and name.
+        """Set policies, replacing those of the same kind and name.
 
-        They hold also for queues and exchanges that are there: at once, or in steps if there are many.
+        They apply to existing queues and exchanges immediately, or in steps if these are many.
         """
         for policy in policies:
             self.vhosts[vhost].policies.set(policy)
@@ -255,14 +262,16 @@ class Broker:
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def delete_policy(self, vhost: str, name: str, now: int, *, operator: bool = False) -> None:
-        """What it made of queues and exchanges is undone."""
+        """Delete a policy, and restore the settings that it had changed."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
         self.store.set_metadata(policy.kind, vhost, name, None)
         self.background.now = now
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
-        """Policies came or went. What is declared between two steps has those of then."""
+        """Recompute the settings of all exchanges and queues. Those declared between two steps are up to
+        date already.
+        """
         yield from vhost.apply_policies()
         for queue in list(vhost.queues.values()):
             if not queue.is_reply_address and not queue.deleted:
@@ -275,13 +284,13 @@ class Broker:
 
     @property
     def has_pending_work(self) -> bool:
-        """Whether something is left to do at the end of a turn: to be let in, or written."""
+        """Whether the end of a turn has work to do: a coalesced batch to flush, or records to write."""
         return self.coalescer.pending_run is not None or self.store.has_pending_writes
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
-        """When `tick` has something to do next; 0 is at once."""
+        """Return when `tick` has work to do next, or None; 0 means immediately."""
         if self._reclaimer.pending or self.background:
             return 0
         soonest, next_check = self._timers.next_due(), self.consumer_timeouts.next_check
@@ -294,7 +303,7 @@ class Broker:
         return soonest
 
     def tick(self, now: int) -> None:
-        """Let expire what has had its time: messages, queues, deliveries; and go on with dead letters."""
+        """Run everything that is due: expiry, timeouts, background work and dead letters."""
         self.coalescer.flush(now)
         self._reclaimer.advance()
         self.background.now = now

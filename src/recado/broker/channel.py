@@ -1,17 +1,20 @@
-"""A channel: what one conversation on a connection holds. Here the consuming half; `publisher` is the other.
+"""The consuming half of a channel: consumers, deliveries, settlement, transactions. `publisher` is the
+other half.
 
-C1  Delivery tags count up from 1; a tag is settled once, by the channel that was given it.
-C2  When the channel ends, what it has not settled returns to its queues.
-C3  In a transaction settlements happen at commit; until then nobody else can settle those tags.
-C4  Messages that return together are all in their queues before one of them is delivered again.
-C5  The next single active consumer gets the messages that a closed channel held before newer ones.
+CH1  Delivery tags count up from 1; a tag is settled once, by the channel that it belongs to.
+CH2  When the channel closes, its unsettled messages are requeued.
+CH3  In a transaction settlements are deferred to the commit; until then the same tags cannot be settled
+     again.
+CH4  Messages that are requeued together are all in their queues before one of them is redelivered.
+CH5  The next single active consumer gets the messages that a closed channel held before newer ones.
 
-A range of tags with many deliveries is settled in steps (see `steps` and `background`), and so is a channel with
-many consumers closed. For C4 and C5 the queues deliver nothing until the last step.
+A range of tags with many deliveries is settled in bounded steps (see `steps` and `background_work`), and
+a channel with many consumers is closed in steps. For CH4 and CH5 the queues pause delivery until the
+last step.
 
-A small transaction is committed in one step, and is one group for the keeper. A larger one is committed in
-steps, its messages first. Once begun it is completed, also if the connection ends meanwhile; only then does
-the channel requeue what it holds.
+A small transaction is committed in one step, and is one atomic group for the store. A larger one is
+committed in steps, messages first. Once started, a commit is completed even if the connection closes
+meanwhile; the channel requeues its messages after that.
 """
 
 from collections.abc import Iterable
@@ -38,9 +41,10 @@ from .run import Run
 from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, run_to_completion
 from .unacked_deliveries import UnackedDeliveries
 
-_ENTRIES_PER_UNIT: Final = 2  # deliveries to settle, with what their consumers are given instead
-_CONSUMERS_PER_UNIT: Final = 8  # to look for one that has messages waiting
-_RESUMED_CONSUMERS_PER_UNIT: Final = 32  # consumers without a message waiting: 0.07 to 0.15 µs each
+# Deliveries to settle, including the messages dispatched in their place.
+_ENTRIES_PER_UNIT: Final = 2
+_CONSUMERS_PER_UNIT: Final = 8  # to search for one with ready messages
+_RESUMED_CONSUMERS_PER_UNIT: Final = 32  # consumers without ready messages: 0.07 to 0.15 µs each
 
 ATOMIC_UNITS_MAX: Final = TURN_UNITS_MAX // 2
 """The cost up to which a transaction is committed in one step: about a thousand messages."""
@@ -53,7 +57,7 @@ class Settlement(Enum):
 
 
 class GetHolder:
-    """Holds what basic.get took from a queue, as a consumer holds its deliveries."""
+    """Holds the messages of basic.get, as a consumer holds its deliveries."""
 
     __slots__ = ("queue",)
 
@@ -65,7 +69,7 @@ class GetHolder:
 
 
 class _ClosedConnection:
-    """The outlet of a closed channel: nothing is delivered to its consumers until they are removed."""
+    """Replaces the connection of a closed channel: its consumers have no credit until they are removed."""
 
     frame_max = FRAME_MAX_DEFAULT_BYTES
     congested = True
@@ -73,10 +77,10 @@ class _ClosedConnection:
     awaits_journal = False
 
     def write(self, data: bytes) -> None:
-        """Drop a direct reply, the only thing that is delivered to a congested peer."""
+        """Drop a direct reply, the only kind of message that is delivered in spite of congestion."""
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
-        """It is closed."""
+        """Do nothing: the channel is closed."""
 
 
 class Channel:
@@ -111,17 +115,19 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        self.acknowledged_count = 0  # how many it ever was
-        self.consumer_prefetch = 0  # for each consumer to come
-        self.global_prefetch = 0  # for all consumers of the channel together
-        self.in_flight = 0  # what counts for that limit
-        self.last_queue: str | None = None  # what an empty queue name stands for
-        self._was_at_limit = False  # the shared limit kept its consumers asleep
-        self._deferred_settlements: list[tuple[Settlement, int, int]] = []  # first and last tag
+        self.acknowledged_count = 0  # total since the channel was opened
+        self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
+        # Basic.qos with global=true: for all consumers of the channel together.
+        self.global_prefetch = 0
+        self.in_flight = 0  # messages that count towards the global prefetch
+        self.last_queue: str | None = None  # used in place of an empty queue name
+        self._was_at_limit = False  # the global prefetch had put consumers to sleep
+        # With first and last tag.
+        self._deferred_settlements: list[tuple[Settlement, int, int]] = []
         self._deferred_cost = 0  # the cost of settling them
-        self._deferred_tags: set[int] = set()  # singly
-        self._deferred_up_to = 0  # whatever is outstanding up to this tag is claimed
-        self._committing: StepTask[None] | None = None  # a transaction that takes several steps
+        self._deferred_tags: set[int] = set()  # tags that were settled one by one
+        self._deferred_up_to = 0  # all unsettled tags up to this one
+        self._committing: StepTask[None] | None = None  # a commit in several steps
 
     def send(self, method: Method) -> None:
         self.connection.write(encode_method_frame(self.number, method))
@@ -138,13 +144,15 @@ class Channel:
         exclusive: bool,
         now: int,
     ) -> Consumer:
-        """Add a consumer; let the queue deal once the peer knows its tag."""
+        """Add a consumer and return it; dispatch after the client has been told its tag.
+
+        Raises `AccessRefusedError` if the queue is used exclusively, and `NotAllowedError` if the tag is in
+        use.
+        """
         self.check_tag_unused(tag)
         if settings.wire_tap:
             if not no_ack:
-                raise PreconditionFailedError(
-                    "a wire tap takes nothing, so it has nothing to ack: set no-ack"
-                )
+                raise PreconditionFailedError("a wire tap cannot acknowledge: set no-ack")
         elif queue.excludes_consumer(exclusive):
             described = describe_entity("queue", queue.name, queue.vhost.name)
             raise AccessRefusedError(f"{described} in exclusive use")
@@ -169,19 +177,19 @@ class Channel:
             raise NotAllowedError(f"attempt to reuse consumer tag '{tag}'")
 
     def remove_consumer(self, consumer: Consumer, now: int) -> None:
-        """Forget a consumer; what it holds stays with the channel."""
+        """Remove a consumer; its unsettled deliveries stay with the channel."""
         self._count_shared_channel(consumer, -1)
         del self.consumers[consumer.tag]
         consumer.queue.remove_consumer(consumer, now)
 
     def cancel_consumer(self, consumer: Consumer, now: int) -> None:
-        """Remove a consumer whose queue is gone, and tell a client that wants to know."""
+        """Remove a consumer whose queue was deleted, and notify the client if it supports that."""
         self.remove_consumer(consumer, now)
         if self.connection.supports_cancel_notify:
             self.send(BasicCancel(consumer.tag, no_wait=True))
 
     def _count_shared_channel(self, consumer: Consumer, change: int) -> None:
-        """Queues are told which consumers share a channel with others; alone is not a crowd."""
+        """Update the number of consumers of each queue that share a channel with other consumers."""
         count = len(self.consumers)
         if count == 2:
             for each in self.consumers.values():
@@ -190,7 +198,7 @@ class Channel:
             consumer.queue.shared_channel_consumers += change
 
     def get(self, queue: Queue, *, no_ack: bool, now: int) -> bool:
-        """Answer basic.get with a message, if there is one."""
+        """Answer basic.get with a message, and return whether there was one."""
         run = queue.get(now)
         if run is None:
             return False
@@ -217,7 +225,7 @@ class Channel:
         return True
 
     def resume(self, now: int) -> None:
-        """The peer keeps up again, or the channel's limit grew: its consumers may have room."""
+        """Wake the consumers, because the peer has caught up or the global prefetch has free space."""
         resumed = 0
         for consumer in list(self.consumers.values()):
             if self.global_prefetch and self.in_flight >= self.global_prefetch:
@@ -228,13 +236,15 @@ class Channel:
         self.access.vhost.background.cost += resumed // _RESUMED_CONSUMERS_PER_UNIT
 
     def rotate_consumer(self, consumer: Consumer) -> None:
-        """Where consumers share a limit, whoever was given something is the last to be given more."""
+        """Move a consumer behind the others: with a global prefetch they receive in rotation."""
         self.consumers[consumer.tag] = self.consumers.pop(consumer.tag)
 
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────
 
     def acks_per_step(self, limit: int) -> int:
-        """The number of single acks to handle at once: with a shared limit each may resume all consumers."""
+        """Return the number of single acks to handle in one step; with a global prefetch each may wake all
+        consumers.
+        """
         if not self._has_shared_limit():
             return limit
         return max(
@@ -242,7 +252,7 @@ class Channel:
         )
 
     def ack_each(self, first: int, count: int, now: int) -> None:
-        """As many single acks, tags counting up."""
+        """Handle single acks of `count` consecutive tags."""
         if self.publisher.transaction is not None:
             for tag in range(first, first + count):
                 self._defer_settlement(Settlement.ACK, tag, multiple=False)
@@ -260,7 +270,7 @@ class Channel:
             raise _unknown_tag_error(unknown)
 
     def settle(self, settlement: Settlement, tag: int, now: int, *, multiple: bool) -> None:
-        """Settle one delivery, or all up to it; if they are many, `BackgroundWork` goes on with that."""
+        """Settle one delivery, or all up to it; many deliveries are settled in the background."""
         if self.publisher.transaction is not None:
             self._defer_settlement(settlement, tag, multiple=multiple)
             return
@@ -274,7 +284,7 @@ class Channel:
             self._settle(settlement, tag, tag, now)
 
     def recover(self, now: int) -> None:
-        """Requeue all deliveries that no transaction has claimed (C3); `BackgroundWork` goes on if they are many."""
+        """Requeue all deliveries that no transaction has settled (CH3), in the background if they are many."""
         last = self.next_tag - 1
         if self._deferred_settlements:
             self._background_at(now).start(self._requeue_undeferred(last))
@@ -296,12 +306,16 @@ class Channel:
             self._background_at(now).start(self._return_in_steps(settlement, 0, last))
 
     def _entries_per_step(self) -> int:
-        """Where a shared limit was reached, all consumers may have to be looked at for each."""
+        """Return the step size; if a global prefetch was reached, each delivery may require a scan of all
+        consumers.
+        """
         units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.global_prefetch else 1
         return max(STEP_UNITS_MAX * _ENTRIES_PER_UNIT // units, 1)
 
     def _tag_ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        """Parts of a range of tags, each enough for a step; others may be delivered or settled meanwhile."""
+        """Split a range of tags into one range per step; deliveries may be added or settled between the
+        steps.
+        """
         while first <= last:
             end = self.unacked.end_of_entries(first, last, self._entries_per_step())
             yield first, end
@@ -314,7 +328,7 @@ class Channel:
             yield cost
 
     def _requeue_undeferred(self, last: int) -> Steps[None]:
-        """One by one, for what is claimed lies in between."""
+        """Requeue one by one, because deferred settlements lie in between."""
         for first, end in self._tag_ranges(0, last):
             for tag in list(self.unacked.unsettled_tags(max(first, self._deferred_up_to + 1), end)):
                 if tag not in self._deferred_tags:
@@ -323,7 +337,7 @@ class Channel:
             yield 1
 
     def _return_in_steps(self, settlement: Settlement, first: int, last: int) -> Steps[None]:
-        """Settle a range of deliveries; nothing is delivered from their queues until all are there (C4)."""
+        """Requeue or reject a range of deliveries; their queues pause delivery until all are back (CH4)."""
         cleanup, was_full = self.access.vhost.background, 0 < self.global_prefetch <= self.in_flight
         queues: dict[Queue, dict[Consumer, None]] = {}
         for start, end in self._tag_ranges(first, last):
@@ -335,7 +349,7 @@ class Channel:
             for holder in holders:
                 queues[holder.queue][holder] = None
             _return_runs(settlement, returned, cleanup.now)
-            yield 1 + sum(map(len, returned.values()))  # with what the journal makes of it
+            yield 1 + sum(map(len, returned.values()))  # including the journal
         for queue, consumers in queues.items():
             queue.delivery_pauses -= 1
             for consumer in consumers:
@@ -346,7 +360,9 @@ class Channel:
             self.resume(cleanup.now)
 
     def _has_shared_limit(self) -> bool:
-        """Room then opens for one message at a time, and who gets it depends on who is next."""
+        """Whether several consumers share a prefetch: it then frees one message at a time, for the next in
+        rotation.
+        """
         return self.global_prefetch > 0 and len(self.consumers) > 1
 
     def _settle(self, settlement: Settlement, first: int, last: int, now: int) -> None:
@@ -358,7 +374,9 @@ class Channel:
         self.unacked.compact()
 
     def _ack(self, first: int, last: int, now: int) -> None:
-        """Deals after each stretch of one holder's messages, so that it matters not how acks are bundled."""
+        """Ack deliveries, and dispatch after the messages of each holder, so that batching of acks is not
+        observable.
+        """
         holder: Consumer | GetHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):
             if holder is not entry.holder:
@@ -385,7 +403,7 @@ class Channel:
     def _collect_unacked(
         self, first: int, last: int
     ) -> tuple[dict[Queue, list[Run]], dict[Consumer, None]]:
-        """Take deliveries from those who hold them: the messages by queue, and the consumers."""
+        """Remove deliveries from their holders; return the messages by queue, and the consumers."""
         returned: dict[Queue, list[Run]] = {}
         holders: dict[Consumer, None] = {}
         for entry, low, high in self.unacked.spans(first, last):
@@ -414,7 +432,7 @@ class Channel:
             raise _unknown_tag_error(tag)
         if (
             multiple
-        ):  # those that are claimed already are settled first, so they need not be left out
+        ):  # earlier deferred settlements are applied first, so the range may include their tags
             first, last = self._deferred_up_to + 1, tag or self.next_tag - 1
             self._deferred_up_to = last
             self._deferred_settlements.append((settlement, first, last))
@@ -430,7 +448,7 @@ class Channel:
         self._deferred_settlements.append((settlement, tag, tag))
 
     def commit(self, now: int) -> None:
-        """Carry out the transaction: in one step if it is small, else `BackgroundWork` goes on with it."""
+        """Commit the transaction, in one step if it is small, otherwise in the background."""
         cleanup, publisher = self._background_at(now), self.publisher
         if not publisher.is_prepared:
             run_to_completion(publisher.prepare_commit())
@@ -478,9 +496,9 @@ class Channel:
     # ── the end ───────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> Steps[list[Queue]]:
-        """Deliver nothing more; return steps that remove consumers and requeue all that they hold (C2).
+        """Stop delivering, and return the steps that remove the consumers and requeue their messages (CH2).
 
-        Their result is the queues that lost a consumer, apart from those of wire taps.
+        The result of the steps is the queues that lost a consumer, without those of wire taps.
         """
         self.publisher.close()
         self.access.consumer_timeouts.forget(self)
@@ -491,7 +509,7 @@ class Channel:
     def _release_all(self) -> Steps[list[Queue]]:
         cleanup = self.access.vhost.background
         queues: dict[Queue, None] = {}
-        paused: dict[Queue, None] = {}  # to remove the active consumer activates the next one (C5)
+        paused: dict[Queue, None] = {}  # removing the active consumer activates the next one (CH5)
         for consumer in list(self.consumers.values()):
             queue = consumer.queue
             if not consumer.settings.wire_tap:
@@ -499,7 +517,7 @@ class Channel:
                 if queue.settings.single_active_consumer and queue not in paused:
                     queue.delivery_pauses += 1
                     paused[queue] = None
-            if consumer.tag in self.consumers:  # else its queue was deleted meanwhile
+            if consumer.tag in self.consumers:  # otherwise its queue was deleted meanwhile
                 self.remove_consumer(consumer, cleanup.now)
             yield queue.removal_cost
         while self._committing is not None and not self._committing.is_done:
@@ -513,7 +531,7 @@ class Channel:
 
 
 def _return_runs(settlement: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
-    """Messages that were out for delivery are for their queues to requeue, or to drop."""
+    """Return delivered messages to their queues, which requeue or dead-letter them."""
     for queue, runs in returned.items():
         if settlement is Settlement.REQUEUE:
             queue.requeue(runs, now)

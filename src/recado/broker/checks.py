@@ -1,8 +1,8 @@
-"""One value of a field table: the name of its type, when two are equal, and whether it will do.
+"""Values of field tables: type names, comparison and validation, as in RabbitMQ.
 
-All three follow RabbitMQ. A check takes what the client sent and gives what we keep, or raises
-`Refused` with the bare reason in RabbitMQ's notation, such as `{value_negative,-1}`; which argument
-it was, and of what, is added by the one who asked.
+A validation function takes the client's value and returns the value to store. It raises `InvalidValueError`
+with only the reason in RabbitMQ's notation, such as `{value_negative,-1}`; the caller adds the argument and
+its owner.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ from recado.amqp.values import (
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
 MAX_DEDUPLICATION_IDS: Final = (
-    100_000  # each is written again at every checkpoint, 2 µs in one turn
+    100_000  # each id is written again at every checkpoint, 2 µs in one turn
 )
 FILTER_SIZE_BYTES_MIN: Final = 16
 FILTER_SIZE_BYTES_MAX: Final = 255
@@ -71,9 +71,9 @@ def type_name(value: FieldValue) -> str:
 
 
 def to_comparable(value: FieldValue) -> object:
-    """A hashable stand-in: two are equal where RabbitMQ calls the values equal.
+    """Return a hashable value; two are equal if RabbitMQ considers the values equal.
 
-    Numbers are equal across widths, also to timestamps; text is equal to its bytes; true is not 1.
+    Numbers are equal across widths, also to timestamps; a string is equal to its bytes; true is not 1.
     """
     match value:
         case bool():
@@ -104,7 +104,7 @@ def format_value(value: FieldValue) -> str:
 
 
 class InvalidValueError(Exception):
-    """The value will not do. The text is the reason alone."""
+    """The value is invalid. The message is only the reason."""
 
 
 def integer(value: FieldValue) -> int:
@@ -165,7 +165,7 @@ def text(value: FieldValue) -> str:
 
 
 def short_string(value: FieldValue) -> str:
-    """What has to fit into a short string."""
+    """Check a string that must fit into a short string of AMQP."""
     checked = text(value)
     if len(checked.encode()) > 255:
         raise InvalidValueError("longer than 255 bytes")
@@ -192,7 +192,7 @@ def queue_version(value: FieldValue) -> int:
 
 
 def max_age(value: FieldValue) -> int:
-    """A time such as `7D`, in milliseconds; a month is 30 days, a year 365."""
+    """Parse a duration such as `7D` into milliseconds; a month has 30 days, a year 365."""
     age = text(value)
     digits, unit = age[:-1], age[-1:]
     number = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 10 else 0
@@ -202,7 +202,7 @@ def max_age(value: FieldValue) -> int:
 
 
 def filter_size(value: FieldValue) -> int:
-    """The bytes of a Bloom filter, which RabbitMQ has for each chunk of a stream."""
+    """Check the size of a Bloom filter; RabbitMQ has one for each chunk of a stream."""
     number = not_negative(value)
     if not FILTER_SIZE_BYTES_MIN <= number <= FILTER_SIZE_BYTES_MAX:
         raise InvalidValueError(
@@ -216,7 +216,7 @@ FilterValue = str | LongString
 
 
 def filter_values(value: FieldValue) -> frozenset[FilterValue]:
-    """A filter value of a stream's messages, or an array of them."""
+    """Check a filter value of a stream's messages, or an array of them."""
     if value == []:
         raise InvalidValueError("empty_array")
     values: set[FilterValue] = set()
@@ -228,7 +228,7 @@ def filter_values(value: FieldValue) -> frozenset[FilterValue]:
 
 
 class StreamOffset(msgspec.Struct, frozen=True):
-    """Where to begin in a stream: at an offset, a time, or what came an age ago (both in milliseconds)."""
+    """Where to start in a stream: at an offset, a time, or an age (times in milliseconds)."""
 
     kind: Literal["first", "last", "next", "offset", "time", "age"] = "next"
     value: int = 0

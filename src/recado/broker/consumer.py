@@ -1,4 +1,4 @@
-"""A consumer: who gets a queue's messages, how many at a time, and how they are written for it."""
+"""A consumer: its credit, and how deliveries are rendered for it."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,22 +17,23 @@ if TYPE_CHECKING:
 UNLIMITED_COUNT = 1 << 30
 DISPATCH_BYTES = (
     256 * 1024
-)  # rendered at a time, so that back-pressure is felt before all is written
-LARGE_PAYLOAD_BYTES = 4096  # from here on copying a body twice costs more than a second write
+)  # rendered per write, so that backpressure takes effect before everything is written
+LARGE_PAYLOAD_BYTES = 4096  # from this size on, copying a body twice costs more than a second write
 
 
 class PeerConnection(Protocol):
-    """What the broker needs of a connection."""
+    """The connection of a client, as the broker uses it."""
 
     frame_max: int
-    congested: bool  # the peer does not keep up
-    supports_cancel_notify: bool  # the peer wants to know when its consumers are removed
-    awaits_journal: bool  # its keeper notes what is just being written to it, and has to do so before the peer sees it
+    congested: bool  # the peer reads too slowly: deliver nothing
+    supports_cancel_notify: bool  # the client wants to be notified when its consumers are cancelled
+    # The output contains messages whose delivery the journal must record before the peer sees them.
+    awaits_journal: bool
 
     def write(self, data: bytes) -> None: ...
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
-        """Close a channel that did nothing just now, and tell the peer why."""
+        """Close a channel for an error that none of its own methods caused, and tell the peer why."""
 
 
 class Consumer:
@@ -67,15 +68,15 @@ class Consumer:
         self.settings = settings
         self.no_ack = no_ack
         self.exclusive = exclusive
-        self.prefetch = prefetch  # prefetch; 0 is none
+        self.prefetch = prefetch  # 0: unlimited
         self.in_flight = 0
-        self.is_awake = False  # in the queue's rota
+        self.is_awake = False  # in the queue's consumer ring
         name = tag.encode()
         self._method_start = DELIVER_METHOD_IDS + bytes((len(name),)) + name
         self._frame_starts: dict[int, bytes] = {}
 
     def credit(self) -> int:
-        """How many more messages it may be given now."""
+        """Return how many more messages the consumer may receive now."""
         channel = self.channel
         if channel.connection.congested:
             return 0
@@ -84,14 +85,14 @@ class Consumer:
             if channel.global_prefetch
             else UNLIMITED_COUNT
         )
-        if self.no_ack:  # does not count for the limit of the channel, but stops when it is reached
+        if self.no_ack:  # not counted by the global prefetch, but stopped when that is reached
             return UNLIMITED_COUNT if channel_credit > 0 else 0
         return (
             min(self.prefetch - self.in_flight, channel_credit) if self.prefetch else channel_credit
         )
 
     def deliver(self, run: Run) -> None:
-        """Write the messages to the peer, and hold them until they are settled unless nobody will."""
+        """Write the messages to the peer; unless the consumer auto-acks, record them as unsettled."""
         channel = self.channel
         connection = channel.connection
         rendered = add_delivery_count(run) if run.delivery_count else run
@@ -135,18 +136,20 @@ class Consumer:
             self.queue.settle(run)
 
     def deliver_copy(self, run: Run) -> None:
-        """Deliver copies to a wire tap, which never acks; one that does not keep up misses some."""
+        """Deliver copies to a wire tap, which never acks; it misses messages while the peer is congested."""
         if not self.channel.connection.congested:
             self.deliver(run)
 
     def release(self, count: int) -> None:
-        """So many of its messages were settled."""
+        """Account for settled messages."""
         self.in_flight -= count
         self.channel.in_flight -= count
         self.queue.unacked -= count
 
     def _frame_start(self, end_bytes: int) -> bytes:
-        """All of a deliver frame before the tag, where `size` bytes (with the end byte) follow it."""
+        """Return a deliver frame up to the delivery tag; `end_bytes` bytes (with the end byte) follow the
+        tag.
+        """
         length = len(self._method_start) + 8 + end_bytes - 1
         frame_header = b"\x01" + self.channel.number.to_bytes(2, "big") + length.to_bytes(4, "big")
         self._frame_starts[end_bytes] = frame_header + self._method_start

@@ -1,7 +1,8 @@
-"""Whose turn it is: the consumers of a queue that may be given messages, in order.
+"""The consumers of a queue that can receive messages, in round-robin order.
 
-Consumers of the highest priority come first; among equals each gets one in turn. A consumer without room sleeps
-and costs nothing until it is woken, so a queue may have thousands.
+Consumers of the highest priority come first; among equals the order is round-robin. A consumer without
+credit sleeps outside the ring and costs nothing until it is woken, so that a queue can have thousands of
+consumers.
 """
 
 from bisect import bisect_left, insort
@@ -15,12 +16,12 @@ class ConsumerRing:
 
     def __init__(self) -> None:
         self.front_group: deque[Consumer] | None = None
-        """Those whose turn it is, of the highest priority; None if nobody is awake."""
+        """The awake consumers of the highest priority, next one first; None if all sleep."""
         self._groups: dict[int, deque[Consumer]] = {}
-        self._priorities: list[int] = []  # of those groups, lowest first
+        self._priorities: list[int] = []  # of the groups, lowest first
 
     def wake(self, consumer: Consumer) -> None:
-        """Give it a turn again, behind those who wait already."""
+        """Put a consumer into the ring, behind those of its priority."""
         if consumer.is_awake:
             return
         consumer.is_awake = True

@@ -1,9 +1,9 @@
-"""Deliveries that nobody acknowledges: the channel that holds one for too long is closed, as RabbitMQ does.
+"""Consumer timeouts: close channels that do not acknowledge a delivery in time, as RabbitMQ does.
 
-Nothing is noted when a message is delivered, so this costs deliveries nothing. About once a minute every
-channel that consumes is looked at, and the tag that it will give next is a mark: what is still out below a mark
-was delivered before it. Only the oldest delivery of a channel counts. It is never found late by more than two
-minutes, nor early.
+Nothing is recorded per delivery, so that deliveries cost nothing extra. About once a minute, every
+consuming channel is checked, and its next delivery tag is recorded as a mark: deliveries with lower tags
+were made before the time of the mark. Only the oldest delivery of a channel counts. A timeout fires up to
+two minutes late and never early.
 """
 
 from collections import deque
@@ -15,20 +15,23 @@ if TYPE_CHECKING:
     from .channel import Channel
     from .queue import Queue
 
-CHECK_INTERVAL_MS = 60_000  # milliseconds
-CLOSED_CHANNELS_MAX = 32  # in one turn, because all that a channel holds returns: 1,500 with 100 messages each took 1.5 s
+CHECK_INTERVAL_MS = 60_000
+# Per turn, because their messages are requeued: 1,500 channels with 100 messages each took 1.5 s.
+CLOSED_CHANNELS_MAX = 32
 
 
 class DeliveryAge:
-    """For how long one channel has had its oldest delivery."""
+    """The age of the oldest unacknowledged delivery of one channel."""
 
     __slots__ = ("_marks",)
 
     def __init__(self) -> None:
-        self._marks: deque[tuple[int, int]] = deque()  # (time, lower tags were given before)
+        self._marks: deque[tuple[int, int]] = deque()  # (time, the next tag at that time)
 
     def age_ms(self, oldest_tag: int, next_tag: int, now: int) -> int:
-        """Milliseconds, for sure; `oldest` is the tag, `next_tag` if nothing is out."""
+        """Return a lower bound of the age in milliseconds; `oldest_tag` is `next_tag` if nothing is
+        unacknowledged.
+        """
         marks = self._marks
         while marks and marks[0][1] <= oldest_tag:
             marks.popleft()
@@ -40,14 +43,14 @@ class DeliveryAge:
 class ConsumerTimeouts:
     def __init__(self) -> None:
         self.default_ms = 0
-        """In milliseconds, for queues that have none of their own; 0 is none."""
+        """For queues without a timeout of their own, in milliseconds; 0: no timeout."""
         self._channels: dict[Channel, DeliveryAge] = {}
-        self._unchecked: list[Channel] = []  # in the look that is under way
+        self._unchecked: list[Channel] = []  # channels left in the current round
         self.next_check: int | None = None
-        """When to look at the channels, if there is any."""
+        """Time of the next check, or None if no channel consumes."""
 
     def watch(self, channel: "Channel", now: int) -> None:
-        """The channel may hold deliveries from now on."""
+        """Check the channel from now on."""
         if channel not in self._channels:
             self._channels[channel] = DeliveryAge()
             if self.next_check is None:
@@ -60,7 +63,7 @@ class ConsumerTimeouts:
             self._unchecked.clear()
 
     def check(self, now: int) -> None:
-        """Close those that are late, if it is time to look."""
+        """Close the channels that exceed their timeout, if a check is due."""
         if self.next_check is None or now < self.next_check:
             return
         self.next_check = now + CHECK_INTERVAL_MS
@@ -77,7 +80,7 @@ class ConsumerTimeouts:
             self.next_check = now + 1
 
     def _exceeded_timeout_ms(self, channel: "Channel", now: int) -> int:
-        """The timeout that a channel has outstayed; 0 is none."""
+        """Return the timeout that a channel exceeds, or 0."""
         entry = channel.unacked.oldest()
         next_tag = channel.next_tag
         oldest_tag = next_tag if entry is None else entry.oldest_tag
@@ -86,7 +89,7 @@ class ConsumerTimeouts:
         return timeout if timeout <= age else 0
 
     def _timeout_ms(self, queue: "Queue") -> int:
-        """Nothing that a stream delivers is missing there, so it may be held for ever."""
+        """Return the timeout of a queue. Streams have none, because a delivery removes nothing from them."""
         if queue.settings.queue_type == "stream":
             return 0
         own_ms = queue.settings.consumer_timeout

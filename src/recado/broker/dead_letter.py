@@ -1,16 +1,16 @@
-"""Dead letters: what happens to messages that a queue drops, where it was declared with an exchange for them.
+"""Dead-lettering: messages that a queue drops are published to its dead-letter exchange.
 
-Each gets an entry in its `x-death` header that says why, where and when; the entries count how often a message
-died of the same cause in the same queue. A message that would come back to a queue where it died before,
-without anybody having rejected it since, goes round in circles and is dropped.
+Each message gets an entry in its `x-death` header with the reason, queue and time; the entries count how
+often a message died for the same reason in the same queue. A dead letter that would return to a queue where
+it died before, without having been rejected by a consumer since, is in a cycle and is dropped.
 
-A letter may cause others, where the queue it comes to is full in turn. They are worked off one after the other,
-what a letter causes before the next one, so a long chain of queues costs no depth; and only so many at a
-time, so that a hundred thousand messages that expire at once keep nobody else waiting. The search for the
-queues of a letter counts, too, and may be continued at another time.
+A dead letter may cause further ones, if its target queue is full in turn. They are processed iteratively,
+those caused by a dead letter before the next one, so that a long chain of queues needs no recursion. The
+number per turn is limited, so that a hundred thousand messages that expire at once do not block other
+clients. The search for target queues is charged as well and may continue in a later turn.
 
-A letter is offered once, and whoever refuses it does not get it; unless the queue wants its letters taken at
-least once, see `assured`.
+A dead letter is published once, and a queue that rejects it does not get it, unless the strategy is
+at-least-once (see `at_least_once`).
 """
 
 from collections import deque
@@ -41,22 +41,23 @@ from .vhost import Vhost
 
 _HEADER_OVERHEAD_BYTES = (
     PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
-)  # what a header frame has beside its properties, and some
-_DEATH_COUNT_MAX = 1 << 62  # a client may claim any count
-DEAD_LETTERS_PER_TURN = 128  # letters that are each unlike the one before; some 10 ms of work
+)  # of a header frame in addition to its properties, with a reserve
+_DEATH_COUNT_MAX = 1 << 62  # limits the count in a client's header
+DEAD_LETTERS_PER_TURN = 128  # dead letters with different properties; about 10 ms of work
 _OVERRUN_LETTERS_MAX = (
-    16  # by which the last may exceed the allowance; one that costs more is divided
+    16  # by which the last one may exceed the budget; more expensive ones are divided into steps
 )
-_UNITS_PER_LETTER = 16  # the cost of such a letter, beside the search for its queues
-_ALIKE_MESSAGES_PER_LETTER = 50  # letters with the same properties that are the work of one
+_UNITS_PER_LETTER = 16  # in addition to the search for its queues
+# Messages with equal properties that cost as much as one dead letter.
+_ALIKE_MESSAGES_PER_LETTER = 50
 
 
 def rewrite_properties(
     run: Run, change: Callable[[Properties], Properties], origin: Origin, traits: MessageTraits
 ) -> Iterator[tuple[Properties, Run]]:
-    """The messages with other properties, together where neighbours have the same.
+    """Return the messages with changed properties, in one run where neighbours have equal properties.
 
-    A header must fit into one frame, so messages whose header no longer does are left out.
+    A header must fit into one frame; messages whose header no longer fits are left out.
     """
     for encoded, contents in groupby(run.contents(), extract_properties):
         properties = change(decode_properties(encoded, max_entries=STORED_MAX_ENTRY_COUNT))
@@ -70,20 +71,24 @@ def rewrite_properties(
 
 
 class DeadLetterRouter:
-    """Takes what the queues of one vhost drop."""
+    """Publishes the dead letters of one vhost."""
 
     def __init__(self, vhost: Vhost[Queue]) -> None:
         self._vhost = vhost
         self._caused: list[tuple[Queue, Run, str]] = []
         self._is_working = False
-        self._budget = (0, DEAD_LETTERS_PER_TURN)  # how many more at this time
+        # Time, and how many more dead letters may be published at that time.
+        self._budget = (0, DEAD_LETTERS_PER_TURN)
         self._pending: deque[tuple[Queue, Run, str]] = deque()
-        self._current: StepTask[None] | None = None  # what is not done yet
+        self._current: StepTask[None] | None = None  # the unfinished task
         self._now = 0
         self._at_least_once = AtLeastOnceDeadLetters(self._offer, lambda: self._now)
 
     def __call__(self, queue: Queue, run: Run, reason: str, now: int) -> None:
-        """Send these messages on, or let them go; `run` may be emptied later, if there are many."""
+        """Dead-letter the messages, or drop them if the queue has no dead-letter exchange.
+
+        If there are many, `run` is emptied in later turns.
+        """
         if queue.settings.dead_letter_exchange is None:
             queue.settle(run)
             return
@@ -99,11 +104,11 @@ class DeadLetterRouter:
         self._advance_within_budget(now)
 
     def deadline(self) -> int | None:
-        """When to go on; 0 is at once."""
+        """Return when to call `advance`, or None; 0 means immediately."""
         return 0 if self._pending or self._current is not None else self._at_least_once.deadline()
 
     def advance(self, now: int) -> None:
-        """Some more of what is left over."""
+        """Continue with pending dead letters."""
         self._at_least_once.retry(now)
         self._budget = (now, DEAD_LETTERS_PER_TURN)
         self._advance_within_budget(now)
@@ -119,7 +124,7 @@ class DeadLetterRouter:
                         self._current = StepTask(self._at_least_once.offer_next())
                     else:
                         break
-                # A usual letter is not divided, so that nobody can see it on its way.
+                # An ordinary dead letter is not divided, so that its transit is not observable.
                 spent = self._current.advance((left + _OVERRUN_LETTERS_MAX) * _UNITS_PER_LETTER)
                 if self._current.is_done:
                     self._current = None
@@ -130,7 +135,7 @@ class DeadLetterRouter:
             self._is_working = False
 
     def _publish_some(self, limit: int) -> Steps[None]:
-        """Offer letters of the run that waits longest, once."""
+        """Publish dead letters of the oldest pending run, once."""
         queue, run, reason = self._pending.popleft()
         part = run.take(limit * (_ALIKE_MESSAGES_PER_LETTER if run.prefix else 1))
         if part is not run:
@@ -149,9 +154,9 @@ class DeadLetterRouter:
             queue.dead_lettering_runs -= 1
 
     def _offer(self, queue: Queue, letter: HeldDeadLetter) -> Steps[bool]:
-        """Offer a letter to those who have not taken it; return whether all have now.
+        """Publish a dead letter to the queues that have not accepted it; return whether all have now.
 
-        What a queue refuses and sends to its own dead letters counts as taken: once is enough.
+        A queue that rejects it and dead-letters it itself counts as having accepted it: once is enough.
         """
         letter.epoch, letter.settings, letter.rejected_by = self._vhost.epoch, queue.settings, []
         exchange = self._exchange_of(queue)
@@ -177,7 +182,8 @@ class DeadLetterRouter:
         return is_accepted and not letter.rejected_by
 
     def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
-        name = queue.settings.dead_letter_exchange  # none, if a policy went while these waited
+        # None if a policy was removed while the messages were pending.
+        name = queue.settings.dead_letter_exchange
         return None if name is None else self._vhost.exchanges.get(name)
 
     def _write_batches(
@@ -206,7 +212,7 @@ class DeadLetterRouter:
     def _find_targets(
         self, exchange: Exchange[Queue], batch: "_DeadLetterBatch", reason: str
     ) -> Steps[tuple[bool, list[Queue]]]:
-        """Whether letters are routed anywhere, and to which queues they do not go in circles."""
+        """Return whether dead letters are routable, and the target queues without cycles."""
         headers = batch.headers
         copies = read_routing_keys(headers, "CC")
         key = batch.run.origin.routing_key
@@ -221,11 +227,11 @@ class _DeadLetterBatch(msgspec.Struct):
     run: Run
     headers: FieldTable
     cost_letters: int
-    """In letters of the usual size: long headers count for more."""
+    """In dead letters of ordinary size: long headers cost more."""
 
 
 def read_routing_keys(headers: FieldTable, name: str) -> list[str]:
-    """The routing keys in a CC or BCC header."""
+    """Return the routing keys in a CC or BCC header."""
     keys = headers.get(name)
     return [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
 
@@ -266,7 +272,7 @@ def _add_death(
 
 
 def _is_cycle(queue: str, deaths: object) -> bool:
-    """Whether it died in this queue before and nobody rejected it since."""
+    """Whether the message died in this queue before and no consumer rejected it since."""
     for entry in deaths if isinstance(deaths, list) else ():
         if not isinstance(entry, dict) or entry.get("reason") == "rejected":
             return False

@@ -1,15 +1,16 @@
-"""De-duplication: a message whose id was seen lately is confirmed, and goes nowhere.
+"""Deduplication: a message whose id was accepted recently is confirmed and dropped.
 
-A publisher that has no confirm does not know whether its message arrived, and sends it again. A queue or an
-exchange that was declared with `x-message-deduplication` remembers the ids of what it took in, so many
-(`x-cache-size`) and so long (`x-cache-ttl`), and takes the same message only once.
+A publisher that misses a confirm does not know whether its message arrived, and publishes it again. A queue
+or an exchange that was declared with `x-message-deduplication` remembers the ids of accepted messages,
+limited by number (`x-cache-size`) and age (`x-cache-ttl`), and accepts each message once.
 
-W1  A message that was not taken in (it was refused, or found no queue) is not a duplicate when it comes again.
-W2  An id is kept together with the message that has it, so after a crash both are known or neither; where a
-    stream took it, after the message: a crash may then double it, and never lose it. Only the id of a
-    persistent message is kept, for the others are lost in any case.
-W3  A duplicate is confirmed when the message that it repeats is safe, not before.
-W4  Dead letters are not sifted: the broker moves them, nobody sent them twice.
+DD1  A message that was not accepted (it was rejected or unroutable) is not a duplicate when it is published
+     again.
+DD2  An id is stored atomically with its message, so that after a crash both are known or neither. If a
+     stream accepted it, the id is stored after the message: a crash may then duplicate it and never lose
+     it. Only ids of persistent messages are stored, because transient messages are lost anyway.
+DD3  A duplicate is confirmed when the original message is durable, not before.
+DD4  Dead letters are not deduplicated: the broker moves them, and no publisher repeated them.
 """
 
 from collections import OrderedDict
@@ -33,7 +34,7 @@ RecordId = Callable[[bytes, int, "Iterable[Queue]"], None]
 
 
 class DeduplicationWindow:
-    """What was seen lately, oldest first."""
+    """The recently accepted ids, oldest first."""
 
     __slots__ = (
         "_capacity",
@@ -48,19 +49,21 @@ class DeduplicationWindow:
     def __init__(
         self, capacity: int, ttl_ms: int | None, store: MessageStore, record: RecordId | None
     ) -> None:
-        """`ttl` is in milliseconds; `keep` tells the keeper, where the window is to outlast the process."""
+        """`record` stores an id, or is None if the window need not survive a restart."""
         self._capacity = capacity
         self._ttl_ms = ttl_ms
         self._store = store
         self._record = record
-        self._required_lsn = 0  # the ticket of the id that was kept last
-        # When each was taken in. The first of a plain dict is found behind all that left before it: 11 µs to
-        # let one of 100,000 go, instead of 0.3.
+        self._required_lsn = 0  # LSN of the id that was stored last
+        # Time of acceptance by id. Not a plain dict: it finds its first key after scanning all deleted
+        # ones, 11 µs to evict one of 100,000 instead of 0.3.
         self._ids: OrderedDict[bytes, int] = OrderedDict()
-        self._transient_ids: set[bytes] = set()  # those that were not kept
+        self._transient_ids: set[bytes] = set()  # ids that were not stored
 
     def is_duplicate(self, message_id: bytes, now: int) -> bool:
-        """Whether this is a duplicate. If what it repeats is not safe yet, the keeper has a new entry (W3)."""
+        """Whether the id is a duplicate. If the original is not durable yet, the confirm waits for it
+        (DD3).
+        """
         self._evict(now)
         when = self._ids.get(message_id)
         if when is None:
@@ -73,7 +76,7 @@ class DeduplicationWindow:
     def add(
         self, message_id: bytes, now: int, *, persistent: bool, targets: "Iterable[Queue]" = ()
     ) -> None:
-        """A message was taken in that nobody knew; `to` are the queues behind an exchange."""
+        """Record an accepted message; `targets` are the queues behind an exchange."""
         self._ids[message_id] = now
         if not persistent:
             self._transient_ids.add(message_id)
@@ -93,15 +96,15 @@ class DeduplicationWindow:
             self._transient_ids.discard(message_id)
 
     def ids(self) -> list[tuple[bytes, int]]:
-        """All ids, and when they were seen."""
+        """Return all ids with the times when they were accepted."""
         return list(self._ids.items())
 
     def persistent_ids(self, ids: Iterable[tuple[bytes, int]]) -> Iterator[tuple[bytes, int]]:
-        """Those of some ids that are known still, and are to be known after a restart."""
+        """Return those of the given ids that are still known and must be known after a restart."""
         return (pair for pair in ids if pair[0] in self._ids and pair[0] not in self._transient_ids)
 
     def restore(self, ids: Iterable[tuple[bytes, int]]) -> None:
-        """What the keeper has after a restart, oldest first; the same id may come again."""
+        """Add the ids that the store has after a restart, oldest first; ids may repeat."""
         for message_id, seen_at in ids:
             self._ids.setdefault(message_id, seen_at)
             self._evict(seen_at)
@@ -109,7 +112,10 @@ class DeduplicationWindow:
     def publish_new(
         self, run: Run, now: int, publish: Callable[[Run, int], Sequence[int]]
     ) -> Sequence[int]:
-        """Let `take` have what is new, whole if nothing has an id; gives the indexes of what it refused."""
+        """Publish the messages that are not duplicates; return the indexes of those that were rejected.
+
+        Without ids, the run is published as a whole.
+        """
         ids = [read_message_id(extract_properties(content)) for content in run.contents()]
         if not any(ids):
             return publish(run, now)
@@ -132,7 +138,7 @@ def create_window(
     *,
     persist: bool,
 ) -> DeduplicationWindow | None:
-    """What a queue or an exchange needs to find duplicates, if it is to."""
+    """Return the deduplication window of a queue or an exchange, or None if it has none."""
     if settings is None:
         return None
     record = partial(store.record_message_id, vhost, owner) if persist and store.has_disk else None
@@ -140,7 +146,7 @@ def create_window(
 
 
 class ExchangeDeduplication:
-    """One message on its way through exchanges, of which some may know it."""
+    """Deduplication of one message by the exchanges that it passes."""
 
     __slots__ = ("_message_id", "_now", "_persistent", "_windows", "is_duplicate")
 
@@ -150,7 +156,7 @@ class ExchangeDeduplication:
         self._now = now
         self._windows: list[DeduplicationWindow] = []
         self.is_duplicate = False
-        """Somewhere it was a duplicate: if it goes nowhere then it was there before."""
+        """An exchange has seen the message before; if it is routed nowhere, that is the reason."""
 
     def enter(self, window: DeduplicationWindow) -> bool:
         if not self._message_id:
@@ -163,17 +169,17 @@ class ExchangeDeduplication:
 
     @property
     def is_tracked(self) -> bool:
-        """Whether an exchange looks for duplicates of it on the way that it took."""
+        """Whether an exchange on the message's route deduplicates it."""
         return self.is_duplicate or bool(self._windows)
 
     def was_overtaken(self) -> bool:
-        """Whether another message with its id got through since it entered an exchange."""
+        """Whether a message with the same id was accepted since this one entered an exchange."""
         entered = self._windows
         return bool(entered) and any(
             window.is_duplicate(self._message_id, self._now) for window in entered
         )
 
     def record(self, queues: "Iterable[Queue]") -> None:
-        """All these queues took it (W1)."""
+        """Record the id, because all these queues have accepted the message (DD1)."""
         for window in self._windows:
             window.add(self._message_id, self._now, persistent=self._persistent, targets=queues)

@@ -1,8 +1,8 @@
-"""Delayed messages: what an exchange of type `x-delayed-message` and the header `x-delay` say.
+"""The exchange type `x-delayed-message` and the header `x-delay`, as in RabbitMQ's delayed-message plugin.
 
-Both are those of RabbitMQ's delayed-message plugin. The exchange routes like one of another type, which its
-argument `x-delayed-type` names, but a message that asks for a delay is held first (see `delayed_queue`), and routed
-when it is due. It leaves with the delay made negative: it is not held again, and its receiver can tell.
+The exchange routes like one of the type in its argument `x-delayed-type`, but a message with a delay is
+first held in the exchange's `delayed_queue`, and routed when it is due. It is delivered with the delay made
+negative: so it is not held again, and its receiver can see that it was delayed.
 """
 
 from collections.abc import Collection
@@ -20,7 +20,7 @@ _DELAY_DIGITS_MAX: Final = 18
 
 
 def check_delayed_type(arguments: FieldTable, exchange_types: Collection[str]) -> None:
-    """An exchange that delays must say which of the other kinds it is otherwise."""
+    """Raise `PreconditionFailedError` unless the argument names one of the other exchange types."""
     exchange_type = arguments.get(DELAYED_TYPE_ARGUMENT)
     if exchange_type == DELAYED_EXCHANGE_TYPE:
         raise PreconditionFailedError(
@@ -34,7 +34,7 @@ def check_delayed_type(arguments: FieldTable, exchange_types: Collection[str]) -
 
 
 def read_delay_ms(headers: FieldTable) -> int:
-    """The milliseconds that a message asks to be held for; 0 where it is no number, or a negative one."""
+    """Return the requested delay in milliseconds; 0 if it is negative or not a number."""
     match headers.get(_DELAY_HEADER):
         case bool() | Timestamp():
             return 0
@@ -47,5 +47,5 @@ def read_delay_ms(headers: FieldTable) -> int:
 
 
 def mark_delayed(headers: FieldTable) -> FieldTable:
-    """The headers of a message that was held."""
+    """Return the headers of a message that has been delayed."""
     return {**headers, _DELAY_HEADER: -read_delay_ms(headers)}

@@ -1,11 +1,13 @@
-"""Where a delayed exchange holds messages until they are due.
+"""The hidden queue in which a delayed exchange holds messages until they are due.
 
-HO1  A message leaves no sooner than it is due; those due at the same time leave in the order they came in.
-HO2  It is routed when it leaves, by the bindings of then, and enters its queues before it is settled (K2).
+DQ1  A message never leaves before it is due; messages due at the same time leave in the order of their
+     arrival.
+DQ2  A message is routed when it leaves, by the bindings at that time, and enters its queues before it is
+     settled (MS2).
 
-It is a queue, so that what is held is kept like everything else: with places, and with the time when it is due
-as the time when it expires. But it is nobody's to see: not among the queues of its vhost, and without
-consumers. All that it holds is in memory.
+It is a queue so that its messages are stored like others: with positions, and with the due time in place of
+the expiry time. It is invisible to clients: it is not among the queues of its vhost and has no consumers.
+All its messages are in memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,11 +30,12 @@ from .routing import publish_in_steps
 from .run import Run
 from .steps import TURN_UNITS_MAX, Steps, StepTask
 
-DELAYED_QUEUE_PREFIX = "amq.delayed."  # before the name of the exchange; a client may not use it
-_RELEASED_MESSAGES_MAX = 128  # messages that leave together
+# Followed by the exchange's name; reserved, so clients cannot use it.
+DELAYED_QUEUE_PREFIX = "amq.delayed."
+_RELEASED_MESSAGES_MAX = 128  # released together
 _RELEASE_UNITS_MAX = TURN_UNITS_MAX
-_UNITS_PER_MESSAGE = 15  # of a message, beside the search for its queues
-_HEADER_GROWTH_BYTES = 64  # more than a header grows by another number in it
+_UNITS_PER_MESSAGE = 15  # in addition to the search for its queues
+_HEADER_GROWTH_BYTES = 64  # more than a header can grow by the changed number
 
 
 class DelayedQueue(Queue):
@@ -40,17 +43,18 @@ class DelayedQueue(Queue):
         settings = QueueSettings(durable=exchange.settings.durable)
         super().__init__(context, DELAYED_QUEUE_PREFIX + exchange.name, settings, None, 0)
         self._exchange = exchange
-        self._heap: list[tuple[int, int, Run]] = []  # when it is due, its place
+        self._heap: list[tuple[int, int, Run]] = []  # (due time, position, run)
         self._now = 0
-        self._releasing: StepTask[None] | None = None  # what was due and is not routed yet
-        self._last_run: Run | None = None  # what came last and is still here; the next may join it
+        self._releasing: StepTask[None] | None = None  # the task that routes due messages
+        # The last run that was added and is still here; the next one may extend it.
+        self._last_run: Run | None = None
 
     def _apply_settings(self, settings: QueueSettings) -> None:
-        """Policies are for queues that people know of."""
+        """Ignore policies, which apply only to queues that clients can see."""
         super()._apply_settings(self.declared_settings)
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
-        """Hold messages; they have the same headers."""
+        """Hold messages with equal headers until they are due."""
         properties = extract_properties(run.prefix + run.payloads[0])
         headers = decode_properties(properties, max_entries=STORED_MAX_ENTRY_COUNT).headers or {}
         run.payloads = list(run.payloads)
@@ -67,7 +71,7 @@ class DelayedQueue(Queue):
     def restore(
         self, next_position: int, paged_out: Mapping[int, int], now: int, *, has_ttl: bool
     ) -> None:
-        """What was held before a restart, all of it."""
+        """Load all messages that the store has after a restart."""
         self._next_position = next_position
         count = sum(paged_out.values())
         while self.ready < count:
@@ -87,7 +91,7 @@ class DelayedQueue(Queue):
             self._last_run = run
 
     def on_timer(self, now: int) -> int:
-        """Route what is due; some of it, if there is much, and the rest after others had their turn."""
+        """Route due messages within a budget, and set the timer for the rest."""
         self._timer_due, self._now = None, now
         heap, left = self._heap, _RELEASE_UNITS_MAX
         while left > 0:
@@ -115,13 +119,11 @@ class DelayedQueue(Queue):
         return part
 
     def _release(self, run: Run) -> Steps[None]:
-        """Messages leave for the queues that they are routed to, and are settled then (HO2)."""
+        """Publish messages to the queues that they are routed to, and settle them after that (DQ2)."""
         targets: dict[Queue, None] = {}
         for properties, messages in _mark_all_delayed(run):
             headers = properties.headers or {}
-            messages.is_dead_letter = (
-                "x-death" in headers
-            )  # it came as one, perhaps before a restart
+            messages.is_dead_letter = "x-death" in headers  # also if that was before a restart
             keys = read_routing_keys(headers, "CC")
             yield _UNITS_PER_MESSAGE * len(messages)
             queues = yield from find_queues(
@@ -132,7 +134,7 @@ class DelayedQueue(Queue):
         self.settle_forwarded(run, targets)
 
     def purge(self) -> int:
-        """Let go of all, as the exchange is gone."""
+        """Drop all messages, because the exchange was deleted."""
         count, self.ready = self.ready, 0
         self._free_later(self._heap)
         self._heap = []
@@ -141,7 +143,7 @@ class DelayedQueue(Queue):
 
 
 def _mark_all_delayed(run: Run) -> list[tuple[Properties, Run]]:
-    """The messages as they leave. None may be left out because its header just does not fit any more."""
+    """Return the messages as they are delivered. None may be lost because its header grows beyond a frame."""
     changed = list(rewrite_properties(run, _mark_properties, run.origin, run.traits))
     if sum(len(messages) for _, messages in changed) < len(run):
         run = msgspec.structs.replace(run, frame_max=run.frame_max + _HEADER_GROWTH_BYTES)
@@ -154,7 +156,7 @@ def _mark_properties(properties: Properties) -> Properties:
 
 
 class DelayedQueues:
-    """Makes and discards those of one vhost: its `Holder`."""
+    """Creates and deletes the delayed queues of one vhost (`DelayedQueueFactory`)."""
 
     def __init__(self, context: QueueContext, timers: QueueTimers) -> None:
         self._context = context
@@ -167,7 +169,7 @@ class DelayedQueues:
         return queue
 
     def delete(self, queue: Queue) -> None:
-        """With all that is held."""
+        """Delete the queue with all its messages."""
         assert isinstance(queue, DelayedQueue)
         queue.deleted = True
         queue.purge()

@@ -1,7 +1,7 @@
-"""How often a message came back: quorum queues count it and tell the next consumer.
+"""The header `x-delivery-count`: quorum queues tell consumers how often a message was redelivered.
 
-The count is the queue's and not the message's: it stands in the header `x-delivery-count` of what a consumer is
-sent, and nowhere else. A dead letter says of it what its publisher said.
+The count belongs to the queue: it is only in the header of delivered messages. A dead letter has the header
+as its publisher set it.
 """
 
 from recado.amqp.frames import (
@@ -20,7 +20,7 @@ DELIVERY_COUNT_HEADER = "x-delivery-count"
 
 
 def add_delivery_count(run: Run) -> Run:
-    """The messages as the next consumer is to see them. One whose header would not fit stays as it is."""
+    """Return the messages with the header. A message whose header would exceed a frame stays unchanged."""
     if run.prefix:
         head, tails = _add_header(run.prefix, run), run.payloads
     else:
@@ -29,7 +29,7 @@ def add_delivery_count(run: Run) -> Run:
 
 
 def _add_header(content: bytes, run: Run) -> bytes:
-    """A header frame, with whatever follows it, that tells the count."""
+    """Return a message (header frame and following frames) with the header added."""
     at = find_header_end(content)
     properties = decode_properties(
         content[PROPERTIES_OFFSET : at - 1], max_entries=STORED_MAX_ENTRY_COUNT

@@ -1,4 +1,4 @@
-"""A second declaration must want what is there already, or it is refused. Texts are RabbitMQ's."""
+"""Equivalence of repeated declarations. Error texts are RabbitMQ's."""
 
 from collections.abc import Iterable
 
@@ -19,9 +19,9 @@ from .arguments import (
 def check_queue_equivalent(
     described: str, existing: QueueSettings, requested: QueueSettings
 ) -> None:
-    """Refuses a second declaration that wants another queue than the one there is.
+    """Raise `PreconditionFailedError` if a repeated declaration differs from the existing queue.
 
-    `queue` is its description. Who may see an exclusive queue is the vhost's affair.
+    `described` names the queue in the error. Exclusive access is checked by the vhost.
     """
     _check_fields(described, existing, requested, ("durable", "auto_delete"))
     names = QUEUE_TYPE_ARGUMENTS[existing.queue_type]
@@ -31,7 +31,7 @@ def check_queue_equivalent(
 def check_exchange_equivalent(
     described: str, existing: ExchangeSettings, requested: ExchangeSettings
 ) -> None:
-    """Refuses a second declaration that wants another exchange than the one there is."""
+    """Raise `PreconditionFailedError` if a repeated declaration differs from the existing exchange."""
     if existing.exchange_type != requested.exchange_type:
         raise _inequivalent_error(
             "type", described, f"'{requested.exchange_type}'", f"'{existing.exchange_type}'"
@@ -78,7 +78,7 @@ def _check_arguments(
 
 
 def _is_default(name: str, existing: FieldTable, requested: FieldTable) -> bool:
-    """Whether a type of queue was left out here and there named as what it is anyway."""
+    """Whether one declaration names the default queue type and the other names none."""
     return name == "x-queue-type" and "classic" in (existing.get(name), requested.get(name))
 
 

@@ -1,12 +1,12 @@
-"""An exchange: its bindings, and which of them a message takes.
+"""An exchange: its bindings, and which of them a message matches.
 
-X1  No two bindings of an exchange have the same destination, key and arguments.
-X2  A message takes bindings of last resort (those with `x-dead-letter-binding`) only when it can
-    take no ordinary one.
-X3  Bindings keep the order in which they were made.
+EX1  No two bindings of an exchange have the same destination, key and arguments.
+EX2  Fallback bindings (those with `x-dead-letter-binding`) match a message only if no ordinary binding
+     does.
+EX3  Bindings are followed in the order of their creation.
 
-What distinguishes the kinds of exchange is the `Matcher` that holds the bindings. The two simple
-ones live here.
+The exchange types differ in the `Matcher` that holds the bindings. The two simple matchers are in this
+module.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=Destination)
 
 _BY_SERIAL = attrgetter("serial")
-_SORTED_BINDINGS_PER_STEP: Final = 1024  # merging takes 1.5 µs for each
-_KEY_BYTES_PER_UNIT: Final = 16  # of a binding to remove: a topic leaves word by word, 0.5 µs each
+_SORTED_BINDINGS_PER_STEP: Final = 1024  # merging takes 1.5 µs each
+_KEY_BYTES_PER_UNIT: Final = 16  # to remove a binding: a topic is removed word by word, 0.5 µs each
 _ARGUMENTS_BYTES_PER_UNIT: Final = 64
 
 
 class DirectMatcher(Generic[T]):
-    """The routing key must be the binding's own."""
+    """Matches bindings whose key is equal to the routing key."""
 
     __slots__ = ("_bindings_by_key",)
 
@@ -70,7 +70,7 @@ class DirectMatcher(Generic[T]):
 
 
 class FanoutMatcher(Generic[T]):
-    """Every binding matches."""
+    """Matches all bindings."""
 
     __slots__ = ("_bindings",)
 
@@ -100,16 +100,16 @@ EXCHANGE_TYPES: Final[dict[str, Callable[[], Matcher[Any]]]] = {
 
 
 class DelayedQueueFactory(Protocol[Q]):
-    """Gives each delayed exchange a place to hold messages."""
+    """Creates and deletes the queues in which delayed exchanges hold messages."""
 
     def create(self, exchange: Exchange[Q]) -> Q:
-        """For an exchange that is new."""
+        """Create the queue of a new exchange."""
 
     def delete(self, queue: Q) -> None:
-        """Its exchange is gone, and so is all that it holds."""
+        """Delete the queue of a deleted exchange, with all its messages."""
 
 
-# What every vhost has from the beginning.
+# The exchanges that every vhost has.
 PREDECLARED_EXCHANGES: Final[dict[str, ExchangeSettings]] = {
     "": ExchangeSettings(exchange_type="direct", durable=True),
     "amq.direct": ExchangeSettings(exchange_type="direct", durable=True),
@@ -141,16 +141,16 @@ class Exchange(Generic[Q]):
         self.name = name
         self.declared_settings = settings
         self.settings = settings
-        """What was declared, and what policies make of it."""
+        """The declared settings combined with policies."""
         self.deleted = False
         self.uses_headers = settings.exchange_type in ("headers", DELAYED_EXCHANGE_TYPE)
         self.delayed_queue: Q | None = None
         """Where a delayed exchange holds messages until they are due."""
         self.deduplication_window: DeduplicationWindow | None = None
-        """What was seen lately, where duplicates are to be found."""
+        """Set if the exchange deduplicates."""
         self.bindings: dict[tuple[Q | Exchange[Q], str, bytes], Binding[Q | Exchange[Q]]] = {}
         self.bound_exchanges: dict[Exchange[Q], int] = {}
-        """The exchanges among the destinations, and by how many bindings each."""
+        """The exchanges among the destinations, each with its number of bindings."""
         kind = settings.exchange_type
         new_matcher = EXCHANGE_TYPES[
             str(settings.arguments[DELAYED_TYPE_ARGUMENT])
@@ -163,18 +163,18 @@ class Exchange(Generic[Q]):
 
     @property
     def is_new(self) -> bool:
-        """Whether it never had a binding."""
+        """Whether the exchange never had a binding."""
         return not self._next_serial
 
     @property
     def bind_cost(self) -> int:
-        """What a binding costs to make, beyond what any method costs."""
+        """The cost of adding a binding, in addition to that of any method."""
         return self._primary_matcher.add_cost
 
     def bind(
         self, destination: Q | Exchange[Q], routing_key: str, arguments: FieldTable
     ) -> Binding[Q | Exchange[Q]] | None:
-        """The new binding, or None where there is one like it."""
+        """Add a binding and return it, or return None if it exists already."""
         identity = destination, routing_key, canonical_arguments(arguments)
         if identity in self.bindings:
             return None
@@ -204,9 +204,9 @@ class Exchange(Generic[Q]):
         return len(key) // _KEY_BYTES_PER_UNIT + len(arguments) // _ARGUMENTS_BYTES_PER_UNIT
 
     def search(self, keys: Sequence[str], headers: FieldTable) -> Steps[list[Q | Exchange[Q]]]:
-        """Where a message with these routing keys goes from here; a destination may come twice.
+        """Find the destinations of a message with these routing keys; a destination may occur twice.
 
-        Bindings to a destination that was deleted do not count.
+        Bindings to deleted destinations do not match.
         """
         for matcher in (self._primary_matcher, self._fallback_matcher):
             found: dict[Binding[Q | Exchange[Q]], None] = {}
@@ -238,7 +238,7 @@ class Exchange(Generic[Q]):
 
 
 def _sort_by_serial(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Binding[T]]]:
-    """The bindings from the oldest to the newest, in pieces; each takes only a part of the sorting."""
+    """Return the bindings in creation order, in chunks, so that each step sorts only a part."""
     if len(bindings) <= _SORTED_BINDINGS_PER_STEP:
         return iter((sorted(bindings, key=_BY_SERIAL),))
     return _merge_sorted(bindings)

@@ -1,8 +1,8 @@
-"""Headers exchange: a binding's arguments are the headers that it wants to see.
+"""Headers exchange: the arguments of a binding are the required headers of a message.
 
-`x-match` says how many of them: `all_stats` (the default) or `any`. Arguments whose name begins with `x-`
-are no criteria, unless it is `all-with-x` or `any-with-x`. A criterion without a value (void) wants
-its header to be there, whatever it holds. Of no criteria at all, "all" are met and "any" are not.
+`x-match` is `all` (the default) or `any` of them. Arguments that start with `x-` are not criteria, unless
+the mode is `all-with-x` or `any-with-x`. A criterion without a value (void) only requires the header to
+exist. Without criteria, `all` matches every message and `any` none.
 """
 
 from typing import Final, Generic, TypeAlias, TypeVar
@@ -16,7 +16,7 @@ from .steps import STEP_UNITS_MAX, Steps, chunks
 
 T = TypeVar("T")
 
-_Criterion: TypeAlias = tuple[str, object]  # of a header and its value, where None is any
+_Criterion: TypeAlias = tuple[str, object]  # name and value of a header; None matches any value
 
 _CHECKS_PER_UNIT: Final = 8  # 0.6 µs each
 _CHECKS_PER_STEP: Final = STEP_UNITS_MAX * _CHECKS_PER_UNIT
@@ -24,10 +24,11 @@ _MATCH_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersMatcher(Generic[T]):
-    """Looks at those bindings only that ask for a header which the message has.
+    """An inverted index of criteria, so that only bindings that require a header of the message are
+    checked.
 
-    A binding that wants all of its criteria is kept under one of them, that by which the fewest others are kept
-    so far; one that wants any of them is kept under each.
+    A binding that requires all of its criteria is indexed under one of them, the one with the fewest
+    bindings so far; a binding that requires any of them is indexed under each.
     """
 
     __slots__ = ("_always_matching", "_by_criterion", "_criteria")
@@ -37,7 +38,7 @@ class HeadersMatcher(Generic[T]):
 
     def __init__(self) -> None:
         self._criteria: dict[Binding[T], _BindingCriteria] = {}
-        self._always_matching: dict[Binding[T], None] = {}  # want all of no criteria
+        self._always_matching: dict[Binding[T], None] = {}  # `all` without criteria
         self._by_criterion: dict[_Criterion, dict[Binding[T], None]] = {}
 
     def add(self, binding: Binding[T]) -> None:
@@ -72,7 +73,7 @@ class HeadersMatcher(Generic[T]):
                 continue
             for some in chunks(list(self._by_criterion[criterion]), _CHECKS_PER_STEP):
                 for binding in some:
-                    criteria = self._criteria.get(binding)  # None: removed since
+                    criteria = self._criteria.get(binding)  # None: removed meanwhile
                     if criteria is not None and criteria.is_met(message_headers):
                         found[binding] = None
                     checked_count += 1 + (
@@ -88,7 +89,7 @@ class HeadersMatcher(Generic[T]):
 
 
 class _BindingCriteria:
-    """What one binding asks for, taken apart once."""
+    """The parsed criteria of one binding."""
 
     __slots__ = ("_required_names", "_required_pairs", "criteria", "indexed_under", "matches_all")
 

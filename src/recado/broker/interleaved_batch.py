@@ -1,8 +1,7 @@
-"""Messages that were published in turn by several routes, and are taken in one route after the other.
+"""Publishes of several routes in alternation that are published route by route.
 
-Their numbers are still those of the order in which they came: nobody can say that all up to one of them were
-taken in before all of them are, and the one that is refused is not the one that its place in a strand seems to
-say.
+Their publish numbers are those of the original order. So the batch can be confirmed only when all of it is
+published, and the number of a rejected message does not follow from its index within its route.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ _METHOD_FRAME = itemgetter(0)
 def group_by_route(
     event: InterleavedPublished, method_frames: Iterable[bytes]
 ) -> Iterator[Published]:
-    """The publishes in runs, all of a route together; `frames` are the distinct methods of the event."""
+    """Return the publishes in one run per route; `method_frames` are the distinct methods of the event."""
     strands: dict[bytes, list[bytes]] = {method_frame: [] for method_frame in method_frames}
     for method_frame, tail in zip(event.method_frames, event.payloads, strict=True):
         strands[method_frame].append(tail)
@@ -26,7 +25,7 @@ def group_by_route(
 
 
 def split_by_route(event: InterleavedPublished) -> Iterator[Published]:
-    """The publishes in runs, each as long as the route is the same."""
+    """Return the publishes in their original order, in one run per sequence of equal routes."""
     for method_frame, run in groupby(
         zip(event.method_frames, event.payloads, strict=True), _METHOD_FRAME
     ):
@@ -39,13 +38,15 @@ class InterleavedBatch:
     __slots__ = ("_method_frames", "last_number", "number_before")
 
     def __init__(self, number_before: int, method_frames: list[bytes]) -> None:
-        """Numbers begin behind `before`; the methods, in the order they came, tell the routes apart."""
+        """Publish numbers start after `number_before`; `method_frames`, in original order, identify the
+        routes.
+        """
         self._method_frames = method_frames
         self.number_before = number_before
         self.last_number = number_before + len(method_frames)
 
     def publish_numbers(self, published: int, indexes: Iterable[int]) -> Iterator[int]:
-        """Of messages behind those `taken` in, counted as they are taken in."""
+        """Return the publish numbers of messages by their indexes after the first `published` ones."""
         route_order = {method: at for at, method in enumerate(dict.fromkeys(self._method_frames))}
         arrival_order = sorted(
             range(len(self._method_frames)), key=lambda at: route_order[self._method_frames[at]]

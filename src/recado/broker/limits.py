@@ -1,7 +1,6 @@
-"""Limits that an operator sets for vhosts and users, and the counts that they apply to.
+"""Limits of vhosts and users, set by an operator, and the counts they apply to.
 
-A limit holds from the moment it is set for what is new: connections, channels and queues that are there
-already stay. Codes and texts are RabbitMQ's.
+A limit applies to new connections, channels and queues; existing ones stay. Codes and texts are RabbitMQ's.
 """
 
 from collections import Counter
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class VhostLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
-    """The largest numbers in one vhost; None is no limit. The encoded names are RabbitMQ's."""
+    """The limits of one vhost; None: unlimited. The encoded names are RabbitMQ's."""
 
     max_connections: int | None = None
     max_queues: int | None = None
 
 
 class UserLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
-    """The largest numbers of one user in all vhosts together; None is no limit."""
+    """The limits of one user in all vhosts together; None: unlimited."""
 
     max_connections: int | None = None
     max_channels: int | None = None
@@ -34,7 +33,7 @@ class Usage:
     """Open connections by vhost and by user, and open channels by user."""
 
     def __init__(self, users: "Mapping[str, User]") -> None:
-        """`users` are those of today, by name: a limit that has changed holds for old connections, too."""
+        """`users` is the live mapping by name: changed limits apply to open connections too."""
         self._users = users
         self._connections_of_vhost: Counter[str] = Counter()
         self._connections_of_user: Counter[str] = Counter()
@@ -63,7 +62,7 @@ class Usage:
         _decrement(self._connections_of_user, user)
 
     def add_channel(self, user: str) -> None:
-        """Raise `NotAllowedError` if the user has as many channels as it may."""
+        """Raise `NotAllowedError` if the user has reached its channel limit."""
         limit = self._user_limits(user).max_channels
         if limit is not None and self._channels_of_user[user] >= limit:
             raise NotAllowedError(
@@ -81,7 +80,7 @@ class Usage:
 
 
 def _decrement(counts: Counter[str], name: str) -> None:
-    """Names of users and vhosts that have none left are not kept."""
+    """Decrement a count, and remove the name if it reaches 0."""
     counts[name] -= 1
     if not counts[name]:
         del counts[name]

@@ -1,16 +1,16 @@
-"""Messages that are gone already, and whose memory is still to be freed.
+"""Frees the memory of deleted messages in portions.
 
-To free millions of messages takes tenths of a second. A queue that is purged or deleted hands its runs over
-to the broker's `MemoryReclaimer`, which frees a portion in each tick of the broker, so that other clients have
-their turn in between.
+Freeing millions of messages takes tenths of a second. A queue that is purged or deleted passes its runs to
+the broker's `MemoryReclaimer`, which frees a portion in each tick, so that other clients are served in
+between.
 """
 
 from collections import deque
 from typing import Any
 
-IMMEDIATE_RUNS_MAX = 64  # are freed at once: nobody notices
+IMMEDIATE_RUNS_MAX = 64  # freed immediately
 PORTION_MESSAGES_MAX = 50_000  # about 1 ms
-MESSAGE_COSTS_PER_RUN = 8  # as much as freeing so many messages of a run
+MESSAGE_COSTS_PER_RUN = 8  # freeing a run takes as long as freeing so many of its messages
 
 
 class MemoryReclaimer:
@@ -18,14 +18,14 @@ class MemoryReclaimer:
         self.pending: list[deque[Any] | list[Any]] = []
 
     def add(self, runs: "deque[Any] | list[Any]") -> None:
-        """Free these runs, or tuples that end with one, before long. They must not be used any more."""
+        """Free these runs (or tuples that end with a run) soon. The caller must not use them any more."""
         if len(runs) <= IMMEDIATE_RUNS_MAX:
             runs.clear()
         else:
             self.pending.append(runs)
 
     def advance(self) -> None:
-        """Free a portion of what waits."""
+        """Free a portion of the pending runs."""
         left = PORTION_MESSAGES_MAX
         while left > 0 and self.pending:
             runs = self.pending[-1]

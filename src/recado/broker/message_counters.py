@@ -1,7 +1,7 @@
-"""How much has gone through the broker since it began.
+"""Totals of messages since the broker was started.
 
-Channels count what they have to know anyway: the last tag that was given, the last message that was
-confirmed. So nothing is counted a second time; what a channel had counted is added here when it ends.
+Channels maintain the numbers anyway: the last delivery tag, the last confirmed message. They are read when
+needed, and added here when a channel closes, so that nothing is counted twice.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from .channel import Channel
 
 
 class MessageCounters:
-    """Of messages. What was given to several queues or consumers was published once and delivered to each."""
+    """A message to several queues or consumers is published once and delivered several times."""
 
     __slots__ = ("acknowledged", "confirmed", "delivered", "published")
 
@@ -21,14 +21,14 @@ class MessageCounters:
         self.acknowledged = 0
 
     def add_channel(self, channel: Channel) -> None:
-        """All that went through a channel that has ended, or ends now."""
+        """Add the totals of a channel that is being closed."""
         self.published += channel.publisher.published
         self.confirmed += channel.publisher.confirmed
         self.delivered += channel.next_tag - 1
         self.acknowledged += channel.acknowledged_count
 
     def total_with(self, channels: Iterable[Channel]) -> "MessageCounters":
-        """And with what went through those that are still open."""
+        """Return the totals including those of open channels."""
         total = MessageCounters()
         total.published, total.confirmed = self.published, self.confirmed
         total.delivered, total.acknowledged = self.delivered, self.acknowledged

@@ -1,12 +1,12 @@
-"""Which messages of a stream a consumer wants: `x-selector` and `x-stream-filter`, applied to runs.
+"""Filters of stream consumers: `x-selector` and `x-stream-filter`, applied to runs.
 
-A publisher gives a message a filter value in the header `x-stream-filter-value`. RabbitMQ keeps a Bloom filter
-of these values for each chunk of a stream and delivers whole chunks that may match, so its clients have to
-filter again. Here the header of each message is compared, and no other message is delivered. A consumer
-with both arguments gets the messages that satisfy both.
+A publisher sets the filter value of a message in the header `x-stream-filter-value`. RabbitMQ has a Bloom
+filter of these values for each chunk of a stream and delivers whole chunks that may match, so that its
+clients have to filter again. Here the header of each message is compared, and only matching messages are
+delivered. A consumer with both arguments gets the messages that satisfy both.
 
-Messages that share a header frame differ in body and offset only. So a selector that looks at neither is
-asked once for all of them, and 16-byte messages that nobody wants cost 0.01 µs each instead of 2.
+Messages with a common header frame differ only in body and offset. A selector that uses neither is
+evaluated once for all of them: 16-byte messages that do not match cost 0.01 µs each instead of 2.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,8 @@ from .consumer import DISPATCH_BYTES
 from .run import Origin, Run
 
 FILTER_VALUE_HEADER: Final = "x-stream-filter-value"
-EVALUATION_COST_BYTES: Final = (
-    1024  # of small messages are rendered in the time that it takes to look at one
-)
-_CACHED_PROPERTIES_BYTES_MAX: Final = (
-    512  # bytes; what is longer is not remembered, or strangers would fill the memory
-)
+EVALUATION_COST_BYTES: Final = 1024  # of small messages are rendered in the time of one evaluation
+_CACHED_PROPERTIES_BYTES_MAX: Final = 512  # longer properties are not cached, to bound the memory
 
 _STRING_PROPERTIES: Final = frozenset(
     (
@@ -47,28 +43,28 @@ _STRING_PROPERTIES: Final = frozenset(
 _PROPERTIES: Final = _STRING_PROPERTIES | {"headers", "delivery_mode", "priority", "timestamp"}
 _PER_MESSAGE_FIELDS: Final = frozenset(
     ("offset", "body", "json")
-)  # what messages with one header do not share
+)  # differ among messages with a common header
 FIELDS: Final = _PROPERTIES | _PER_MESSAGE_FIELDS | {"exchange", "routing_key"}
 _PATHS: Final = {name: f"properties.{name}" for name in _PROPERTIES}
 
 
 class FilterResult(NamedTuple):
     indexes: Sequence[int]
-    """Those of a run that are wanted."""
+    """Those of a run that match."""
     end: int
-    """What is behind those that were looked at."""
+    """Index after the last evaluated message."""
     cost: int
-    """The bytes that could have been rendered meanwhile."""
+    """In bytes that could have been rendered in the same time."""
 
 
 class StreamFilter(NamedTuple):
-    """What `x-stream-filter` and `x-stream-match-unfiltered` ask for."""
+    """The arguments `x-stream-filter` and `x-stream-match-unfiltered`."""
 
     values: frozenset[FilterValue]
     match_unfiltered: bool = False
 
     def accepts(self, headers: FieldTable | None) -> bool:
-        """Whether a message with these headers is to be delivered; only a string is a filter value."""
+        """Whether a message with these headers matches; only a string is a filter value."""
         value = None if headers is None else headers.get(FILTER_VALUE_HEADER)
         if isinstance(value, FilterValue):
             return value in self.values
@@ -79,7 +75,9 @@ class MessageFilter:
     __slots__ = ("_is_header_only", "_matches")
 
     def __init__(self, text: str | None = None, stream_filter: StreamFilter | None = None) -> None:
-        """Of a selector, a filter or both. Raises `SelectorError` if the text is not a selector."""
+        """Combine a selector and a filter, either of them optional. Raises `SelectorError` if the selector
+        is invalid.
+        """
         selects: Callable[[_MessageView], bool] = _match_all
         self._is_header_only = True
         if text is not None:
@@ -89,7 +87,7 @@ class MessageFilter:
         self._matches = selects if stream_filter is None else _match_both(stream_filter, selects)
 
     def select(self, run: Run, low: int, high: int, count_max: int) -> FilterResult:
-        """Of the messages low..high-1 of a run, or the first of them, those that are wanted, up to so many."""
+        """Evaluate messages low..high-1 of a run, or the first of them, until `count_max` match."""
         head, tails = run.prefix, run.payloads
         evaluation_bytes = EVALUATION_COST_BYTES + len(
             head
@@ -154,12 +152,12 @@ class _MessageView:
 
     @property
     def body(self) -> bytes:
-        # Behind a head that messages share, the body is one frame, of which the tail has the end byte too.
+        # After a common prefix the body is a single frame, and the payload ends with its end byte.
         return self._payload[:-1] if self._prefix else extract_body(self._payload)
 
 
 def _decode(octets: bytes) -> Properties:
-    """The properties; a text that is not UTF-8 is none."""
+    """Decode properties; strings that are not UTF-8 are treated as missing."""
     properties = decode_properties(octets, max_entries=STORED_MAX_ENTRY_COUNT)
     for name in _STRING_PROPERTIES:
         value = getattr(properties, name)

@@ -1,15 +1,16 @@
-"""Regular expressions, in a language whose matching time is linear: google-re2, never `re`.
+"""Regular expressions with linear matching time: google-re2, never `re`.
 
-Three places use them: the regex exchange, whose bindings have a pattern that the whole routing key
-must match, permissions and policies. All let a stranger's pattern meet a stranger's text, and an engine
-that backtracks would let the two stop the broker. The library is imported when the first pattern is
-compiled: most brokers never need one, and all want to start quickly.
+They are used by the regex exchange, whose binding keys must match the whole routing key, by permissions and
+by policies. In all three a client's pattern meets another client's text, and a backtracking engine would
+let the two block the broker. The library is imported when the first pattern is compiled: most brokers never
+need it, and the import would slow down every start.
 
-A regex exchange matches its patterns in sets (`re2.Set`), which find all that match in one pass over the key:
-4,500 patterns take 0.03 ms, and 8 ms one by one. A set cannot be changed, so new patterns are matched singly
-until there are enough of them for a set, and a set of which half is gone is broken up. Sets are small, for
-two reasons. Compiling one is a part of a bind and must be quick. Matching must be quick in the worst case, too,
-when the engine builds a new state for every byte of the key: that worst case is what a match is charged.
+A regex exchange matches its patterns in sets (`re2.Set`), which find all matches in one pass over the key:
+4,500 patterns take 0.03 ms, one by one 8 ms. A set is immutable, so new patterns are matched singly until
+there are enough of them for a set, and a set that has lost half of its patterns is dissolved. Sets are
+small for two reasons. Compiling one is part of a bind and must be fast. Matching must be fast even in the
+worst case, when the engine builds a new state for every byte of the key; that worst case is what a match is
+charged.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,20 +26,16 @@ T = TypeVar("T")
 
 MAX_PATTERN_BYTES: Final = 1_024
 _MAX_COMPILED_BYTES: Final = 1 << 20
-_EXCHANGE_INSTRUCTIONS_MAX: Final = 100_000  # in one exchange: 5,000 patterns of the usual kind
-_PATTERN_INSTRUCTIONS_MAX: Final = (
-    2_000  # instructions: a match takes two milliseconds at the very most
-)
-_SET_INSTRUCTIONS_MAX: Final = (
-    1_000  # instructions that make a set: 50 usual patterns, compiled in 0.3 ms
-)
+_EXCHANGE_INSTRUCTIONS_MAX: Final = 100_000  # in one exchange: 5,000 typical patterns
+_PATTERN_INSTRUCTIONS_MAX: Final = 2_000  # a match takes at most 2 ms
+_SET_INSTRUCTIONS_MAX: Final = 1_000  # make a set: 50 typical patterns, compiled in 0.3 ms
 _MATCH_STEPS_PER_UNIT: Final = (
-    1_000  # instructions × bytes of a key: 5 ns each at worst, hardly anything at best
+    1_000  # instructions × bytes of the key: at worst 5 ns each, typically almost nothing
 )
 
 
 class CompiledPattern(Protocol):
-    """A compiled pattern. Texts are UTF-8, which spares the library a conversion of offsets."""
+    """A compiled pattern. Texts are UTF-8 bytes, which saves the library a conversion of offsets."""
 
     def fullmatch(self, text: bytes) -> object | None: ...
 
@@ -49,7 +46,7 @@ class CompiledPattern(Protocol):
 
 
 def compile_pattern(text: str) -> CompiledPattern:
-    """The pattern, ready for use; a `ValueError` says why it cannot be."""
+    """Compile a pattern. Raises `ValueError` with the reason if it is invalid or too complex."""
     import re2
 
     pattern = text.encode()
@@ -61,7 +58,7 @@ def compile_pattern(text: str) -> CompiledPattern:
         raise ValueError(fault.args[0].decode(errors="replace")) from None
     if compiled.programsize > _PATTERN_INSTRUCTIONS_MAX:
         raise ValueError(
-            f"too complex: {compiled.programsize} steps, {_PATTERN_INSTRUCTIONS_MAX} are allowed"
+            f"too complex: {compiled.programsize} instructions, at most {_PATTERN_INSTRUCTIONS_MAX} are allowed"
         )
     return compiled
 
@@ -77,7 +74,7 @@ def _options() -> object:
 
 
 def escape_pattern(text: str) -> str:
-    """The pattern that finds this text and nothing else."""
+    """Return the pattern that matches this text only."""
     import re2
 
     quoted: str = re2.escape(text)
@@ -88,17 +85,18 @@ def escape_pattern(text: str) -> str:
 
 
 def compile_name_pattern(text: str) -> Callable[[str], bool]:
-    """Answers whether the pattern finds something in a name; a `ValueError` says why it is none.
+    """Return a function that tells whether the pattern matches anywhere in a name.
 
-    Names are often excluded by looking ahead, as in `^(?!amq\\.).*`, and that RE2 cannot do. Right
-    behind `^` it need not: what is looked for is a pattern of its own at the beginning of the name.
+    Names are often excluded by a negative lookahead, as in `^(?!amq\\.).*`, which RE2 does not support.
+    Directly after `^` it can be emulated: the lookahead is compiled as a pattern of its own that must or
+    must not match the start of the name. Raises `ValueError` with the reason if the pattern is invalid.
     """
     lookaheads, remainder = _split_lookaheads(text)
     search = compile_pattern(remainder).search
     if not lookaheads:
         return lambda name: search(name.encode()) is not None
     if any(depth == 0 and sign == "|" for _, sign, depth in _scan_brackets(remainder)):
-        raise ValueError("a look ahead beside | is not supported; put brackets around the choice")
+        raise ValueError("a lookahead beside | is not supported; put the alternatives in brackets")
     searches = [(compile_pattern(f"^(?:{part})").search, wanted) for part, wanted in lookaheads]
 
     def finds(name: str) -> bool:
@@ -111,7 +109,9 @@ def compile_name_pattern(text: str) -> Callable[[str], bool]:
 
 
 def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
-    """What `^` is followed by that looks ahead, each with whether it is wanted, and the pattern without."""
+    """Split off the lookaheads after `^`, each with whether it must match; return them and the remaining
+    pattern.
+    """
     lookaheads = []
     while text.startswith(("^(?!", "^(?=")):
         end = next(
@@ -122,14 +122,14 @@ def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
         lookaheads.append((text[4:end], text[3] == "="))
         text = "^" + text[end + 1 :]
     if lookaheads and text[1:2] in ("*", "+", "?", "{"):
-        raise ValueError("a look ahead cannot be repeated")
+        raise ValueError("a lookahead cannot be repeated")
     return lookaheads, text
 
 
 def _scan_brackets(pattern: str) -> Iterator[tuple[int, str, int]]:
-    """The brackets and bars that are meant as such: where, which, and how deep it stands.
+    """Iterate over the brackets and bars that are operators: index, character, nesting depth.
 
-    Neither those behind a backslash nor those in a class such as `[(|]` or `[]()]` are.
+    Escaped ones are skipped, and those in a character class such as `[(|]` or `[]()]`.
     """
     index = depth = 0
     while index < len(pattern):
@@ -169,7 +169,7 @@ class _PatternEntry(Generic[T]):
         self.compiled = single
         self.instructions = single.programsize
         self.bindings: dict[Binding[T], None] = {}
-        self.pattern_set: _PatternSet[T] | None = None  # None: it is matched singly
+        self.pattern_set: _PatternSet[T] | None = None  # None: matched singly
 
 
 class _PatternSet(Generic[T]):
@@ -182,7 +182,7 @@ class _PatternSet(Generic[T]):
 
         self.entries: list[_PatternEntry[T] | None] = list(
             entries
-        )  # as numbered by the set; None: removed
+        )  # in the order of the set; None: removed
         self.instructions = self.live_instructions = sum(entry.instructions for entry in entries)
         self._set = re2.Set.FullMatchSet(_options())
         for entry in entries:
@@ -202,19 +202,19 @@ class _PatternSet(Generic[T]):
 
 
 class PatternMatcher(Generic[T]):
-    """The bindings of a regex exchange; those with the same pattern share it."""
+    """The bindings of a regex exchange; equal patterns are compiled once."""
 
     __slots__ = ("_entries", "_instructions", "_sets", "_single_instructions", "_singles")
 
     uses_key = True
-    add_cost = 128  # to compile a pattern, and now and then a set
+    add_cost = 128  # to compile a pattern, and sometimes a set
 
     def __init__(self) -> None:
         self._entries: dict[str, _PatternEntry[T]] = {}
         self._sets: dict[_PatternSet[T], None] = {}
         self._singles: dict[_PatternEntry[T], None] = {}
         self._single_instructions = 0
-        self._instructions = 0  # of all patterns together, which a key may have to go through
+        self._instructions = 0  # of all patterns
 
     def add(self, binding: Binding[T]) -> None:
         text = binding.routing_key
@@ -225,7 +225,7 @@ class PatternMatcher(Generic[T]):
                 raise PreconditionFailedError(f"invalid pattern '{text}': {fault}") from None
             if self._instructions + pattern.programsize > _EXCHANGE_INSTRUCTIONS_MAX:
                 raise PreconditionFailedError(
-                    "the patterns of this exchange are too complex together"
+                    "the patterns of this exchange are too complex in total"
                 )
             entry = self._entries[text] = _PatternEntry(text, pattern)
             self._instructions += entry.instructions
@@ -252,7 +252,7 @@ class PatternMatcher(Generic[T]):
                 self._add_single(other)
 
     def _add_single(self, entry: _PatternEntry[T]) -> None:
-        """Until there are enough to make a set of them."""
+        """Match a pattern singly; if there are enough single ones, compile a set of them first."""
         if self._single_instructions + entry.instructions > _SET_INSTRUCTIONS_MAX and self._singles:
             self._sets[_PatternSet(list(self._singles))] = None
             self._singles.clear()
@@ -262,7 +262,7 @@ class PatternMatcher(Generic[T]):
 
     def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:
         text = key.encode()
-        # Both as they are now: a pattern that moves from one to the other meanwhile is not missed.
+        # Copies, so that a pattern that moves from one to the other between two steps is not missed.
         groups, singles = list(self._sets), list(self._singles)
         for group in groups:
             for entry in group.match(text):

@@ -1,12 +1,14 @@
-"""Policies: what an administrator wants of all queues and exchanges whose names match a pattern.
+"""Policies: settings of all queues and exchanges whose names match a pattern.
 
-PO1  At most one policy and one operator policy apply to a thing: of those that match, that of the highest
-     priority, and of equals the first by name.
-PO2  What was declared stays as it was: policies make other settings of it, and when they go those are back.
-PO3  A policy that wants something of a queue which this type of queue cannot do, does not apply to it at all.
+POL1  At most one policy and one operator policy apply to a queue or exchange: the matching one with the
+      highest priority, and among equals the first by name.
+POL2  Declared settings are never changed: policies produce effective settings, and removing a policy
+      restores the declared ones.
+POL3  A policy with a key that a queue type does not support does not apply to queues of that type at all.
 
-An operator policy has only limits, and of two limits the lower one holds. Checks, texts and precedence are
-those of RabbitMQ 3.10, except that there it is left to chance which of two equal policies applies.
+An operator policy only has limits, and of two limits the lower one applies. Validation, texts and
+precedence are those of RabbitMQ 3.10, except that it leaves undefined which of two policies with equal
+priority applies.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,11 +28,11 @@ ApplyTo = Literal["queues", "exchanges", "all"]
 
 
 class InvalidPolicyError(ValueError):
-    """A policy cannot be as it is asked for; the text says why."""
+    """The policy is invalid; the message says why."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy, or operator policy. What cannot be is an `InvalidPolicyError`."""
+    """A policy or operator policy. The constructor raises `InvalidPolicyError`."""
 
     name: str
     pattern: str
@@ -54,12 +56,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """RabbitMQ's word for it, under which it is remembered."""
+        """RabbitMQ's word for it, and the kind under which it is stored."""
         return POLICY_KINDS[self.operator]
 
     @property
     def sort_key(self) -> tuple[float, str]:
-        """What comes first applies (PO1)."""
+        """The first matching policy in this order applies (POL1)."""
         return -self.priority, self.name
 
     def supports(self, queue_type: str) -> bool:
@@ -72,11 +74,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 class _PolicyKey(msgspec.Struct, frozen=True):
     noun: str
     check: Callable[[FieldValue], object]
-    """Gives what is kept of the value, or raises `Refused`."""
+    """Returns the value to use, or raises `InvalidValueError`."""
 
 
 def _cap_expiry(check: Callable[[FieldValue], Any]) -> Callable[[FieldValue], Any]:
-    """An argument of more than ten years is refused, a policy is not."""
+    """Limit a duration to ten years; an argument above that is refused, a policy is not."""
 
     def capped(value: FieldValue) -> Any:
         return check(min(checks.integer(value), checks.MAX_EXPIRY_MS))
@@ -106,7 +108,7 @@ _ARGUMENT_NOUNS: Final = {
     "stream-max-segment-size-bytes": "segment size",
     "stream-filter-size-bytes": "filter size. Valid range is 16-255",
 }
-# Of no consequence here, for there is nothing to mirror.
+# Accepted and ignored: there is no mirroring.
 _MIRRORING_KEYS: Final = (
     "ha-mode",
     "ha-params",
@@ -148,7 +150,7 @@ _STREAM_KEYS: Final = {
     "initial-cluster-size",
 }
 _CLASSIC_KEYS: Final = {"queue-mode", "queue-master-locator", *_MIRRORING_KEYS}
-# What a type of queue cannot do (PO3).
+# Keys that each queue type does not support (POL3).
 _UNSUPPORTED_KEYS: Final[dict[str, set[str]]] = {
     "classic": {*_STREAM_KEYS, "queue-leader-locator", "delivery-limit", "dead-letter-strategy"},
     "quorum": {*_STREAM_KEYS, *_CLASSIC_KEYS},
@@ -186,7 +188,7 @@ def _check_definition(definition: object, keys: Mapping[str, _PolicyKey]) -> Non
 
 
 def _format_erlang(value: object) -> str:
-    """A value as RabbitMQ prints it."""
+    """Format a value as RabbitMQ prints it."""
     match value:
         case bool():
             return str(value).lower()
@@ -207,8 +209,8 @@ def _format_erlang(value: object) -> str:
 
 # ── how policies and declarations combine ─────────────────────────────────────────────────────────────
 
-# Where the queue's own argument and a policy both say something, the lower limit holds and otherwise the
-# argument; in these the policy.
+# If an argument and a policy set the same key, the lower limit applies, and otherwise the argument, except
+# for these keys, for which the policy takes precedence.
 _POLICY_PRECEDENCE_KEYS: Final[dict[str, frozenset[str]]] = {
     "classic": frozenset(),
     "quorum": frozenset({"overflow", "expires"}),
@@ -221,11 +223,11 @@ class Policies:
 
     def __init__(self) -> None:
         self.by_name: dict[tuple[bool, str], Policy] = {}
-        """By whether it is an operator policy, and name."""
+        """The key is whether it is an operator policy, and the name."""
         self._sorted: list[tuple[Policy, Callable[[str], bool]]] = []
 
     def set(self, policy: Policy) -> None:
-        """A policy of the same name is replaced."""
+        """Add a policy or replace the one with the same name."""
         self.by_name[policy.operator, policy.name] = policy
         self._sort()
 
@@ -241,7 +243,7 @@ class Policies:
         self._sorted = [(policy, compile_name_pattern(policy.pattern)) for policy in ranked]
 
     def effective_queue_settings(self, name: str, declared: QueueSettings) -> QueueSettings:
-        """The settings of a queue with what the policies make of them."""
+        """Return the declared settings of a queue combined with its policies."""
         if not self._sorted:
             return declared
         changes: dict[str, Any] = {}
@@ -261,7 +263,7 @@ class Policies:
         return msgspec.structs.replace(declared, alternate_exchange=alternate)
 
     def queue_definition(self, name: str, queue_type: str) -> dict[str, Any]:
-        """What the policies that apply to a queue say together."""
+        """Return the merged definitions of the policies that apply to a queue."""
         return self._merge_definitions(
             policy
             for policy, finds in self._sorted
@@ -275,7 +277,7 @@ class Policies:
 
     @staticmethod
     def _merge_definitions(matching: Iterable[Policy]) -> dict[str, Any]:
-        """The first policy and the first operator policy, the lower of their limits (PO1)."""
+        """Merge the first policy and the first operator policy; of two limits the lower one applies (POL1)."""
         merged: dict[str, Any] = {}
         seen: set[bool] = set()
         for policy in matching:

@@ -1,10 +1,11 @@
-"""What is ready in a queue, in order of place. A queue has one lane, or one per priority.
+"""The ready messages of one priority of a queue, in order of position. A queue has one bucket per priority.
 
-L1  Messages leave in order of place.
-L2  A message that returns stands before every one that has not left yet: it left from the front.
-L3  What is shelved stands behind all that is in memory, and all that comes later is shelved behind it.
+BKT1  Messages leave in order of position.
+BKT2  A requeued message precedes every message that has not left yet, because it had left from the front.
+BKT3  Paged-out messages follow all messages in memory; while there are any, new messages are paged out
+      behind them.
 
-So returned runs wait in a heap of their own, and never have to be inserted among the others.
+So requeued runs wait in a heap of their own and are never inserted among the fresh runs.
 """
 
 from collections import deque
@@ -18,14 +19,16 @@ class PriorityBucket:
     __slots__ = ("_fresh", "_page_in", "_requeued", "memory_bytes", "paged_out_count")
 
     def __init__(self, page_in: Callable[[], list[Run]] | None = None) -> None:
-        """`page_in` brings the next runs that were shelved; without it nothing is, nor weighed."""
+        """`page_in` loads the next paged-out runs; without it nothing is paged out and memory is not
+        measured.
+        """
         self._page_in = page_in
         self._fresh: deque[Run] = deque()
         self._requeued: list[tuple[int, Run]] = []
         self.paged_out_count = 0
-        """Messages that only the keeper has."""
+        """The number of messages that only the store has."""
         self.memory_bytes = 0
-        """The memory that those here take, about."""
+        """The approximate memory of the messages here."""
 
     def append(self, run: Run) -> None:
         if self._page_in is not None:
@@ -39,14 +42,14 @@ class PriorityBucket:
                 return
         if (
             not run.owns_payloads and len(run) < 16
-        ):  # a short list of one's own can take in what follows
+        ):  # an own list can be extended by the following runs
             run.payloads = run.payloads[run.taken_count :]
             run.taken_count = 0
             run.owns_payloads = True
         self._fresh.append(run)
 
     def requeue(self, run: Run) -> None:
-        """Return messages to their places; `run` has no gaps (step 1)."""
+        """Return messages to their positions; `run` has no gaps (stride 1)."""
         if self._page_in is not None:
             self.memory_bytes += run.memory_bytes()
         heappush(self._requeued, (run.first_position, run))
@@ -60,7 +63,7 @@ class PriorityBucket:
         return self._fresh[0] if self._fresh else None
 
     def take(self, count: int) -> Run:
-        """Up to `count` messages from the front, all of one run; there must be one."""
+        """Remove and return up to `count` messages of the front run; the bucket must not be empty."""
         if self._requeued:
             run = heappop(self._requeued)[1]
             part = run.take(count)
@@ -84,15 +87,15 @@ class PriorityBucket:
             self.append(run)
 
     def runs(self) -> Iterator[Run]:
-        """Those in memory."""
+        """Iterate over the runs in memory."""
         yield from self._fresh
         yield from self.requeued_runs()
 
     @property
     def fresh_positions(self) -> tuple[int, int]:
-        """The first place of the runs in memory that never left, and the number of places up to the last.
+        """The first position of the fresh runs, and the number of positions up to the last.
 
-        No message in between has left (L2).
+        No message in between has left (BKT2).
         """
         if not self._fresh:
             return 0, 0
@@ -103,11 +106,11 @@ class PriorityBucket:
         return (run for _, run in self._requeued)
 
     def detach(self) -> None:
-        """The queue is deleted, and nothing more is fetched: do not refer to it any more."""
+        """Release the reference to the deleted queue; nothing will be paged in any more."""
         self._page_in = None
 
     def clear(self) -> "tuple[deque[Run], list[tuple[int, Run]]]":
-        """Let go of everything; gives the runs that were in memory, to be freed in time."""
+        """Remove everything; return the runs in memory, to be freed in portions."""
         emptied = self._fresh, self._requeued
         self._fresh, self._requeued = deque(), []
         self.paged_out_count = self.memory_bytes = 0

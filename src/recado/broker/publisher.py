@@ -1,15 +1,15 @@
 """The publishing half of a channel: routes, returns, confirms and transactions.
 
-P1  A message that was mandatory and had nowhere to go is returned before it is confirmed.
-P2  Confirms tell of every message once: acks for all that was taken in, nacks for what a queue refused.
-P3  What is published in a transaction happens at commit, all of it, or not at all.
-P4  A confirm waits until all that it tells of is taken in, and safe with the keeper.
-P5  What is published on a channel enters each queue in the order in which it came.
+PUB1  An unroutable mandatory message is returned before it is confirmed.
+PUB2  Every message is confirmed once: with an ack if it was accepted, with a nack if a queue rejected it.
+PUB3  The messages of a transaction are published at commit, all of them or none.
+PUB4  A confirm is sent when its messages are accepted, and durable if the store has them.
+PUB5  The messages of a channel enter each queue in the order in which they were published.
 
-Most publishes have a known route to a few queues, and are taken in by one call. Where the route must be
-searched for, where each message has its own, or where there are many queues, that is done in steps (see
-`steps`), and the session comes back with the same event until it is done. Nothing else of its connection is
-handled meanwhile.
+Most publishes have a cached route to a few queues and are handled in one call. A search for the route,
+messages with individual routes, and publishes to many queues run in bounded steps (see `steps`): `publish`
+returns the event until it is done, and the session calls again with the same event before it handles any
+other input of the connection.
 """
 
 from collections import deque
@@ -33,10 +33,10 @@ from .single_message import prepare_for_delivery, read_single
 from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, chunks
 
 _NO_ROUTE_CODE = 312
-_UNITS_PER_MESSAGE = 4  # of a message whose properties are read, beside its way to queues
-_HEADER_BYTES_PER_UNIT = 256  # of properties that are read: 20 ns for each byte
-_COPIES_PER_UNIT = 6  # keys of copies that are read, checked and looked up: 0.6 to 1.6 µs each
-_EVENTS_PER_UNIT = 16  # of a transaction, whose routes are known: to look them up
+_UNITS_PER_MESSAGE = 4  # to read its properties, in addition to publishing
+_HEADER_BYTES_PER_UNIT = 256  # of properties: 20 ns per byte
+_COPIES_PER_UNIT = 6  # CC and BCC keys to read, check and look up: 0.6 to 1.6 µs each
+_EVENTS_PER_UNIT = 16  # of a transaction, to look up cached routes
 
 _Target: TypeAlias = Sequence[Queue] | None
 
@@ -75,34 +75,37 @@ class Publisher:
         self._store = access.vhost.store
         self._coalescer = access.coalescer
         self._published = 0
-        self._published_before_confirms = 0  # published before confirms were asked for
+        self._published_before_confirms = 0  # not numbered
         self._confirmed = 0
-        # None until they are needed: an empty deque takes 600 bytes, and there are many channels.
-        self._rejected_numbers: deque[int] | None = None  # numbers of those that will be nacked
-        self._required_lsn = 0  # the ticket of what was kept last
+        # Created on demand: an empty deque takes 600 bytes, and there are many channels.
+        self._rejected_numbers: deque[int] | None = None  # publish numbers to be nacked
+        self._required_lsn = 0  # LSN of the last stored message
         self._pending_confirms: deque[tuple[int, int]] | None = (
-            None  # (ticket, all up to this number)
+            None  # (LSN, confirm all up to this number)
         )
-        self._interleaved: InterleavedBatch | None = None  # some of which may not be taken in yet
-        self._now = 0  # of the turn that work in steps goes on in
+        # Set while some of its messages may not be published yet.
+        self._interleaved: InterleavedBatch | None = None
+        self._now = 0  # time of the current turn, for work in steps
         self._route_search: StepTask[Route] | None = (
-            None  # for the route of the event that is not done
+            None  # the search for the route of the unfinished event
         )
         self._publishing: StepTask[None] | None = None
-        # Routes of a transaction as they are now, and for each event the queues of its single messages.
+        # Current routes of the transaction, and for each event the queues of its messages with individual
+        # routes.
         self._prepared: tuple[dict[Route, Route], list[Sequence[_Target]]] | None = None
         self._is_closed = False
-        self.commit_cost = 0  # the cost of `commit`, about, when it is prepared
+        self.commit_cost = 0  # approximate cost of `commit`, once it is prepared
         self.confirms_enabled = False
-        self.transaction: list[tuple[Route, Published]] | None = None  # of a transaction
-        self.reply_queue: str | None = None  # where direct replies to this channel go
+        # The events of an open transaction.
+        self.transaction: list[tuple[Route, Published]] | None = None
+        self.reply_queue: str | None = None  # the target of direct replies to this channel
 
     def publish(
         self, event: Published, now: int, budget: int = TURN_UNITS_MAX
     ) -> tuple[Published | None, int]:
-        """Take in messages as far as the budget allows; return the event if it is not done, and the cost.
+        """Publish messages within the budget; return the event if it is unfinished, and the cost.
 
-        The caller comes back with an event that is not done before it brings another one.
+        The caller must pass an unfinished event again before any other.
         """
         if self._publishing is not None:
             return self._advance(self._publishing, event, now, budget)
@@ -130,7 +133,7 @@ class Publisher:
         coalescer = self._coalescer
         if (
             coalescer.is_enabled or coalescer.pending_run is not None
-        ):  # else it could not be: 1 µs of 17
+        ):  # otherwise it cannot apply: saves 1 µs of 17
             if (
                 len(event.payloads) == 1
                 and not event.prefix
@@ -163,7 +166,7 @@ class Publisher:
         return event, cost
 
     def _try_coalesce(self, route: Route, event: Published, now: int) -> bool:
-        """Whether a single message waits now, to go in with others of its kind."""
+        """Add a single message to the coalescer's batch, or start one; return whether that was possible."""
         coalescer, traits, queues = self._coalescer, event.traits, route.queues
         channel_number, frame_max = self._channel_number, self._connection.frame_max
         if not coalescer.try_add(route, traits, channel_number, frame_max, event.payloads[0]):
@@ -184,9 +187,9 @@ class Publisher:
         return True
 
     def group_by_route(self, event: InterleavedPublished) -> Iterator[Published]:
-        """The same publishes in runs: all of a route together, unless somebody could see that.
+        """Split the publishes into runs: one per route if the order of the routes is not observable.
 
-        So it costs 1.2 µs, not 6, to send each message to another of ten queues.
+        With ten queues in alternation this costs 1.2 µs per message instead of 6.
         """
         frames = dict.fromkeys(event.method_frames)
         if (
@@ -201,9 +204,10 @@ class Publisher:
         return split_by_route(event)
 
     def prepare_commit(self) -> Steps[None]:
-        """Find out where the messages of the transaction go, so that only giving them to queues is left to do.
+        """Find the queues of the transaction's messages, so that the commit only has to publish.
 
-        Messages that pass exchanges which find duplicates are left out: one of them may decide about the next.
+        Messages that pass deduplicating exchanges are left out, because one of them may make the next a
+        duplicate.
         """
         routes: dict[Route, Route] = {}
         found: list[Sequence[_Target]] = []
@@ -225,7 +229,7 @@ class Publisher:
         self.commit_cost = cost
 
     def _find_targets(self, route: Route, event: Published) -> Steps[list[_Target]]:
-        """The queues of messages that each have their own; None if that is to be found out later."""
+        """Find the queues of messages with individual routes; None for those to be found at commit."""
         targets: list[_Target] = []
         for single in self._single_runs(route, event):
             properties, more_keys, cost = self._read_checked(route, single)
@@ -239,11 +243,11 @@ class Publisher:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether `commit` has nothing to search for."""
+        """Whether `commit` can run without searching."""
         return self._prepared is not None
 
     def commit(self) -> Steps[None]:
-        """Send what the transaction gathered, by the routes that `prepare` has found.
+        """Publish the messages of the transaction by the routes that `prepare_commit` found.
 
         The time of each step is that of the vhost's `BackgroundWork`.
         """
@@ -251,7 +255,7 @@ class Publisher:
         (routes, found), self._prepared = self._prepared, None
         pending, self.transaction = self.transaction or [], []
         background = self._access.vhost.background
-        # From the end, so that the memory of each is freed in its own step.
+        # From the end, so that the memory of each event is freed in its own step.
         pending.reverse()
         found.reverse()
         while pending:
@@ -267,7 +271,7 @@ class Publisher:
                 self._now = background.now
 
     def rollback(self) -> None:
-        """Forget what the transaction gathered; the memory is freed in portions."""
+        """Discard the transaction; its memory is freed in portions."""
         if self.transaction:
             self._access.vhost.reclaimer.add(self.transaction)
             self.transaction = []
@@ -287,9 +291,9 @@ class Publisher:
         )
 
     def _publish_run(self, route: Route, event: Published, now: int) -> None:
-        """Messages that are alike, at once."""
+        """Publish like messages in one step."""
         frame_max, queues = self._connection.frame_max, route.queues
-        # Not by `_make_run`: another call would take 1 % of a message.
+        # Inlined `_make_run`: another call would cost 1 % of a message.
         run = Run(
             route, event.traits, self._channel_number, frame_max, event.prefix, event.payloads, True
         )
@@ -313,7 +317,7 @@ class Publisher:
     def _publish_in_steps(
         self, route: Route, event: Published, queues: Sequence[Queue]
     ) -> Steps[None]:
-        """Messages that are alike, to many queues, or to some that take them in one by one."""
+        """Publish like messages to many queues, or to queues that need them one by one."""
         if len(event.payloads) > 1 and any(queue.is_per_message for queue in queues):
             for one in self._single_runs(route, event):
                 yield from self._enqueue(route, one, queues)
@@ -330,9 +334,10 @@ class Publisher:
         queues: Sequence[Queue],
         deduplication: ExchangeDeduplication | None = None,
     ) -> Steps[None]:
-        """Give messages to all of these queues, some at each step; those that are deleted meanwhile miss them.
+        """Publish messages to all these queues in steps, skipping those that are deleted meanwhile.
 
-        Where duplicates are found it is one step: else another message with the same id might get through.
+        Deduplicated messages are published in one step; otherwise another message with the same id might
+        pass in between.
         """
         store = self._store
         rejected: set[int] = set()
@@ -359,12 +364,12 @@ class Publisher:
         self._published += len(run)
 
     def _require_durable(self, ops_before: int) -> None:
-        """Confirms wait for what was kept since the keeper had so many entries (P4)."""
+        """Let confirms wait for operations that were stored since `ops_before` (PUB4)."""
         if self.confirms_enabled and self._store.durable_ops != ops_before:
             self._required_lsn = self._store.lsn
 
     def _record_rejected(self, indexes: Sequence[int]) -> None:
-        """Those of the messages that are just taken in will be nacked."""
+        """Record which of the messages being published will be nacked."""
         if self._rejected_numbers is None:
             self._rejected_numbers = deque()
         if self._interleaved is None or self._published >= self._interleaved.last_number:
@@ -379,9 +384,9 @@ class Publisher:
         event: Published,
         targets: Sequence[_Target] | None = None,
     ) -> Steps[None]:
-        """Messages whose headers decide where each goes, or must be changed on the way.
+        """Publish messages whose headers determine their routes or must be changed.
 
-        `targets` are the queues of each, where they were found before.
+        `targets` are the queues of each message, if they were found before.
         """
         for i, single in enumerate(self._single_runs(route, event)):
             properties, more_keys, cost = self._read_checked(route, single)
@@ -397,11 +402,11 @@ class Publisher:
                 )
                 if deduplication.was_overtaken():
                     deduplication, queues = ExchangeDeduplication(properties, self._now), None
-            self._require_durable(ops_before)  # a duplicate may repeat what is not safe yet
+            self._require_durable(ops_before)  # the original of a duplicate may not be durable yet
             yield from self._enqueue(route, message, queues, deduplication)
 
     def _check_individually(self, route: Route, event: Published) -> int:
-        """Refuse now what could not be sent at commit (P3); return the cost."""
+        """Refuse messages now that could not be published at commit (PUB3); return the cost."""
         cost = 0
         if event.traits.unbatchable:
             for single in self._single_runs(route, event):
@@ -410,7 +415,9 @@ class Publisher:
         return cost
 
     def _read_checked(self, route: Route, single: Run) -> tuple[Properties, list[str], int]:
-        """The properties of a message, the keys of its copies, and the cost, if it may be sent like this."""
+        """Read the properties of a message and check them; return them with its CC and BCC keys and the
+        cost.
+        """
         properties, more_keys, size = read_single(single)
         for key in more_keys:
             self._access.check_topic_permission(route.source_exchange, key)
@@ -433,22 +440,22 @@ class Publisher:
 
     @property
     def published(self) -> int:
-        """All that was taken in, unroutable or not."""
+        """The total number of published messages, routable or not."""
         return self._published_before_confirms + self._published
 
     @property
     def confirmed(self) -> int:
-        """How many the peer was told of."""
+        """The total number of confirmed messages."""
         return self._confirmed
 
     def enable_confirms(self) -> None:
-        """Number what is published from now on."""
+        """Number and confirm the messages that are published from now on."""
         if not self.confirms_enabled:
             self.confirms_enabled = True
             self._published_before_confirms, self._published = self._published, 0
 
     def send_confirms(self) -> None:
-        """Confirm all that was published up to now, at the end of a read; or promise to, once it is safe."""
+        """Confirm all messages published so far, or schedule that for when they are durable."""
         pending, last = self._pending_confirms, self._published
         if self._interleaved is not None:
             last = self._last_complete(self._interleaved)
@@ -463,21 +470,23 @@ class Publisher:
             self._store.notify_when_durable(self)
 
     def _last_complete(self, batch: InterleavedBatch) -> int:
-        """The number up to which all were taken in, if those of a turn that just ended were in strands."""
+        """Return the number up to which all messages are published, if an interleaved batch is not
+        finished.
+        """
         if self._published < batch.last_number:
             return batch.number_before
         self._interleaved = None
         return self._published
 
     def on_durable(self) -> None:
-        """More is safe: keep the promises that this allows."""
+        """Send the confirms that the new durable LSN permits."""
         pending, last = self._pending_confirms, 0
         while pending and pending[0][0] <= self._store.durable_lsn:
             last = pending.popleft()[1]
         self._confirm_up_to(last)
 
     def close(self) -> None:
-        """Send the client nothing more, and roll back a transaction that was not committed."""
+        """Stop sending to the client, and roll back an open transaction."""
         self._pending_confirms = None
         self._is_closed = True
         self.rollback()
@@ -500,5 +509,5 @@ class Publisher:
 
 
 def _cost_per_queue(payloads: Sequence[bytes]) -> int:
-    """The cost of giving messages to one queue and its consumer; they are about as long as the first."""
+    """Return the cost of publishing messages to one queue and its consumer, estimated from the first one."""
     return 1 + len(payloads) // 16 + (len(payloads) * len(payloads[0]) >> 14)

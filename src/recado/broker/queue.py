@@ -1,7 +1,7 @@
-"""A queue, whatever becomes of its messages: its name, its settings, its consumers, its own end.
+"""The base of all queues: name, settings, consumers, timers, and notifications to the store.
 
-What is common to the queues of `work_queue` (each message to one consumer), to streams, and to those that the
-broker needs for itself. What enters and how it leaves is for each of them to say.
+The subclasses are `WorkQueue` (each message to one consumer), `Stream`, and the internal `DelayedQueue` and
+`ReplyQueue`. They define how messages enter and leave.
 """
 
 # ruff: noqa: B027 - what a kind of queue has no use for does nothing
@@ -31,16 +31,16 @@ SetTimer = Callable[["Queue", int], None]
 
 
 class ExclusiveOwner(Protocol):
-    """Whose an exclusive queue is: a connection."""
+    """The owner of exclusive queues: a connection."""
 
     has_ended: bool
-    """It has ended, and its queues are about to be deleted."""
+    """The connection has closed, and its queues are about to be deleted."""
 
     exclusive_queues: "dict[Queue, None]"
 
 
 class QueueContext(msgspec.Struct, frozen=True):
-    """What all queues of a vhost have around them."""
+    """What the queues of a vhost share."""
 
     vhost: "Vhost[Queue]"
     dead_letter: DeadLetterHandler
@@ -50,7 +50,7 @@ class QueueContext(msgspec.Struct, frozen=True):
 
 
 class Queue(ABC):
-    # With slots, because objects with more than thirty attributes are slow without.
+    # Slots, because instances with more than thirty attributes are slow without them.
     __slots__ = (
         "_active_consumer",
         "_dead_letter",
@@ -82,7 +82,7 @@ class Queue(ABC):
         "wire_taps",
     )
 
-    is_reply_address = False  # passes on to one consumer and keeps nothing
+    is_reply_address = False  # passes messages to its consumer and stores none
     consumer_type = Consumer
 
     def __init__(
@@ -98,19 +98,20 @@ class Queue(ABC):
         self.name = name
         self.declared_settings = settings
         self.owner = owner  # the connection of an exclusive queue
-        self.consumers: dict[Consumer, None] = {}  # in order of arrival
+        self.consumers: dict[Consumer, None] = {}  # in order of subscription
         self.wire_taps: dict[Consumer, None] = {}
-        self.shared_channel_consumers = 0  # consumers whose channel has others
+        self.shared_channel_consumers = 0  # consumers that share a channel with other consumers
         self.ready = 0
         self.unacked = 0
         self.delivery_pauses = (
-            0  # channels that requeue messages in steps; none is delivered meanwhile
+            # Number of channels that requeue messages in steps; while there are any, nothing is delivered.
+            0
         )
         self.deleted = False
-        self.dead_lettering_runs = 0  # runs that wait to be sent on as letters
-        self.held_dead_letters = 0  # dead ones that nobody has taken yet, see `assured`
+        self.dead_lettering_runs = 0  # runs waiting to be dead-lettered
+        self.held_dead_letters = 0  # dead letters waiting for their targets, see `at_least_once`
         self.held_dead_letter_bytes = 0
-        self.stalled = False  # by so many of them that no more may die
+        self.stalled = False  # by so many waiting dead letters that no more messages may die
         self.survives_restart = settings.durable and not settings.exclusive
         self.deduplication_window = create_window(
             settings.deduplication, store, vhost.name, self, persist=self.survives_restart
@@ -118,14 +119,14 @@ class Queue(ABC):
         self._store = store
         self._stores_persistent = (
             self.survives_restart and store.has_disk
-        )  # what is persistent is kept
+        )  # persistent messages are stored
         self._next_position = 0
         self._ring = ConsumerRing()
-        self._active_consumer: Consumer | None = None  # of a single active consumer queue
+        self._active_consumer: Consumer | None = None  # if the queue has a single active consumer
         self._dead_letter = context.dead_letter
         self._set_queue_timer = context.set_timer
         self._free_later = context.reclaimer.add
-        self._timer_due: int | None = None  # when the alarm is set for
+        self._timer_due: int | None = None  # due time of the timer, if it is set
         self._last_used = now
         self._apply_settings(
             settings
@@ -135,66 +136,66 @@ class Queue(ABC):
         self.touch(now)
 
     def _apply_settings(self, settings: QueueSettings) -> None:
-        """What was declared and what policies make of it."""
+        """Set the effective settings: the declared ones combined with policies."""
         self.settings = settings
 
     # ── what each kind does in its own way ────────────────────────────────────────────────────────────
 
     def can_coalesce(self, traits: MessageTraits) -> bool:
-        """Whether nothing is asked of messages of this kind but to enter, so that some may enter together."""
+        """Whether messages with these traits only have to be enqueued, so that several can be coalesced."""
         return False
 
     def should_store(self, traits: MessageTraits) -> bool:
-        """Whether such messages outlast the process here."""
+        """Whether messages with these traits survive a restart here."""
         return self._stores_persistent and traits.persistent
 
     @property
     def is_per_message(self) -> bool:
-        """Whether messages may have to be taken in one by one."""
+        """Whether the messages of a run may have to be handled one by one."""
         return False
 
     @abstractmethod
     def publish(self, run: Run, now: int) -> Sequence[int]:
-        """Take in messages; gives the indexes of those that were refused."""
+        """Accept messages; return the indexes of those that were rejected."""
 
     def dispatch(self, now: int) -> None:
-        """Give out what is ready to those who have room."""
+        """Deliver ready messages to the consumers that have credit."""
 
     def on_timer(self, now: int) -> int:
-        """The alarm went off: let go of what has outlived its time. Return the cost (see `steps`)."""
+        """The queue's timer is due: drop expired messages. Return the cost (see `steps`)."""
         return 0
 
     @abstractmethod
     def purge(self) -> int:
-        """Let go of all that is ready; gives how many."""
+        """Drop all ready messages; return their number."""
 
     def get(self, now: int) -> Run | None:
-        """One message for a client that asks for it."""
+        """Remove and return one message for basic.get, or None."""
         return None
 
     def requeue(self, runs: list[Run], now: int) -> None:
-        """Messages that were out for delivery return."""
+        """Take delivered messages back."""
 
     def reject(self, runs: list[Run], now: int) -> None:
-        """Messages that a consumer refused for good."""
+        """Dead-letter messages that a consumer rejected."""
 
     def would_reject(self, message: Run) -> bool:
-        """Whether there is no room for a message."""
+        """Whether a publish of this message would exceed a limit."""
         return False
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
-        """Policies came or went."""
+        """Apply changed policies."""
 
     def restore(
         self, next_position: int, paged_out: Mapping[int, int], now: int, *, has_ttl: bool
     ) -> None:
-        """What the keeper still has after a restart: so many messages in each lane, on the shelf.
+        """Restore the state after a restart: the number of paged-out messages by priority.
 
-        Some of them may expire if they are `mortal`.
+        `has_ttl` tells whether some of them may expire.
         """
 
     def finish_restore(self, now: int) -> None:
-        """All queues are restored, so whatever is too much or too old may go to others."""
+        """All queues are restored; start dropping expired and excess messages."""
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,7 +205,7 @@ class Queue(ABC):
             self._set_queue_timer(self, due)
 
     def touch(self, now: int) -> None:
-        """Somebody used the queue: what counts for its own expiry."""
+        """Restart the queue's own expiry time, because a client used it."""
         self._last_used = now
         self._set_expiry_timer()
 
@@ -220,25 +221,25 @@ class Queue(ABC):
     # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
 
     def settle(self, run: Run, low: int = 0, high: int | None = None) -> None:
-        """Messages low..high-1 of a run are gone for good."""
+        """Remove messages low..high-1 of a run for good."""
         if run.stored and not self.deleted:
             count = (len(run) if high is None else high) - low
             self._store.settle(self, run.first_position + low * run.stride, count, run.stride)
 
     def acknowledge(self, run: Run, low: int, high: int) -> None:
-        """Likewise, because a consumer said so."""
+        """Settle messages that a consumer acknowledged."""
         if not self.deleted:
             self._store.acknowledge(
                 self, run.first_position + low * run.stride, high - low, run.stride
             )
 
     def settle_forwarded(self, run: Run, targets: "Iterable[Queue]") -> None:
-        """Messages have become others, which these queues have taken."""
+        """Settle messages that were republished to `targets`."""
         if run.stored and not self.deleted:
             self._store.settle_forwarded(self, run.first_position, len(run), run.stride, targets)
 
     def record_delivery(self, run: Run) -> None:
-        """After a restart, these will have been delivered before."""
+        """Record that the messages were delivered, so that they are marked as redelivered after a restart."""
         self._store.record_delivery(self, run.first_position, len(run), run.stride)
 
     # ── consumers ─────────────────────────────────────────────────────────────────────────────────────
@@ -268,7 +269,7 @@ class Queue(ABC):
 
     @property
     def removal_cost(self) -> int:
-        """What it costs to remove a consumer: it is searched for among all that are awake, 5 ns for each."""
+        """The cost of removing a consumer: it is searched for in the consumer ring, 5 ns per consumer."""
         return 2 + len(self.consumers) // 1024
 
     def _elect_active_consumer(self) -> None:
@@ -279,15 +280,15 @@ class Queue(ABC):
             self._ring.wake(self._active_consumer)
 
     def wake(self, consumer: Consumer) -> None:
-        """The consumer may have room again; follow with `deal`."""
+        """Put a consumer that may have credit again into the ring; call `dispatch` after that."""
         if consumer in self.consumers and self._active_consumer in (None, consumer):
             self._ring.wake(consumer)
 
     def check_consumer(self, *, no_ack: bool, prefetch: int) -> None:
-        """Refuse a consumer that this kind of queue cannot serve."""
+        """Raise an error if this kind of queue cannot serve the consumer."""
 
     def excludes_consumer(self, exclusive: bool) -> bool:
-        """Whether a further consumer must be refused, for one of them wants the queue for itself."""
+        """Whether an exclusive consumer forbids another consumer."""
         if exclusive:
             return bool(self.consumers) or self.settings.single_active_consumer
         return any(consumer.exclusive for consumer in islice(self.consumers, 1))

@@ -1,4 +1,4 @@
-"""When which queue has something to do: for each at most one time."""
+"""Timers of queues: at most one due time for each queue, in a heap."""
 
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -9,7 +9,7 @@ from .queue import Queue
 class QueueTimers:
     def __init__(self) -> None:
         self._due_times: dict[Queue, int] = {}
-        self._heap: list[tuple[int, int, Queue]] = []  # with entries that no longer count
+        self._heap: list[tuple[int, int, Queue]] = []  # includes outdated entries
         self._sequence = count()
 
     def set(self, queue: Queue, due: int) -> None:
@@ -22,11 +22,11 @@ class QueueTimers:
         self._compact()
 
     def next_due(self) -> int | None:
-        """The earliest time; perhaps one that no longer counts, but then none that does is earlier."""
+        """Return the earliest due time. It may be outdated, but no valid one is earlier."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: int) -> Queue | None:
-        """A queue whose time has come."""
+        """Remove and return a queue whose timer is due, or None."""
         while self._heap and self._heap[0][0] <= now:
             at, _, queue = heappop(self._heap)
             if self._due_times.get(queue) == at:
@@ -35,7 +35,7 @@ class QueueTimers:
         return None
 
     def _compact(self) -> None:
-        """Queues that came and went must not be kept until a time long after."""
+        """Rebuild the heap if most entries are outdated, so that deleted queues do not stay in memory."""
         if len(self._heap) > 64 + 2 * len(self._due_times):
             self._heap = [
                 (at, next(self._sequence), queue) for queue, at in self._due_times.items()

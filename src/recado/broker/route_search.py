@@ -1,4 +1,4 @@
-"""Where a message goes: the walk along the bindings of a vhost."""
+"""The search for the queues of a message, along the bindings of a vhost."""
 
 from collections.abc import Sequence
 from typing import Final, TypeVar
@@ -25,16 +25,16 @@ def find_queues(
     more_keys: Sequence[str] = (),
     deduplication: ExchangeDeduplication | None = None,
 ) -> Steps[list[Q]]:
-    """Where a message goes: each queue once, in the order in which the bindings name them.
+    """Find the queues of a message: each once, in the order of the bindings.
 
-    Follows the bindings, entering each exchange once however they are tied in circles. It runs in steps,
-    and the topology may change between them. A binding that exists during the whole search counts; one that
-    comes or goes meanwhile may count or not, as if the message had come a moment earlier or later; a queue
-    that was deleted is left out.
+    Follows the bindings and visits each exchange once, so that cycles end. The search runs in steps, and
+    the topology may change between them. A binding that exists during the whole search is followed; one
+    that is added or removed meanwhile may be followed or not, as if the message had been published a moment
+    earlier or later; a deleted queue is left out.
 
-    `more_keys` are those of CC and BCC. They belong to the same walk, because an alternate
-    exchange is for a message that matches by none of its keys. `passage` is that of a message
-    which somebody publishes: exchanges that find duplicates let it pass or not.
+    `more_keys` are the CC and BCC keys. They belong to the same search, because an alternate exchange is
+    used only if none of the keys matches. `deduplication` is set for a message from a client: deduplicating
+    exchanges may stop it.
     """
     keys = tuple(dict.fromkeys((routing_key, *more_keys))) if more_keys else (routing_key,)
     headers = headers or {}
@@ -43,7 +43,7 @@ def find_queues(
     pending = [exchange]
     for current in pending:
         if current.deleted:
-            yield 1  # a transaction may have one route from here for each of its messages
+            yield 1  # a transaction may contain such a route for each of its messages
             continue
         if (
             deduplication is not None
@@ -74,7 +74,7 @@ def find_queues(
 
 
 def depends_on_headers(vhost: Vhost[Q], exchange: Exchange[Q]) -> Steps[bool]:
-    """Whether a message may get from here to an exchange that looks at headers, or at its id."""
+    """Whether a message can reach an exchange that uses headers or message ids."""
     visited = {exchange}
     pending = [exchange]
     for current in pending:

@@ -1,8 +1,8 @@
-"""Where a publish goes, remembered; and giving a run to all the queues it goes to.
+"""Cached routes of publishes, and publishing a run to all queues of a route.
 
-Publishers repeat themselves, so a route is kept under the bytes of the publish method, and holds as long as the
-vhost's epoch. A route says all that does not depend on the single message: that the exchange exists, that the
-user may write to it, and which queues are bound.
+Publishers repeat their routing keys, so routes are cached by the bytes of the publish method frame, and are
+valid as long as the vhost's epoch. A route contains everything that does not depend on the individual
+message: that the exchange exists, that the user may write to it, and which queues are bound.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from .run import Origin, Run
 from .steps import STEP_UNITS_MAX, Steps, chunks
 from .vhost import Vhost
 
-_CACHED_ROUTES_MAX = 8192  # a publisher with ever new keys must not fill the memory
+_CACHED_ROUTES_MAX = 8192  # bounds the memory for a publisher that never repeats a key
 
 
 class Route(Origin):
@@ -40,12 +40,12 @@ class Route(Origin):
         super().__init__(exchange, routing_key)
         self.mandatory = mandatory
         self.source_exchange = source_exchange
-        self.queues = queues  # None: it depends on the single message
+        self.queues = queues  # None: depends on the individual message
         self.returns_messages = mandatory and queues is not None and is_unroutable(queues)
 
 
 class VhostAccess:
-    """One user in one vhost: what it may do there, and the routes it uses."""
+    """One user in one vhost: its permissions and its cache of routes."""
 
     __slots__ = (
         "_epoch",
@@ -70,17 +70,20 @@ class VhostAccess:
         self.coalescer = coalescer or Coalescer()
         self.permissions = PermissionChecker(user, vhost.name)
         self._routes: dict[bytes, Route] = {}
-        self._epoch = vhost.epoch  # that the routes are of
+        self._epoch = vhost.epoch  # of the cached routes
 
     def cached_route(self, method_frame: bytes) -> Route | None:
-        """The route of a publish, by its method frame, if it is known; see `search`."""
+        """Return the cached route of a publish method frame, or None; see `search_route`."""
         if self._epoch != self.vhost.epoch:
             self._routes.clear()
             self._epoch = self.vhost.epoch
         return self._routes.get(method_frame)
 
     def search_route(self, method_frame: bytes) -> Steps[Route]:
-        """Find the route of a publish, and remember it."""
+        """Find the route of a publish and cache it.
+
+        Raises the AMQP error that refuses the publish: unknown exchange, no permission, immediate=true.
+        """
         method = decode_method(method_frame[7:-1])
         if not isinstance(method, BasicPublish):
             raise AmqpSyntaxError("content without a publish")
@@ -94,8 +97,10 @@ class VhostAccess:
         )
 
     def are_independent(self, method_frames: Iterable[bytes]) -> bool:
-        """Whether nobody could tell in which order messages of these known routes came: no queue gets those of
-        two, and none passes anything on or shares a consumer's channel with another."""
+        """Whether the order among messages of these cached routes is unobservable.
+
+        It is if no queue is in two of the routes, and none is a per-message queue.
+        """
         if self._epoch != self.vhost.epoch:
             return False
         reached: set[Queue] = set()
@@ -117,7 +122,7 @@ class VhostAccess:
         source_exchange: Exchange[Queue],
         method_frame: bytes | None = None,
     ) -> Steps[Route]:
-        """Find a route; remember it under `frame`, unless the topology has changed meanwhile."""
+        """Find a route; cache it under `method_frame`, unless the topology has changed meanwhile."""
         vhost, queues = self.vhost, None
         epoch = vhost.epoch
         is_terminal = (
@@ -139,7 +144,7 @@ class VhostAccess:
         return route
 
     def refresh_route(self, route: Route) -> Steps[Route]:
-        """A route found earlier as it is now; from an exchange that is gone, nothing goes anywhere."""
+        """Find the current version of an earlier route; a deleted exchange routes nothing."""
         return self._find_route(
             route.exchange, route.routing_key, route.mandatory, route.source_exchange
         )
@@ -155,19 +160,19 @@ class VhostAccess:
         more_keys: Sequence[str],
         deduplication: ExchangeDeduplication,
     ) -> Steps[list[Queue]]:
-        """The queues of one message that is not like the others."""
+        """Find the queues of a message with an individual route."""
         return find_queues(
             self.vhost, route.source_exchange, route.routing_key, headers, more_keys, deduplication
         )
 
 
 def is_unroutable(queues: Sequence[Queue]) -> bool:
-    """Whether a mandatory message is to be returned: an address for direct replies is no queue to it."""
+    """Whether a mandatory message is returned: addresses of direct replies do not count as queues."""
     return all(queue.is_reply_address for queue in queues)
 
 
 def publish_to_all(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]:
-    """Publish to each queue; gives the indexes of the messages that one of them refused."""
+    """Publish to each queue; return the indexes of the messages that one of them rejected."""
     if len(run) > 1 and any(queue.is_per_message for queue in queues):
         rejected_indexes = []
         for i in range(len(run)):
@@ -181,7 +186,7 @@ def publish_to_all(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]
 
 
 def publish_in_steps(run: Run, queues: Sequence[Queue], now: int) -> Steps[None]:
-    """Publish to many queues, some at each step; those that are deleted meanwhile are left out."""
+    """Publish to many queues in steps, skipping those that are deleted meanwhile."""
     for some in chunks(queues, max(STEP_UNITS_MAX // len(run), 1)):
         publish_to_all(run, [queue for queue in some if not queue.deleted], now)
         yield len(some) * len(run)

@@ -1,12 +1,12 @@
-"""A run: consecutive messages that are alike, kept and moved as one.
+"""A run: consecutive like messages, stored and moved as one object.
 
-Message i of a run is `head + tails[i]`: raw header and body frames, as the publisher sent them (see
-`recado.amqp_transport.runs`). Everything else about it (where it came from, when it expires, whether it was delivered
-before) is said once for all of them.
+Message i of a run is `prefix + payloads[i]`: raw header and body frames as the publisher sent them (see
+`recado.amqp.runs`). All other attributes (origin, expiry, redelivery) are common to the messages of the
+run.
 
-Each message has a *place*, a number given by its queue when it enters. A message that is returned goes back to
-its place. A run of n messages holds the places first, first + step, …: dealing a run to k consumers gives each
-every k-th message.
+Each message has a *position*, a number that its queue assigns when it enters. A requeued message returns to
+its position. A run of n messages has the positions `first_position`, `first_position + stride`, …:
+splitting a run among k consumers gives each of them every k-th message.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ import msgspec
 from recado.amqp.frames import move_to_channel, read_body_size, resize_frames
 from recado.amqp.traits import MessageTraits
 
-_PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object, and its place in a list
+_PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object and its list entry
 
 
 class Origin:
@@ -42,25 +42,25 @@ class Run(msgspec.Struct, eq=False):
     origin: Origin
     traits: MessageTraits
     channel: int
-    """The number written in the frames."""
+    """The channel number in the frames."""
     frame_max: int
-    """No frame here is larger."""
+    """The maximum frame size in the run."""
     prefix: bytes
     payloads: list[bytes]
     owns_payloads: bool
-    """The list of tails is nobody else's."""
+    """Whether no other run shares the list of payloads."""
     first_position: int = 0
     stride: int = 1
     taken_count: int = 0
-    """How many tails have left already; they are the first."""
+    """The number of payloads, from the start, that have left the run."""
     redelivered: bool = False
     expires_at: int | None = None
     stored: bool = False
-    """The keeper has them, and must be told when they are settled."""
+    """The store has the messages and must be notified when they are settled."""
     delivery_count: int = 0
-    """How often each of them came back, in a queue that counts it."""
+    """How often the messages were redelivered, in a queue that counts it."""
     is_dead_letter: bool = False
-    """They died in another queue: nobody published them here."""
+    """The messages died in another queue and were not published by a client."""
 
     def __len__(self) -> int:
         return len(self.payloads) - self.taken_count
@@ -85,7 +85,7 @@ class Run(msgspec.Struct, eq=False):
         )
 
     def copy_for_queue(self) -> "Run":
-        """The same messages, none of them taken yet, for a further receiver."""
+        """Return the same messages for a further queue; none may have been taken yet."""
         return Run(
             self.origin,
             self.traits,
@@ -98,7 +98,7 @@ class Run(msgspec.Struct, eq=False):
         )
 
     def take(self, count: int) -> "Run":
-        """The first `count` messages, which leave this run; the run itself if that is all."""
+        """Remove and return the first `count` messages; return the run itself if these are all."""
         at = self.taken_count
         if count >= len(self.payloads) - at:
             if at:
@@ -111,14 +111,14 @@ class Run(msgspec.Struct, eq=False):
         at += count
         if at < 1024:
             self.taken_count = at
-        else:  # let go of what has left, now and then
+        else:  # free the memory of taken payloads from time to time
             self.payloads = self.payloads[at:]
             self.taken_count = 0
             self.owns_payloads = True
         return part
 
     def split_round_robin(self, count: int) -> "list[Run]":
-        """All messages, dealt out in turn; for a run of which nothing was taken yet."""
+        """Split all messages in round-robin order; none may have been taken yet."""
         return [
             self._copy_with(
                 self.payloads[i::count], self.first_position + i * self.stride, self.stride * count
@@ -127,20 +127,22 @@ class Run(msgspec.Struct, eq=False):
         ]
 
     def slice(self, low: int, high: int) -> "Run":
-        """Some of the messages, which stay here too."""
+        """Return a part of the messages as a run; they stay in this one too."""
         return self._copy_with(
             self.payloads[low:high], self.first_position + low * self.stride, self.stride
         )
 
     def pick(self, indexes: Iterable[int]) -> "Run":
-        """Some of the messages, which stay here too; the run does not know where they were."""
+        """Return the messages at these indexes as a run, without their positions; they stay in this one
+        too.
+        """
         tails = self.payloads
         return self._copy_with(
             [tails[place] for place in indexes], self.first_position, self.stride
         )
 
     def can_extend(self, other: "Run") -> bool:
-        """Whether this run can be appended to another that waits in the same queue."""
+        """Whether this run can be appended to another one of the same queue."""
         return (
             self.origin is other.origin
             and self.traits is other.traits
@@ -157,33 +159,33 @@ class Run(msgspec.Struct, eq=False):
         )
 
     def body_sizes(self) -> list[int]:
-        """The bytes of each body."""
+        """Return the size of each body."""
         if self.prefix:
             return [read_body_size(self.prefix)] * len(self)
         return [read_body_size(tail) for tail in self.payloads[self.taken_count :]]
 
     def memory_bytes(self) -> int:
-        """The memory that the messages take, about."""
+        """Return the approximate memory of the messages."""
         count = len(self)
         if self.prefix or count == 1:
             return (len(self.payloads[self.taken_count]) + _PAYLOAD_OVERHEAD_BYTES) * count
         return sum(map(len, self.payloads[self.taken_count :])) + _PAYLOAD_OVERHEAD_BYTES * count
 
     def contents(self) -> list[bytes]:
-        """Each message's header and body frames."""
+        """Return the header and body frames of each message."""
         return [self.prefix + tail for tail in self.payloads[self.taken_count :]]
 
     def fit_frames(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
-        """(head, tails) for another channel, and for a receiver that takes frames up to `frame_max`."""
+        """Return (prefix, payloads) for another channel and maximum frame size."""
         if frame_max < self.frame_max:
             return b"", [resize_frames(content, channel, frame_max) for content in self.contents()]
-        if self.prefix:  # alike to the byte: only the common head names the channel
+        if self.prefix:  # equal to the byte: only the common prefix contains the channel number
             return move_to_channel(self.prefix, channel), self.payloads
         return b"", [move_to_channel(tail, channel) for tail in self.payloads]
 
 
 def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
-    """The same messages in order of place, in as few runs as may be; for runs without gaps, just returned."""
+    """Merge requeued runs without gaps into as few runs as possible, in order of position."""
     merged: list[Run] = []
     end = -1
     for run in sorted(runs, key=_first_position):
@@ -194,7 +196,7 @@ def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
                 last.owns_payloads = True
             if run.can_extend(last):
                 last.payloads += run.payloads
-                last.stride = 1  # a single message may have been one of every second
+                last.stride = 1  # a single message may have come from a run with a larger stride
                 end += len(run.payloads)
                 continue
         merged.append(run)

@@ -1,6 +1,6 @@
-"""A message that is not like the others: with copies (CC, BCC), or with an address for a direct reply.
+"""Messages that are routed individually: with CC or BCC keys, or with the address of a direct reply.
 
-Its properties are read when it is published, and changed where its receivers must not see them as they came.
+Their properties are read when they are published, and changed where receivers must not see them.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,10 @@ from .run import Run
 
 
 def read_single(message: Run) -> tuple[Properties, list[str], int]:
-    """The properties of a message, the routing keys of its copies, and the bytes read; bad ones are refused."""
+    """Return the properties of a message, its CC and BCC keys, and the number of bytes read.
+
+    Raises `PreconditionFailedError` if CC or BCC is invalid.
+    """
     encoded = extract_properties(message.contents()[0])
     properties = decode_properties(encoded)
     headers = properties.headers or {}
@@ -25,14 +28,14 @@ def read_single(message: Run) -> tuple[Properties, list[str], int]:
 
 
 def prepare_for_delivery(message: Run, properties: Properties, reply_queue: str | None) -> Run:
-    """The message without its blind copies, and with the address that a direct reply goes to."""
+    """Return the message without its BCC keys, and with the actual address for a direct reply."""
     if "BCC" not in (properties.headers or {}) and properties.reply_to != DIRECT_REPLY_TO:
         return message
     for _, changed in rewrite_properties(
         message, _redact(reply_queue), message.origin, message.traits
     ):
         return changed
-    raise PreconditionFailedError("the message's header would not fit into a frame")
+    raise PreconditionFailedError("the message header does not fit into a frame")
 
 
 def _redact(reply_queue: str | None) -> Callable[[Properties], Properties]:

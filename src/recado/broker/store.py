@@ -1,13 +1,14 @@
-"""What must outlast the process, or finds no room in memory: the broker's side of it.
+"""The broker's durability port: what must survive the process, or does not fit into memory.
 
-The broker tells its keeper what happens, as it happens; the keeper never decides. This one keeps nothing, so a
-broker with it forgets everything when it ends. `server/ledger` has the one that writes a journal.
+The broker notifies its store of each change; the store never decides. The store in this module stores
+nothing, so that a broker with it loses everything at its end. `recado.server.store` has the store that
+writes a journal.
 
-K1  What a client is told is done was kept before. What is kept now is on disk once `safe` has reached the
-    `lsn` of now; whoever has something to tell waits for that.
-K2  A message is settled after the letters that it became were kept, so a crash between may double it and never
-    lose it.
-K3  A message is named by its queue and its place, which is never given twice.
+MS1  A client is told that an operation is done only after it is on disk. An operation is on disk when
+     `durable_lsn` has reached the `lsn` at the time of the operation; replies wait for that.
+MS2  A message is settled after the dead letters that replace it were stored, so that a crash in between may
+     duplicate it and never lose it.
+MS3  A message is identified by its queue and its position, which is never assigned twice.
 """
 
 from collections.abc import Iterable
@@ -24,83 +25,83 @@ if TYPE_CHECKING:
 
 
 class DurabilityListener(Protocol):
-    """Somebody who has something to tell a client."""
+    """An object with replies to send when operations are durable."""
 
     def on_durable(self) -> None:
-        """`safe` has grown."""
+        """`durable_lsn` has grown."""
 
 
 class MessageStore:
-    """Keeps nothing, and is always up to date."""
+    """The default store: it stores nothing, and everything is durable immediately."""
 
     has_disk = False  # whether there is a disk
-    memory_pressure = (
-        False  # memory is: what is shelved comes back only as fast as it is acknowledged
-    )
-    durable_ops = 0  # grows with everything that must be on disk before somebody is told
+    memory_pressure = False  # page in only as fast as acks free memory
+    durable_ops = 0  # counts operations whose reply must wait for fsync
     lsn = 1
     durable_lsn = 0
-    topology_lsn = 0  # the ticket of the last declaration, end or purge
-    page_out_bytes = (
-        1 << 62
-    )  # bytes of ready messages that a queue has in memory before others are shelved
+    topology_lsn = 0  # LSN of the last declaration, deletion or purge
+    page_out_bytes = 1 << 62  # ready bytes of a queue in memory; further messages are paged out
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether something is to be written now."""
+        """Whether records must be written now."""
         return False
 
     @property
     def has_deferred_writes(self) -> bool:
-        """Whether something is to be written before long, alone or with the next that is."""
+        """Whether records must be written soon, alone or with the next ones."""
         return False
 
-    # Only what is durable is told: of bindings those with two durable ends, of queues not the exclusive ones.
+    # The store is notified of durable entities only: bindings between two durable entities, and no
+    # exclusive queues.
 
     def exchange_declared(self, vhost: str, exchange: "Exchange[Any]") -> None:
-        """An exchange is new."""
+        """An exchange was declared."""
 
     def exchange_deleted(self, vhost: str, exchange: "Exchange[Any]") -> None:
-        """An exchange is gone. Its bindings go before or after: one without an exchange is none."""
+        """An exchange was deleted. Its bindings are deleted before or after it; without the exchange they
+        are void.
+        """
 
     def queue_declared(self, queue: "Queue") -> None:
-        """A queue is new. Raises OSError if there is no room for it: then it is not there."""
+        """A queue was declared. Raises `OSError` if there is no disk space; then it is not declared."""
 
     def queue_deleted(self, queue: "Queue") -> None:
-        """A queue is gone, durable or not, and all that it held."""
+        """A queue, durable or not, was deleted with its messages."""
 
     def bound(self, vhost: str, binding: "Binding[Any]") -> None:
-        """A binding is new."""
+        """A binding was added."""
 
     def unbound(self, vhost: str, binding: "Binding[Any]") -> None:
-        """A binding is gone."""
+        """A binding was removed."""
 
     def append_run(self, queue: "Queue", run: Run) -> None:
-        """Persistent messages are in a durable queue, at their places.
+        """Store persistent messages of a durable queue, at their positions.
 
-        The same list of tails as in the last call is the same messages for a further queue.
+        If the list of payloads is the same object as in the last call, these are the same messages for a
+        further queue.
         """
 
     def page_out(self, queue: "Queue", run: Run, priority: int, *, durable: bool) -> None:
-        """Messages are in a queue at their places, but memory lets go of them until they are fetched."""
+        """Store messages of a queue at their positions; they leave memory until `page_in`."""
 
     def page_in(self, queue: "Queue", priority: int) -> list[Run]:
-        """The next that were shelved, in order of place; at least one message."""
+        """Return the next paged-out messages in order of position; at least one."""
         raise NotImplementedError("nothing was shelved")
 
     def paged_out_bytes(self, queue: "Queue") -> int:
-        """Those of all bodies on the shelves of a queue. They stay there: it takes time, but no memory."""
+        """Return the size of all paged-out bodies of a queue. They are read, but not loaded into memory."""
         return 0
 
     def drop_paged_out(self, queue: "Queue") -> Steps[None]:
-        """All that is shelved leaves its shelf now, and is settled in steps."""
+        """Drop all paged-out messages now, and settle them in steps."""
         yield from ()
 
     def settle(self, queue: "Queue", first_position: int, count: int, stride: int) -> None:
-        """Messages that were kept are gone for good."""
+        """Stored messages are removed for good."""
 
     def acknowledge(self, queue: "Queue", first_position: int, count: int, stride: int) -> None:
-        """Their consumers settled them. They know that an ack may be lost: it need not be written at once."""
+        """Consumers acknowledged the messages. A lost ack is permitted, so the record may be written later."""
         self.settle(queue, first_position, count, stride)
 
     def settle_forwarded(
@@ -111,20 +112,20 @@ class MessageStore:
         stride: int,
         targets: "Iterable[Queue]",
     ) -> None:
-        """Messages that were kept have become others: letters, or what was due. These queues have taken them.
+        """Settle messages that were republished to `targets` as dead letters or delayed messages.
 
-        So they are settled, but not on disk before those others are there (K2).
+        The settlement must not be on disk before the republished messages are (MS2).
         """
         self.settle(queue, first_position, count, stride)
 
     def queue_purged(self, queue: "Queue") -> None:
-        """All that was ready was settled, and somebody is to be told."""
+        """All ready messages were settled; a reply waits for it."""
 
     def record_delivery(self, queue: "Queue", first_position: int, count: int, stride: int) -> None:
-        """Messages that were kept are out with somebody who is to acknowledge them.
+        """Stored messages were delivered to a client that will acknowledge them.
 
-        A quorum queue counts: a message that is fetched after a restart has returned as often as it was
-        delivered, the last time when the process ended.
+        Quorum queues count this: after a restart a message has been redelivered as often as it was
+        delivered, the restart included.
         """
 
     def record_message_id(
@@ -135,35 +136,35 @@ class MessageStore:
         seen_at: int,
         targets: "Iterable[Queue]",
     ) -> None:
-        """What has this id is a duplicate from now on, for a durable queue or exchange that asks for it.
+        """Store the id of a message for the deduplication of a durable queue or exchange.
 
-        The message itself was entered just before, in these queues, and after a restart both are known or
-        neither; where a stream took it, perhaps the message alone. With a queue or an exchange its ids are
-        forgotten.
+        The message itself was stored just before, in `targets`, and after a restart both are known or
+        neither; if a stream accepted it, perhaps the message alone. The ids are deleted with their queue or
+        exchange.
         """
 
     def require_sync(self) -> None:
-        """A reply will wait for all that was kept up to now, though nothing is kept with it."""
+        """A reply will wait for all operations so far, although it stores nothing itself."""
 
     def begin_atomic_group(self) -> None:
-        """What is kept until `end` is kept all together or not at all."""
+        """Start an atomic group: all operations until `end_atomic_group` are stored together or not at all."""
 
     def end_atomic_group(self) -> None:
-        """See `begin`."""
+        """End the atomic group."""
 
     def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
-        """A small fact under a name; the last one counts, and None forgets it."""
+        """Store a value under a key; None deletes it."""
 
     def open_stream(self, queue: "Queue") -> StreamLog:
-        """The log of a stream that was declared; with what it had before a restart."""
+        """Return the log of a declared stream, with its messages from before a restart."""
         return MemoryStreamLog(clamp_segment_bytes(queue.settings.segment_size))
 
     def disk_shortage(self) -> str | None:
-        """Why publishers are to wait, where there is no more room on disk; asked now and then."""
+        """Return why publishers must be blocked if disk space is short, otherwise None; polled."""
         return None
 
     def set_memory_pressure(self, *, active: bool) -> None:
-        """Queues are to keep less in memory, or need not any longer."""
+        """Tell queues to hold less in memory, or that they no longer need to."""
 
     def notify_when_durable(self, listener: DurabilityListener) -> None:
-        """`waiting.kept` is called when `safe` has reached the ticket of now."""
+        """Call `listener.on_durable` when `durable_lsn` has reached the current `lsn`."""

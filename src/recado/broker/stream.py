@@ -1,13 +1,14 @@
-"""A stream: a queue that keeps what was read, for everybody who wants to read it.
+"""A stream: an append-only log that any number of consumers read, each at its own offset.
 
-T1  Each consumer gets every message that it wants from where it began, once, in order, at its own speed:
-    nothing that others read or that it acknowledges is taken away. An ack makes room for more, as does a nack.
-T2  A message is shown to nobody before it is safe, so that no offset ever stands for two messages.
-T3  A consumer never holds more than its prefetch; all together are given a limited share of a turn.
-T4  A consumer with room gets what is safe, if not in this turn then in one of the next.
+ST1  Each consumer gets every message that matches its filter from its starting offset, once, in order and
+     at its own speed. Reading and acknowledging remove nothing; an ack or nack only frees credit.
+ST2  A message is delivered only when it is durable, so that no offset ever identifies two messages.
+ST3  A consumer never holds more than its prefetch; all consumers of a stream together are served within a
+     budget per turn.
+ST4  A consumer with credit gets all durable messages, in this turn or in one of the next.
 
-To the rest of the broker it is a queue: declared, bound, published to and consumed as one. Between what a
-channel is given from a stream and what it is given from elsewhere, no order is promised.
+For the rest of the broker it is a queue. There is no order between deliveries of a stream and of other
+queues on the same channel.
 """
 
 from collections import deque
@@ -24,20 +25,21 @@ from .steps import STEP_UNITS_MAX
 from .stream_consumer import StreamConsumer
 from .stream_log import StreamLog, StreamReadCache
 
-TURN_BYTES = 1 << 20  # rendered for all consumers of a stream, before others get their turn
-BYTES_PER_UNIT = 512  # of `recado.broker.steps`: the share of a turn takes about 10 ms
+TURN_BYTES = 1 << 20  # rendered per turn for all consumers of a stream
+BYTES_PER_UNIT = 512  # of cost; the budget of a turn takes about 10 ms
 
 
 class Stream(Queue):
     consumer_type = StreamConsumer
 
     def attach_log(self, log: StreamLog, now: int) -> None:
-        """Begin with what is kept already, all of which is safe."""
+        """Start with the messages of the log, all of which are durable."""
         self._log = log
         self._read_cache = StreamReadCache()
-        self._durable_offset = log.next_offset  # all before this offset may be shown
-        self._pending_durable: deque[tuple[int, int]] = deque()  # (ticket, what is safe with it)
-        self._caught_up: dict[Consumer, None] = {}  # those who wait for what is new
+        self._durable_offset = log.next_offset  # messages before this offset may be delivered
+        # (LSN, the offset that becomes durable with it).
+        self._pending_durable: deque[tuple[int, int]] = deque()
+        self._caught_up: dict[Consumer, None] = {}  # consumers waiting for new messages
         self._now = now
         self.ready = log.next_offset - log.first_offset
         self._trim()
@@ -59,7 +61,7 @@ class Stream(Queue):
         return ()
 
     def on_durable(self) -> None:
-        """More is safe."""
+        """Deliver messages that have become durable."""
         safe, promises = self._durable_offset, self._pending_durable
         while promises and promises[0][0] <= self._store.durable_lsn:
             safe = promises.popleft()[1]
@@ -88,7 +90,7 @@ class Stream(Queue):
                 self._ring.sleep(consumer)
                 self._caught_up[consumer] = None
             elif bytes_left <= 0:
-                self._set_timer(now + 1)  # not in the same turn
+                self._set_timer(now + 1)  # in the next turn
                 return
             else:
                 run, cost = self._read_cache.read(
@@ -96,12 +98,13 @@ class Stream(Queue):
                 )
                 cost += consumer.deliver_next(run, credit)
                 bytes_left -= cost
-                # Charged to the client that caused it; otherwise each of its acks would have a share.
+                # Charged to the client that caused it; otherwise each of its acks would have a budget of
+                # its own.
                 self.vhost.background.cost += cost // BYTES_PER_UNIT
                 group.rotate(-1)
 
     def on_timer(self, now: int) -> int:
-        """Let go of what is too old, and go on with what was left over for this turn."""
+        """Remove messages beyond retention, and continue dispatching."""
         self._timer_due = None
         self._now = now
         self._trim()
@@ -123,10 +126,10 @@ class Stream(Queue):
             self._set_timer(newest + age + 1)
 
     def requeue(self, runs: list[Run], now: int) -> None:
-        """They never left."""
+        """Do nothing: the messages never left the stream."""
 
     def reject(self, runs: list[Run], now: int) -> None:
-        """They stay for others."""
+        """Do nothing: the messages stay in the stream."""
 
     def get(self, now: int) -> Run | None:
         raise AmqpNotImplementedError(

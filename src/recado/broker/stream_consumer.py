@@ -1,4 +1,4 @@
-"""A consumer of a stream: where it is, and how its deliveries are written."""
+"""A consumer of a stream: its offset, and how its deliveries are rendered."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -35,12 +35,13 @@ class StreamConsumer(Consumer):
         super().__init__(
             channel, queue, tag, settings, no_ack=no_ack, exclusive=exclusive, prefetch=prefetch
         )
-        self.next_offset = 0  # the offset that is to be delivered next
+        self.next_offset = 0  # offset of the next delivery
 
     def deliver_next(self, run: Run, credit: int) -> int:
-        """Deliver what comes next for it of a run that has it: as much as has room, and is a good write.
+        """Deliver the next messages of a run, limited by credit and by the size of a write.
 
-        Gives the bytes that this took, or could have taken in the time.
+        Returns the cost in bytes rendered, or bytes that could have been rendered in the time of the
+        filter's evaluation.
         """
         low = max(self.next_offset - run.first_position, 0)
         high = min(len(run), low + DISPATCH_BYTES // (len(run.payloads[low]) + 64) + 1)
@@ -60,12 +61,10 @@ class StreamConsumer(Consumer):
         return cost
 
     def deliver(self, run: Run, offsets: Sequence[int] | None = None) -> None:
-        """Write the messages, which have these offsets, or count up from that of the first."""
+        """Write the messages, with these offsets or with consecutive ones from the first."""
         channel, count = self.channel, len(run.payloads)
         first = self._write(run, offsets or range(run.first_position, run.first_position + count))
-        run.payloads = [
-            b""
-        ] * count  # nothing returns to a stream: only the tags have to be remembered
+        run.payloads = [b""] * count  # streams requeue nothing: only the tags are needed
         channel.unacked.add(first, run, self)
         channel.in_flight += count
         if channel.global_prefetch:
@@ -74,7 +73,7 @@ class StreamConsumer(Consumer):
         self.queue.unacked += count
 
     def _write(self, run: Run, offsets: Sequence[int]) -> int:
-        """Gives the tag of the first."""
+        """Write the messages; return the tag of the first."""
         channel, connection = self.channel, self.channel.connection
         prefix, payloads = run.prefix, run.payloads
         if run.channel != channel.number or connection.frame_max < run.frame_max:
@@ -115,7 +114,7 @@ def _split_header(content: bytes) -> tuple[bytes, bytes]:
 
 
 def _split_at_offset(head: bytes) -> tuple[bytes, bytes]:
-    """A header frame, and what may follow it, before and after the offset."""
+    """Return a header frame, with the frames that follow it, split before and after the offset."""
     header, rest = _split_header(head)
     before, after = split_header(header)
     return before, after + rest

@@ -1,10 +1,10 @@
-"""What a stream keeps: a log of messages by offset, of which the oldest are let go by whole segments.
+"""The log of a stream: messages by offset, in segments that are removed as a whole.
 
-LO1  Offsets count messages from 0; none is given twice, and none changes its meaning.
-LO2  Times never decrease along the log, whatever the clock does.
-LO3  Only whole segments are let go, from the front, and never the last message that is safe.
+SL1  Offsets count messages from 0; none is assigned twice, and none changes its message.
+SL2  Times never decrease along the log, whatever the clock does.
+SL3  Only whole segments are removed, from the front, and never the last durable message.
 
-The log here is in memory. `server/ledger` has one on disk, and both pass the same tests.
+The log in this module is in memory. `recado.server.store` has one on disk, and both pass the same tests.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,15 +14,15 @@ from typing import Protocol
 
 from .run import Run
 
-SEGMENT_BYTES = 32 << 20  # unless the stream was declared with another size
-READ_BYTES = 256 * 1024  # about as much is read at a time
-CACHED_BLOCKS_MAX = 8  # of them are kept
+SEGMENT_BYTES = 32 << 20  # default
+READ_BYTES = 256 * 1024  # approximate size of a read
+CACHED_BLOCKS_MAX = 8
 _SEGMENT_BYTES_MIN = 4096
 _SEGMENT_BYTES_MAX = 128 << 20
 
 
 def clamp_segment_bytes(requested: int | None) -> int:
-    """How long a segment may get; what a client asks for is the most it wants, so less will do."""
+    """Return the size of a segment; a client's value is an upper limit, so less is permitted."""
     if requested is None:
         return SEGMENT_BYTES
     return min(max(requested, _SEGMENT_BYTES_MIN), _SEGMENT_BYTES_MAX)
@@ -30,34 +30,35 @@ def clamp_segment_bytes(requested: int | None) -> int:
 
 class StreamLog(Protocol):
     first_offset: int
-    """The oldest offset there is."""
+    """The oldest available offset."""
     next_offset: int
-    """What the next message gets."""
+    """The offset of the next message."""
 
     def append(self, run: Run, now: int) -> None:
-        """Add messages, which get their offsets: `run.first` and those that follow."""
+        """Append messages and assign their offsets: `run.first_position` and following."""
 
     def read(self, offset: int, end: int) -> list[Run]:
-        """Messages from `offset` on, or from the first there is, and before `end`: some of them, in order.
+        """Return some messages from `offset` (or the oldest available) up to `end`, in order.
 
-        At least one if there are any. The runs are the reader's own.
+        At least one if there are any. The runs belong to the caller.
         """
 
     def offset_at(self, time: int) -> int:
-        """The first message that came at this time or later; `next` if none did."""
+        """Return the offset of the first message at this time or later, or `next_offset`."""
 
     def trim(
         self, bytes_max: int | None, oldest_time: int | None, durable_offset: int
     ) -> int | None:
-        """Let go of segments while there are more than `most` bytes, or all in one came before `oldest`.
+        """Remove segments while there are more than `bytes_max` bytes, or all messages of one are older
+        than `oldest_time`.
 
-        Messages from offset `safe` on may yet be lost, so one before it has to stay. Gives the time of the
-        newest message that would be let go next, if there is a next.
+        Messages from `durable_offset` on may still be lost, so one before it is retained. Returns the
+        time of the newest message in the segment to be removed next, or None.
         """
 
 
 def take_portion(runs: Iterable[Run], offset: int, end: int) -> list[Run]:
-    """As much as is read at a time of messages from `offset` on and before `end`; the first run has it."""
+    """Return a portion of the messages from `offset` up to `end`; the first run contains `offset`."""
     found: list[Run] = []
     size = 0
     for run in runs:
@@ -72,7 +73,7 @@ def take_portion(runs: Iterable[Run], offset: int, end: int) -> list[Run]:
 
 
 class StreamReadCache:
-    """What was read last, for all consumers of a stream: many of them are often at the same place."""
+    """Recently read blocks, shared by all consumers of a stream: many of them are often at the same offset."""
 
     __slots__ = ("_blocks",)
 
@@ -80,9 +81,10 @@ class StreamReadCache:
         self._blocks: deque[list[Run]] = deque(maxlen=CACHED_BLOCKS_MAX)
 
     def read(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
-        """The run that has an offset, or the oldest there is, and the bytes that had to be read for it.
+        """Return the run that contains an offset (or the oldest available), and the number of bytes read
+        for it.
 
-        There must be a message before `end`. The run is not the caller's to change.
+        There must be a message before `end`. The caller must not change the run.
         """
         offset = max(offset, log.first_offset)
         for block in self._blocks:
@@ -101,14 +103,14 @@ class _MemorySegment:
         self.first_position = first
         self.total_bytes = 0
         self.runs: list[Run] = []
-        self.times: list[int] = []  # of each run
+        self.times: list[int] = []  # one per run
 
 
 class MemoryStreamLog:
-    """A log that lasts as long as the process."""
+    """A log in memory."""
 
     def __init__(self, segment_bytes: int) -> None:
-        """`size` is how many bytes a segment may have."""
+        """`segment_bytes` is the maximum size of a segment."""
         self._segment_bytes = segment_bytes
         self._segments = [_MemorySegment(0)]
         self._total_bytes = 0

@@ -1,22 +1,21 @@
-"""Topic exchange: patterns of words, where `*` is one word and `#` any number of them, even none.
+"""Topic exchange: patterns of words, in which `*` matches one word and `#` any number of words, also none.
 
-The patterns form a trie, one node per word:
+The patterns form a trie with one node per word:
 
     stock.*.nyse   stock.#   #.nyse        root ─┬─ stock ─┬─ * ── nyse ●
                                                  │         └─ # ●
                                                  └─ # ── nyse ●
 
-A key walks the trie word by word with the list of all nodes that it has reached, so the work is at most
-words × nodes whatever the patterns are; following each possibility by itself would be exponential in the
-number of `#`. A `#` that was reached stays reached for the rest of the key. It is therefore looked at once:
-its children are noted under the words that lead to them, and a child that leads to nothing but another `#` is
-done with when it is reached for the first time. For patterns such as `#.a.#.b.#` that makes the work about the
-number of nodes, not words × nodes. Since `#.#` says no more than `#`, a run of them is kept as one, and one
-step from a node is enough to find what "no word at all" leads to.
+A search walks the trie word by word with the list of all reached nodes, so that the work is at most words ×
+nodes for any patterns; following each alternative separately would be exponential in the number of `#`. A
+`#` that was reached stays reached for the rest of the key. So it is visited once: its children are
+registered under the words that lead to them, and a child that leads only to another `#` is dropped after it
+was reached once. For patterns such as `#.a.#.b.#` the work is then about the number of nodes, not words ×
+nodes. Since `#.#` is equivalent to `#`, repeated ones are stored as one, and one step from a node is enough
+to find the nodes for "no word".
 
-The search runs in steps (see `steps`). It holds on to nodes between them: a binding that exists during the
-whole search is found, because its nodes stay where they are; one that comes or goes meanwhile may be found or
-not.
+The search runs in steps (see `steps`) and holds nodes between them: a binding that exists during the whole
+search is found, because its nodes do not move; one that is added or removed meanwhile may be found or not.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from .steps import STEP_UNITS_MAX, Steps, chunks
 T = TypeVar("T")
 
 MAX_HASHES: Final = 8
-_ANY_WORD: Final = "*."  # no word of a key, for words have no dots
+_ANY_WORD: Final = "*."  # not a possible word, because words contain no dots
 _NODES_PER_UNIT: Final = 8  # 0.6 µs each
 _NODES_PER_STEP: Final = STEP_UNITS_MAX * _NODES_PER_UNIT
 
 
 class _TrieNode(Generic[T]):
-    """Where the words of a pattern have led, and the bindings whose pattern ends here."""
+    """A node of the trie: the children by word, and the bindings whose pattern ends here."""
 
     __slots__ = ("bindings", "hash_child", "star_child", "word_children")
 
@@ -75,7 +74,7 @@ class _TrieNode(Generic[T]):
 
     @property
     def has_non_hash(self) -> bool:
-        """Whether more may be found here than what is behind the `#`."""
+        """Whether the node has bindings, or children other than `#`."""
         return bool(self.bindings or self.word_children) or self.star_child is not None
 
     @property
@@ -84,7 +83,7 @@ class _TrieNode(Generic[T]):
 
 
 class TopicMatcher(Generic[T]):
-    """The bindings of a topic exchange. No node is kept that leads to no binding."""
+    """The bindings of a topic exchange. Nodes that lead to no binding are removed."""
 
     __slots__ = ("_root",)
 
@@ -96,7 +95,7 @@ class TopicMatcher(Generic[T]):
 
     def add(self, binding: Binding[T]) -> None:
         if _split_pattern(binding.routing_key).count("#") > MAX_HASHES:
-            raise PreconditionFailedError(f"a topic pattern may have {MAX_HASHES} '#', not more")
+            raise PreconditionFailedError(f"a topic pattern may contain at most {MAX_HASHES} '#'")
         self._path(binding)[-1].bindings[binding] = None
 
     def remove(self, binding: Binding[T]) -> None:
@@ -113,7 +112,7 @@ class TopicMatcher(Generic[T]):
         if self._root.hash_child is not None:
             visited += walk.enter_hash(self._root.hash_child)
         for word in walk.words:
-            # Before any `#` is entered at this word: its children are for the next.
+            # Before any `#` is entered at this word: its children match from the next word on.
             repeated = walk.pop_children(word) if walk.children_by_word else ()
             next_reached: list[_TrieNode[T]] = []
             for node in reached:
@@ -170,7 +169,7 @@ class _TopicWalk(Generic[T]):
         self.children_by_word: dict[str, list[_TrieNode[T]]] = {}
 
     def enter_hash(self, node: _TrieNode[T]) -> int:
-        """Enter a `#`, unless that was done before; return the number of nodes that were noted."""
+        """Enter a `#` node if that was not done before; return the number of registered nodes."""
         if node in self.entered_hashes:
             return 0
         self.entered_hashes[node] = None
@@ -186,11 +185,13 @@ class _TopicWalk(Generic[T]):
         return 1 + len(children)
 
     def pop_children(self, word: str) -> list[tuple[str, list[_TrieNode[T]]]]:
-        """The nodes that a word leads to from any `#` entered so far, each time with how to `keep` them."""
+        """Remove and return the nodes that a word leads to from the entered `#` nodes, with the key to
+        `retain` them.
+        """
         return [(each, self.children_by_word.pop(each, [])) for each in (word, _ANY_WORD)]
 
     def retain(self, word: str, nodes: Sequence[_TrieNode[T]]) -> int:
-        """Note nodes again that the same word may reach another time; enter each `#` behind them."""
+        """Register nodes again that the same word may reach later; enter the `#` after each of them."""
         kept_nodes = [node for node in nodes if node.has_non_hash]
         if kept_nodes:
             self.children_by_word.setdefault(word, []).extend(kept_nodes)
@@ -200,7 +201,7 @@ class _TopicWalk(Generic[T]):
 
 
 def _split_words(key: str) -> list[str]:
-    """The empty key has no words, as with RabbitMQ, whereas `.` has two empty ones."""
+    """Split a routing key. As in RabbitMQ, the empty key has no words, whereas `.` has two empty ones."""
     return key.split(".") if key else []
 
 

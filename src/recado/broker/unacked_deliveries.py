@@ -1,11 +1,11 @@
-"""What a channel has delivered and not yet settled, by delivery tag.
+"""The unsettled deliveries of a channel, by delivery tag.
 
-U1  Tags grow; entries are in order of tag and do not overlap.
-U2  A tag is settled once; a tag that is not outstanding is an error for the caller to tell.
+UD1  Tags grow; entries are in order of tag and do not overlap.
+UD2  A tag is settled once; the caller reports a tag that is not outstanding as an error.
 
-Entries are whole runs, so that settling what came as a run costs once. A message settled out of turn leaves a
-gap in its entry; entries without messages are swept when they outnumber the others, so that one message kept
-for ever does not keep the rest.
+An entry is a whole run, so that settling a run costs as much as settling a message. A message that is
+settled out of order leaves a gap in its entry. Settled entries are removed when they outnumber the others,
+so that one message that stays unsettled does not retain the rest.
 """
 
 from bisect import bisect_right
@@ -18,13 +18,14 @@ from .run import Origin, Run
 
 Holder = TypeVar("Holder")
 
-_FREED_ENTRY: Any = None  # in place of entries before the first, whose memory is freed one by one
+# Replaces settled entries before the start, whose memory is freed one by one.
+_FREED_ENTRY: Any = None
 _NO_MESSAGES = Run(Origin("", ""), DEFAULT_TRAITS, 0, 0, b"", [], False)
-_JOINED_MESSAGES_MAX = 64  # for all of an entry are in memory until the last is settled
+_JOINED_MESSAGES_MAX = 64  # because an entry stays in memory until its last message is settled
 
 
 class DeliveredRun(Generic[Holder]):
-    """A run out for delivery: message i has tag `first_tag + i`."""
+    """A delivered run: message i has the tag `first_tag + i`."""
 
     __slots__ = ("_settled_indexes", "first_tag", "holder", "run", "unsettled_count")
 
@@ -45,12 +46,12 @@ class DeliveredRun(Generic[Holder]):
 
     @property
     def oldest_tag(self) -> int:
-        """The lowest that is not settled; something must be live."""
+        """The lowest unsettled tag; there must be one."""
         settled = self._settled_indexes or ()
         return self.first_tag + next(i for i in range(len(self.run.payloads)) if i not in settled)
 
     def can_append(self, first_tag: int, run: Run) -> bool:
-        """Whether messages that came one by one can be one entry: 3 µs less to settle each of them."""
+        """Whether single messages can be one entry: 3 µs less to settle each of them."""
         live = self.unsettled_count
         return (
             self.first_tag + live == first_tag
@@ -65,7 +66,7 @@ class DeliveredRun(Generic[Holder]):
         self.unsettled_count += len(run.payloads)
 
     def settle(self, low: int, high: int) -> int:
-        """Settle messages low..high-1, of which some may be settled already: how many were not."""
+        """Settle messages low..high-1, some of which may be settled already; return how many were not."""
         if self._settled_indexes is None and high - low == self.unsettled_count:
             self.unsettled_count = 0
             return high - low
@@ -78,7 +79,7 @@ class DeliveredRun(Generic[Holder]):
         return count
 
     def unsettled_ranges(self, low: int, high: int) -> list[tuple[int, int]]:
-        """Those of low..high-1 that are not settled, as ranges; what was given back is another's to settle."""
+        """Return the unsettled messages of low..high-1 as ranges."""
         settled = self._settled_indexes
         if not settled or settled.isdisjoint(range(low, high)):
             return [(low, high)]
@@ -86,7 +87,7 @@ class DeliveredRun(Generic[Holder]):
         return [(i, i + 1) for i in left]
 
     def unsettled_runs(self, low: int, high: int) -> list[Run]:
-        """The unsettled messages of low..high-1 as runs without gaps, in order of tag."""
+        """Return the unsettled messages of low..high-1 as runs without gaps, in order of tag."""
         run = self.run
         if self._settled_indexes is None and run.stride == 1:
             whole = low == 0 and high == len(run.payloads)
@@ -99,10 +100,11 @@ class UnackedDeliveries(Generic[Holder]):
     __slots__ = ("_entries", "_settled_inside", "_start")
 
     def __init__(self) -> None:
-        # A list and where it begins, because a deque is slow to search: 300,000 acks in random order took 34 s.
+        # A list with a start index, because a deque is slow to search: 300,000 acks in random order took 34
+        # s.
         self._entries: list[DeliveredRun[Holder]] = []
         self._start = 0
-        self._settled_inside = 0  # entries of which nothing is left, but which are not at the front
+        self._settled_inside = 0  # number of settled entries after the start
 
     def add(self, first_tag: int, run: Run, holder: Holder) -> None:
         entries = self._entries
@@ -118,11 +120,11 @@ class UnackedDeliveries(Generic[Holder]):
         return at >= 0 and self._entries[at].has(tag)
 
     def oldest(self) -> DeliveredRun[Holder] | None:
-        """The one with the lowest tags; call when swept."""
+        """Return the entry with the lowest tags; call it after `compact`."""
         return self._entries[self._start] if self._start < len(self._entries) else None
 
     def certainly_holds_all(self, first: int, last: int) -> bool:
-        """Whether every tag of a range is outstanding; a quick no may be wrong, a yes is right."""
+        """Whether every tag of a range is certainly unsettled; False may be wrong, True is right."""
         wanted = last - first + 1
         for entry, low, high in self.spans(first, last):
             if entry.unsettled_count < len(entry.run.payloads):
@@ -131,25 +133,25 @@ class UnackedDeliveries(Generic[Holder]):
         return wanted == 0
 
     def unsettled_tags(self, first: int, last: int) -> Iterator[int]:
-        """The outstanding tags of a range."""
+        """Iterate over the unsettled tags of a range."""
         for entry, low, high in self.spans(first, last):
             for tag in range(entry.first_tag + low, entry.first_tag + high):
                 if entry.has(tag):
                     yield tag
 
     def end_of_entries(self, first: int, last: int, count: int) -> int:
-        """The end of the part of first..last that lies in the next `count` entries."""
+        """Return the end of the part of first..last in the next `count` entries."""
         behind = max(self._find(first), self._start) + count
         if behind >= len(self._entries):
             return last
         return min(last, self._entries[behind].first_tag - 1)
 
     def count_entries(self, first: int, last: int) -> int:
-        """About how many entries have tags in first..last."""
+        """Return about how many entries have tags in first..last."""
         return max(self._find(last) - max(self._find(first), self._start) + 1, 0)
 
     def _find(self, tag: int) -> int:
-        """The index of the entry that would hold the tag, -1 if all begin behind it."""
+        """Return the index of the entry that may contain the tag, -1 if all start after it."""
         entries, start = self._entries, self._start
         if start == len(entries) or entries[start].first_tag > tag:
             return -1
@@ -158,9 +160,10 @@ class UnackedDeliveries(Generic[Holder]):
         return bisect_right(entries, tag, start, key=_first_tag) - 1
 
     def spans(self, first: int, last: int) -> Iterator[tuple[DeliveredRun[Holder], int, int]]:
-        """(entry, low, high) for each entry with tags in first..last; to be settled by the caller.
+        """Iterate over (entry, low, high) of the entries with tags in first..last, for the caller to
+        settle.
 
-        Entries may be added meanwhile, with higher tags (U1).
+        Entries with higher tags may be added meanwhile (UD1).
         """
         at = max(self._find(first), self._start)
         while at < len(self._entries):
@@ -177,13 +180,11 @@ class UnackedDeliveries(Generic[Holder]):
         count = entry.settle(low, high)
         if not entry.unsettled_count:
             self._settled_inside += 1
-            entry.run = (
-                _NO_MESSAGES  # their memory is freed here, not all at once when entries are swept
-            )
+            entry.run = _NO_MESSAGES  # frees the memory now, not all at once in `compact`
         return count
 
     def compact(self) -> None:
-        """Forget settled entries; call after settling."""
+        """Remove settled entries; call it after settling."""
         entries, start = self._entries, self._start
         while start < len(entries) and not entries[start].unsettled_count:
             entries[start] = _FREED_ENTRY

@@ -1,13 +1,13 @@
-"""A virtual host: its exchanges and queues, and what is bound to what.
+"""A virtual host: its exchanges, queues and bindings.
 
-V1  Every binding leads from an exchange to an exchange or a queue, which are there or leaving, and is
-    known at either end.
-V2  An auto-delete exchange that had bindings has one still.
-V3  `epoch` grows with every change that may give some message another way, so that a route may be
-    kept for as long as the epoch lasts.
+VH1  Every binding leads from an exchange to an exchange or a queue, which exist or are being deleted, and
+     is registered at both ends.
+VH2  An auto-delete exchange that had bindings still has one.
+VH3  `epoch` grows with every change that may change the route of a message, so that routes can be cached
+     for an epoch.
 
-Things are found or refused here with RabbitMQ's codes and texts. Whether the user may ask for them
-is settled before (see `access`), and what becomes of messages in a queue is the queue's affair.
+Entities are found or refused with RabbitMQ's codes and texts. Permissions are checked before (see
+`access`).
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 _RESERVED_PREFIX: Final = "amq."
 _UNITS_PER_ENTITY: Final = 2
-_UNITS_PER_RECORD: Final = 4  # that a durable binding is gone
+_UNITS_PER_RECORD: Final = 4  # to record the removal of a durable binding
 
 
 class VhostSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an operator sets for a vhost."""
+    """The settings of a vhost, set by an operator."""
 
     default_queue_type: QueueType | None = None
-    """The type of queues that are declared without `x-queue-type`; None is classic."""
+    """The type of queues that are declared without `x-queue-type`; None: classic."""
     limits: VhostLimits = VhostLimits()
 
 
@@ -73,7 +73,7 @@ class Vhost(Generic[Q]):
         self.reclaimer = reclaimer or MemoryReclaimer()
         self.epoch = 0
         self.policies = Policies()
-        self.delayed_queues: DelayedQueueFactory[Q] | None = None  # without them nothing is delayed
+        self.delayed_queues: DelayedQueueFactory[Q] | None = None  # None: messages are not delayed
         self.queues: dict[str, Q] = {}
         self.exchanges: dict[str, Exchange[Q]] = {
             exchange: Exchange(exchange, settings)
@@ -83,7 +83,7 @@ class Vhost(Generic[Q]):
         self._bindings_by_destination: dict[
             Q | Exchange[Q], dict[Binding[Q | Exchange[Q]], None]
         ] = {}
-        # Deleted, with bindings that are not removed yet. Nothing else gets such a name meanwhile.
+        # Deleted, with bindings still to be removed; their names cannot be declared meanwhile.
         self._deleting_exchanges: dict[str, Exchange[Q]] = {}
         self._deleting_queues: dict[str, Q] = {}
 
@@ -102,7 +102,7 @@ class Vhost(Generic[Q]):
         return exchange
 
     def require_exchange(self, name: str) -> Exchange[Q]:
-        """The exchange of a passive declaration."""
+        """Return the exchange of a passive declaration, or raise `NotFoundError`."""
         _reject_default_exchange(name)
         return self.find_exchange(name)
 
@@ -116,7 +116,10 @@ class Vhost(Generic[Q]):
         internal: bool = False,
         arguments: FieldTable | None = None,
     ) -> Exchange[Q]:
-        """The exchange of that name, made if need be, and refused if it is not as wanted."""
+        """Return the exchange with this name; create it if there is none.
+
+        Raises `PreconditionFailedError` if it exists with other settings.
+        """
         if exchange_type == DELAYED_EXCHANGE_TYPE:
             check_delayed_type(arguments or {}, EXCHANGE_TYPES)
         elif exchange_type not in EXCHANGE_TYPES:
@@ -154,7 +157,7 @@ class Vhost(Generic[Q]):
         return exchange
 
     def apply_policies(self) -> Steps[None]:
-        """Policies came or went: exchanges may have others as alternates now."""
+        """Recompute the settings of all exchanges after policies changed."""
         for exchange in list(self.exchanges.values()):
             if exchange is not self.default_exchange:
                 exchange.settings = self.policies.effective_exchange_settings(
@@ -164,9 +167,9 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Deletes it with all its bindings; one that is not there is gone already.
+        """Delete an exchange with its bindings; do nothing if there is none.
 
-        If there are many bindings, they are removed later; messages take none of them from now on.
+        Many bindings are removed in the background; they match no message from now on.
         """
         _reject_default_exchange(name)
         if name.startswith(_RESERVED_PREFIX):
@@ -191,7 +194,7 @@ class Vhost(Generic[Q]):
             raise NotFoundError(f"no {self._describe_queue(name)}") from None
 
     def find_accessible_queue(self, connection: object, name: str) -> Q:
-        """The queue, unless it is exclusive to another connection."""
+        """Return the queue. Raises `ResourceLockedError` if it is exclusive to another connection."""
         queue = self.find_queue(name)
         if queue.owner is not None and queue.owner is not connection:
             raise self._locked_error(name)
@@ -200,9 +203,10 @@ class Vhost(Generic[Q]):
     def find_equivalent_queue(
         self, name: str, settings: QueueSettings, connection: object
     ) -> Q | None:
-        """The queue that a declaration asks for if there is one, and None if it is to be made.
+        """Return the queue that a declaration names, or None if it has to be created.
 
-        A declaration that differs in being exclusive is taken for one of somebody else's queue.
+        Raises `PreconditionFailedError` if it exists with other settings, and `ResourceLockedError` if it
+        is exclusive to another connection or the declaration differs in that.
         """
         _reject_reserved_name("queue", name)
         queue = self.queues.get(name)
@@ -220,20 +224,21 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def remove_queue(self, queue: Q) -> None:
-        """Takes the queue away, its bindings, and auto-delete exchanges that live by them.
+        """Remove a queue with its bindings, and the auto-delete exchanges that lose their last binding by
+        it.
 
-        If there are many bindings, they are removed later; messages take none of them from now on.
+        Many bindings are removed in the background; they match no message from now on.
         """
         self._start_deletion(queue)
 
     # ── what is leaving ─────────────────────────────────────────────────────────────────────────
 
     def is_deleting(self, entity: str, name: str) -> bool:
-        """Whether a queue or an exchange was deleted, and some of its bindings are still to be removed."""
+        """Whether a queue or an exchange was deleted and some of its bindings still exist."""
         return name in (self._deleting_exchanges if entity == "exchange" else self._deleting_queues)
 
     def wait_until_deleted(self, entity: str, name: str) -> Steps[None]:
-        """Wait for the name of a thing that is leaving, turn by turn."""
+        """Wait turn by turn until the name of a deleted entity is free."""
         while self.is_deleting(entity, name):
             yield TURN_UNITS_MAX
 
@@ -242,7 +247,7 @@ class Vhost(Generic[Q]):
         self.background.start(self._delete_bindings(entity))
 
     def _unregister(self, entity: Q | Exchange[Q]) -> None:
-        """From now on it is not found, and no message gets there."""
+        """Make an entity unreachable by name and for messages."""
         if isinstance(entity, Exchange):
             entity.deleted = True
             del self.exchanges[entity.name]
@@ -257,9 +262,10 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def _delete_bindings(self, entity: Q | Exchange[Q]) -> Steps[None]:
-        """Remove the bindings of a thing that is leaving, and the exchanges that lived by it.
+        """Remove the bindings of a deleted entity, and the auto-delete exchanges that lose their last
+        binding by it.
 
-        One after the other, not by recursion: a chain of auto-delete exchanges may be long.
+        Iterative, because a chain of auto-delete exchanges can be long.
         """
         pending = [entity]
         for deleted in pending:
@@ -307,7 +313,7 @@ class Vhost(Generic[Q]):
         *,
         connection: object = None,
     ) -> None:
-        """What is not bound, or not there at all, is unbound already."""
+        """Remove a binding; do nothing if the binding, the exchange or the queue does not exist."""
         _reject_default_exchange(exchange)
         if exchange in self.exchanges and queue in self.queues:
             destination = self.find_accessible_queue(connection, queue)
@@ -323,7 +329,7 @@ class Vhost(Generic[Q]):
     def unbind_exchange(
         self, destination: str, source: str, routing_key: str, arguments: FieldTable | None = None
     ) -> None:
-        """As with queues, what is not bound is unbound already."""
+        """Remove a binding; do nothing if it does not exist."""
         for name in (destination, source):
             _reject_default_exchange(name)
         if source in self.exchanges and destination in self.exchanges:
@@ -357,7 +363,7 @@ class Vhost(Generic[Q]):
         return binding in self._bindings_by_destination.get(binding.destination, ())
 
     def _remove_binding(self, source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> int:
-        """Return the cost."""
+        """Remove a binding; return the cost."""
         inbound = self._bindings_by_destination[binding.destination]
         del inbound[binding]
         if not inbound:
@@ -369,7 +375,7 @@ class Vhost(Generic[Q]):
         return cost + _UNITS_PER_RECORD
 
     def alternate_exchanges(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
-        """Where messages go that match no binding of an exchange."""
+        """Return the exchange for messages that match no binding, if there is one."""
         name = exchange.settings.alternate_exchange
         if name is None or name not in self.exchanges:
             return ()
@@ -393,7 +399,7 @@ class Vhost(Generic[Q]):
     # ── invariants ──────────────────────────────────────────────────────────────────────────────
 
     def check(self) -> None:
-        """V1 and V2; V3 takes two looks, so a test must compare."""
+        """Assert VH1 and VH2; VH3 is a property of two states."""
         sources = {*self.exchanges.values(), *self._deleting_exchanges.values()}
         things = {*sources, *self.queues.values(), *self._deleting_queues.values()}
         outbound = [binding for source in sources for binding in source.bindings.values()]
@@ -409,7 +415,7 @@ class Vhost(Generic[Q]):
 
 
 def _pop_all(items: Collection[T]) -> Iterator[T]:
-    """The things as they are now. Each is freed when the caller is done with it, not all in the end."""
+    """Iterate over a copy of the items. Each is freed when the caller is done with it, not all at the end."""
     left = list(items)
     left.reverse()
     while left:
@@ -417,7 +423,7 @@ def _pop_all(items: Collection[T]) -> Iterator[T]:
 
 
 def _survives_restart(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
-    """A binding outlasts a restart if both its ends do."""
+    """Whether a binding survives a restart, which it does if both its ends do."""
     end = binding.destination
     lasting = end.settings.durable if isinstance(end, Exchange) else end.survives_restart
     return source.settings.durable and lasting

@@ -1,39 +1,91 @@
-"""The queues that share out work: each message is for one consumer, until somebody has acknowledged it.
+"""Classic and quorum queues: each message is delivered to one consumer, until it is settled.
 
-Q1  A message is in exactly one place: ready, out with a consumer, or settled.
-Q2  Messages leave in order of place; one that returns goes back to its own place.
-Q3  A consumer never holds more than its prefetch.
-Q4  No message is ready while a consumer has room, or not for long: much is given out in several turns.
-Q5  Whether messages come one by one or in runs, each consumer gets the same.
+WQ1  A message is in exactly one state: ready, delivered, or settled.
+WQ2  Messages leave in order of position; a requeued message returns to its position.
+WQ3  A consumer never holds more than its prefetch.
+WQ4  No message is ready while a consumer has credit, except for a few turns if many messages are
+     dispatched.
+WQ5  Each consumer gets the same messages whether they are published one by one or in runs.
+WQ6  No expired message is delivered.
+WQ7  Paged-out messages are dropped in small portions, one per turn, and none while dead letters of the last
+     portion are pending: a mass expiry needs little memory and does not block other clients. From memory
+     4,096 runs are dropped per turn. Until then the queue may exceed its limits, and basic.get may find it
+     empty.
 
-For Q5 consumers are dealt a run like cards. Two things make the order among several receivers visible to one of
-them, and are then done message by message: consumers that share a channel, because they share its delivery
-tags (`crowded`), and queues that pass on what they drop to another queue (`has_dead_letter_exchange`).
+For WQ5 a run is split among consumers in round-robin order. In two cases a client could observe the order
+among several receivers, and messages are handled one by one: consumers that share a channel, because they
+share its delivery tags (`shared_channel_consumers`), and queues that dead-letter to other queues
+(`has_dead_letter_exchange`).
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
+from recado.amqp.frames import read_body_size
 from recado.amqp.traits import MessageTraits
 
 from .arguments import QueueSettings
 from .consumer import DISPATCH_BYTES, UNLIMITED_COUNT
-from .limited_queue import DROPPED_RUNS_MIN, LimitedQueue
-from .queue import ExclusiveOwner, QueueContext
+from .priority_bucket import PriorityBucket
+from .queue import ExclusiveOwner, Queue, QueueContext
 from .run import Run, merge_adjacent
 from .steps import STEP_UNITS_MAX, Steps
 
-DISPATCHED_RUNS_MAX = 512  # runs that are given out in one turn, where they may come from the shelf one by one: some 15 ms
-_RUNS_PER_STEP = (
-    STEP_UNITS_MAX  # of a queue that is purged; what the journal makes of it is most of the cost
-)
+DISPATCHED_RUNS_MAX = 512  # per turn, if they may be paged in one by one: about 15 ms
 MEMORY_PRESSURE_MESSAGES_MAX = 1000
-"""Messages that a consumer of a long queue may hold while memory is scarce: what is out is in memory."""
+"""Unsettled messages per consumer of a long queue under memory pressure, because they are in memory."""
+DROPPED_BYTES_MAX = 1 << 20
+"""Bytes dropped per turn from a bucket that is partly paged out: about 10 ms."""
+DROPPED_RUNS_MAX = 4096
+"""Runs dropped per turn from a bucket in memory: 0.7 µs each, twice that with a journal."""
+DROPPED_RUNS_MIN = 2  # per published message, so that a queue at its limit stays there
+_CHANGES_PER_UNIT = 2  # messages dropped or delivered
+_RUNS_PER_STEP = STEP_UNITS_MAX  # of a purge, mostly the cost of the journal
 
 
-class WorkQueue(LimitedQueue):
-    __slots__ = ("_is_simple", "_stores_all", "has_dead_letter_exchange")
+class DropBudget:
+    """How much a queue may still drop in the current turn (WQ7)."""
+
+    __slots__ = ("_bytes_left", "_now", "_runs_left")
+
+    def __init__(self) -> None:
+        self._now = -1
+        self._bytes_left = 0
+        self._runs_left = 0
+
+    def renew(self, now: int, runs_min: int = 0) -> None:
+        """Reset the budget in a new turn; at least `runs_min` runs in memory may always be dropped."""
+        if self._now != now:
+            self._now = now
+            self._bytes_left, self._runs_left = DROPPED_BYTES_MAX, DROPPED_RUNS_MAX
+        elif self._runs_left < runs_min:
+            self._runs_left = runs_min
+
+    def allows(self, *, from_disk: bool) -> bool:
+        """Whether another run may be dropped, from memory or from a bucket that is partly paged out."""
+        return (self._bytes_left if from_disk else self._runs_left) > 0
+
+    def charge(self, run: Run, *, from_disk: bool) -> None:
+        self._runs_left -= 1
+        if from_disk:
+            self._bytes_left -= run.memory_bytes()
+
+
+class WorkQueue(Queue):
+    __slots__ = (
+        "_buckets",
+        "_drop_budget",
+        "_drop_retry_at",
+        "_has_limits",
+        "_has_ttl",
+        "_is_simple",
+        "_ready_bytes",
+        "_rejects_publishes",
+        "_stores_all",
+        "has_dead_letter_exchange",
+    )
 
     def __init__(
         self,
@@ -44,16 +96,39 @@ class WorkQueue(LimitedQueue):
         now: int,
     ) -> None:
         super().__init__(context, name, settings, owner, now)
-        # Quorum queues know nothing that is not persistent.
+        self._ready_bytes = 0  # maintained only if there is a limit in bytes
+        self._has_ttl = False  # some messages have a time to live
+        self._drop_budget = DropBudget()
+        self._drop_retry_at = 0  # when to continue dropping
+        self._buckets: list[PriorityBucket] = []  # by priority
+        self._add_bucket()
+        # Quorum queues store transient messages too.
         self._stores_all = self._stores_persistent and settings.queue_type == "quorum"
 
+    # ── settings ──────────────────────────────────────────────────────────────────────────────────────
+
     def _apply_settings(self, settings: QueueSettings) -> None:
+        """Set the effective settings, and the flags derived from them."""
         super()._apply_settings(settings)
+        self._has_limits = settings.max_length is not None or settings.max_length_bytes is not None
+        self._rejects_publishes = self._has_limits and settings.overflow != "drop-head"
         self.has_dead_letter_exchange = settings.dead_letter_exchange is not None
-        is_permanent = settings.message_ttl is None and not settings.is_at_least_once
+        # Messages that only have to be enqueued and dispatched.
         self._is_simple = (
-            is_permanent and not self._has_limits and self.deduplication_window is None
+            settings.message_ttl is None
+            and not settings.is_at_least_once
+            and not self._has_limits
+            and self.deduplication_window is None
         )
+
+    def reconfigure(self, settings: QueueSettings, now: int) -> None:
+        """Apply changed policies. Messages in the queue keep their time to live."""
+        was_measured = self.settings.max_length_bytes is not None
+        self._apply_settings(settings)
+        if settings.max_length_bytes is not None and not was_measured:
+            self._measure_ready_bytes()
+        self.touch(now)
+        self._drop_excess(now)
 
     def can_coalesce(self, traits: MessageTraits) -> bool:
         return self._is_simple and traits.ttl_ms is None and not self.wire_taps
@@ -61,16 +136,16 @@ class WorkQueue(LimitedQueue):
     def should_store(self, traits: MessageTraits) -> bool:
         return self._stores_all or super().should_store(traits)
 
-    # ── entering ──────────────────────────────────────────────────────────────────────────────────────
+    # ── publishing ────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
-        """Take in messages; gives the indexes of those that were refused."""
+        """Accept messages; return the indexes of those that were rejected."""
         if (
             self._is_simple
             and not (self.ready or self.delivery_pauses or self.wire_taps)
             and run.traits.ttl_ms is None
         ):
-            # What follows would come to the same, at three times the cost for a run of one.
+            # A fast path with the same result as below, at a third of the cost for a run of one.
             group, count = self._ring.front_group, len(run.payloads)
             if group is not None and (count == 1 or len(group) == 1) and group[0].credit() >= count:
                 run.first_position = self._next_position
@@ -93,7 +168,7 @@ class WorkQueue(LimitedQueue):
         return ()
 
     def _must_split(self, run: Run) -> bool:
-        """Whether the order of things within a run would show (Q5)."""
+        """Whether the order of effects within a run would be observable (WQ5)."""
         expires_at_once = run.traits.ttl_ms == 0 or self.settings.message_ttl == 0
         return (
             self._rejects_publishes
@@ -104,7 +179,7 @@ class WorkQueue(LimitedQueue):
 
     @property
     def is_per_message(self) -> bool:
-        """Whether messages may have to be taken in one by one."""
+        """Whether the messages of a run may have to be handled one by one."""
         return (
             self._rejects_publishes
             or self.has_dead_letter_exchange
@@ -142,17 +217,19 @@ class WorkQueue(LimitedQueue):
         self.dispatch(now)
         if ttl is not None:
             if ttl == 0:
-                self._renew_drop_budget(now, DROPPED_RUNS_MIN)
+                self._drop_budget.renew(now, DROPPED_RUNS_MIN)
                 self.on_timer(now)
             self._set_ttl_timer()
 
     def _append(self, run: Run) -> None:
-        """Behind all others of its lane: in memory, or on the shelf if there is no room or others are there."""
-        number = self._bucket_index(run)
-        bucket = self._buckets[number]
+        """Append messages to their bucket: in memory, or paged out if memory is full or older messages are
+        paged out.
+        """
+        priority = self._bucket_index(run)
+        bucket = self._buckets[priority]
         should_store = self.should_store(run.traits)
         if bucket.paged_out_count or bucket.memory_bytes >= self._store.page_out_bytes:
-            self._store.page_out(self, run, number, durable=should_store)
+            self._store.page_out(self, run, priority, durable=should_store)
             bucket.paged_out_count += len(run)
             return
         if should_store:
@@ -160,14 +237,15 @@ class WorkQueue(LimitedQueue):
         bucket.append(run)
 
     def requeue(self, runs: list[Run], now: int) -> None:
-        """Return messages that were out for delivery to their places."""
+        """Return delivered messages to their positions."""
         if self.deleted:
             return
         if self.settings.queue_type == "quorum":
             runs = self._count_deliveries(runs, now)
         for run in runs:
             run.redelivered = True
-        for run in merge_adjacent(runs):  # or what came back one by one would also go out so
+        # Otherwise messages that were requeued singly would also be delivered singly.
+        for run in merge_adjacent(runs):
             self._count_ready(run)
             self._buckets[self._bucket_index(run)].requeue(run)
         self._drop_excess(now)
@@ -175,17 +253,17 @@ class WorkQueue(LimitedQueue):
         self._set_ttl_timer()
 
     def _count_deliveries(self, runs: list[Run], now: int) -> list[Run]:
-        """Gives those that may return once more."""
+        """Count a redelivery; dead-letter the messages beyond the limit and return the others."""
         for run in runs:
             run.delivery_count += 1
         for run in filter(self._exceeds_delivery_limit, runs):
             self._dead_letter(self, run, "delivery_limit", now)
         return [run for run in runs if not self._exceeds_delivery_limit(run)]
 
-    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
+    # ── delivering ────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, now: int) -> Run | None:
-        """One message for a client that asks for it."""
+        """Remove and return one message for basic.get, or None."""
         self.touch(now)
         if not self._drop_expired_front(now):
             return None
@@ -194,7 +272,7 @@ class WorkQueue(LimitedQueue):
         return run
 
     def dispatch(self, now: int) -> None:
-        """Give out what is ready to those who have room (Q4)."""
+        """Deliver ready messages to the consumers that have credit (WQ4)."""
         runs_left = DISPATCHED_RUNS_MAX if self._store.has_disk else UNLIMITED_COUNT
         while (
             self.ready
@@ -202,7 +280,7 @@ class WorkQueue(LimitedQueue):
             and not self.delivery_pauses
         ):
             if not runs_left:
-                self._set_timer(now + 1)  # not in the same turn
+                self._set_timer(now + 1)  # in the next turn
                 break
             runs_left -= 1
             if not self._drop_expired_front(now):
@@ -241,29 +319,134 @@ class WorkQueue(LimitedQueue):
             self._set_ttl_timer()
 
     def _write_batch_size(self) -> int:
-        """How many messages like the first make up a good write."""
-        head = self._front_bucket().front
-        size = len(head.payloads[head.taken_count]) if head is not None else 0
+        """Return how many messages like the first one fill a write."""
+        front = self._front_bucket().front
+        size = len(front.payloads[front.taken_count]) if front is not None else 0
         return DISPATCH_BYTES // (size + 64) + 1
 
+    # ── dropping ──────────────────────────────────────────────────────────────────────────────────────
+
+    def would_reject(self, message: Run) -> bool:
+        """Whether a publish exceeds the limits; waiting dead letters of this queue count too."""
+        length_max, bytes_max = self.settings.max_length, self.settings.max_length_bytes
+        bytes_now = self._ready_bytes + self.held_dead_letter_bytes
+        return self._rejects_publishes and (
+            (length_max is not None and self.ready + self.held_dead_letters + 1 > length_max)
+            or (bytes_max is not None and bytes_now + message.body_sizes()[0] > bytes_max)
+        )
+
+    def _drop_excess(self, now: int) -> None:
+        """Drop excess messages from the front; in a priority queue these are the most urgent, as in
+        RabbitMQ.
+        """
+        if self._rejects_publishes or not self._has_limits:
+            return
+        length_max, bytes_max = self.settings.max_length, self.settings.max_length_bytes
+        self._drop_budget.renew(now, DROPPED_RUNS_MIN)
+        may_drop = True
+        while may_drop and length_max is not None and self.ready > length_max:
+            may_drop = self._drop(self._front_bucket(), self.ready - length_max, "maxlen", now)
+        while may_drop and bytes_max is not None and self._ready_bytes > bytes_max:
+            bucket = self._front_bucket()
+            front = bucket.front
+            size = read_body_size(front.prefix) if front is not None and front.prefix else 0
+            count = -(-(self._ready_bytes - bytes_max) // size) if size else 1
+            may_drop = self._drop(bucket, count, "maxlen", now)
+        self._set_ttl_timer()
+
+    def on_timer(self, now: int) -> int:
+        """Drop expired messages at the front of each bucket, and continue postponed work."""
+        self._timer_due = None
+        before = self.ready
+        for bucket in reversed(self._buckets):
+            while (
+                not self.stalled
+                and (front := bucket.front) is not None
+                and front.expires_at is not None
+                and front.expires_at <= now
+                and self._drop(bucket, len(front), "expired", now)
+            ):
+                pass
+        self.dispatch(now)
+        self._drop_excess(now)
+        self._set_ttl_timer()
+        self._set_expiry_timer()
+        return 1 + abs(before - self.ready) // _CHANGES_PER_UNIT
+
+    def _set_ttl_timer(self) -> None:
+        # The front may be paged out; do not load it before its time.
+        if self.stalled or not self._has_ttl:
+            return
+        for bucket in self._buckets:
+            front = bucket.front
+            if front is not None and front.expires_at is not None:
+                self._set_timer(max(front.expires_at, self._drop_retry_at))
+
+    def _drop_expired_front(self, now: int) -> bool:
+        """Drop messages at the front that have expired or exceed the delivery limit; return whether one is
+        ready.
+
+        A new message with a TTL of 0 may still go to a waiting consumer, a requeued one may not.
+        """
+        while self.ready and not self.stalled:
+            bucket = self._front_bucket()
+            front = bucket.front
+            assert front is not None
+            # Possible after a restart, or with a changed policy.
+            if front.delivery_count and self._exceeds_delivery_limit(front):
+                reason = "delivery_limit"
+            elif (
+                front.expires_at is None
+                or front.expires_at > now
+                or (front.expires_at == now and not front.redelivered)
+            ):
+                return True
+            else:
+                reason = "expired"
+            if not self._drop(bucket, len(front), reason, now):
+                return False
+        return False
+
+    def _drop(self, bucket: PriorityBucket, count: int, reason: str, now: int) -> bool:
+        """Drop up to `count` messages from the front of a bucket, or postpone that if the budget is used up
+        (WQ7).
+        """
+        self._drop_budget.renew(now)
+        from_disk = bucket.paged_out_count > 0
+        is_postponed = from_disk and self.dead_lettering_runs > 0
+        if is_postponed or not self._drop_budget.allows(from_disk=from_disk):
+            self._drop_retry_at = now + 1
+            self._set_timer(now + 1)
+            return False
+        run = bucket.take(count)
+        self._drop_budget.charge(run, from_disk=from_disk)
+        self._uncount_ready(run)
+        self._dead_letter(self, run, reason, now)
+        return True
+
+    def _exceeds_delivery_limit(self, run: Run) -> bool:
+        """Whether the messages were redelivered too often."""
+        limit = self.settings.delivery_limit
+        return limit is not None and run.delivery_count > limit
+
     def purge(self) -> int:
-        """Empty all lanes. What has to be settled message by message is settled in steps."""
+        """Drop all ready messages. Messages that must be settled one by one are settled in steps."""
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
         for bucket in self._buckets:
-            first, position_count = bucket.fresh_positions
-            fresh, returned = bucket.clear()
+            first_position, position_count = bucket.fresh_positions
+            fresh, requeued = bucket.clear()
             if self.deleted or not self._stores_persistent:
                 self._free_later(fresh)
-                self._free_later(returned)
-            elif len(self._buckets) > 1:  # others have messages in between
-                unsettled += (fresh, returned)
+                self._free_later(requeued)
+            elif len(self._buckets) > 1:  # other buckets have positions in between
+                unsettled += (fresh, requeued)
             else:
                 if position_count:
-                    self._store.settle(self, first, position_count, 1)
+                    self._store.settle(self, first_position, position_count, 1)
                 self._free_later(fresh)
-                unsettled.append(returned)
+                unsettled.append(requeued)
             if self.deleted:
                 bucket.detach()
         if count and not self.deleted:
@@ -289,30 +472,76 @@ class WorkQueue(LimitedQueue):
             self._store.queue_purged(self)
 
     def reject(self, runs: list[Run], now: int) -> None:
-        """Messages that a consumer refused for good."""
+        """Dead-letter messages that a consumer rejected."""
         if not self.deleted:
             for run in runs:
                 self._dead_letter(self, run, "rejected", now)
+
+    # ── ready messages ────────────────────────────────────────────────────────────────────────────────
+
+    def _bucket_index(self, run: Run) -> int:
+        highest = self.settings.max_priority
+        if highest is None:
+            return 0
+        priority = min(run.traits.priority, highest)
+        while len(self._buckets) <= priority:
+            self._add_bucket()
+        return priority
+
+    def _add_bucket(self) -> None:
+        if self._store.has_disk:
+            self._buckets.append(
+                PriorityBucket(partial(self._store.page_in, self, len(self._buckets)))
+            )
+        else:
+            self._buckets.append(PriorityBucket())
+
+    def _count_ready(self, run: Run) -> None:
+        self.ready += len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes += sum(run.body_sizes())
+
+    def _front_bucket(self) -> PriorityBucket:
+        """Return the non-empty bucket of the highest priority."""
+        buckets = self._buckets
+        if len(buckets) == 1:
+            return buckets[0]
+        return next(bucket for bucket in reversed(buckets) if bucket.front is not None)
+
+    def _take_front(self, count: int) -> Run:
+        run = self._front_bucket().take(count)
+        self._uncount_ready(run)
+        return run
+
+    def _uncount_ready(self, run: Run) -> None:
+        self.ready -= len(run)
+        if self.settings.max_length_bytes is not None:
+            self._ready_bytes -= sum(run.body_sizes())
+
+    def _measure_ready_bytes(self) -> None:
+        """Compute the size of all ready messages, including paged-out ones, for a limit in bytes."""
+        in_memory = sum(sum(run.body_sizes()) for bucket in self._buckets for run in bucket.runs())
+        self._ready_bytes = in_memory + self._store.paged_out_bytes(self)
 
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────
 
     def restore(
         self, next_position: int, paged_out: Mapping[int, int], now: int, *, has_ttl: bool
     ) -> None:
-        """What the keeper still has after a restart: so many messages in each lane, on the shelf.
+        """Restore the state after a restart: the number of paged-out messages by priority.
 
-        Some of them may expire if they are `mortal`.
+        `has_ttl` tells whether some of them may expire.
         """
         self._next_position = next_position
         self._has_ttl = has_ttl
-        for number, count in paged_out.items():
-            while len(self._buckets) <= number:
+        for priority, count in paged_out.items():
+            while len(self._buckets) <= priority:
                 self._add_bucket()
-            self._buckets[number].paged_out_count = count
+            self._buckets[priority].paged_out_count = count
             self.ready += count
 
     def finish_restore(self, now: int) -> None:
-        """All queues are restored, so whatever is too much or too old may go to others."""
+        """All queues are restored; start dropping expired and excess messages."""
         if self.settings.max_length_bytes is not None:
             self._measure_ready_bytes()
         self._drop_excess(now)

@@ -1,10 +1,10 @@
-"""The command `recado`: which command is meant, and how failures are told.
+"""The command `recado`: dispatch to commands, and error output.
 
-Each command has its own module and its own grammar, and both are imported only when it is called:
-`recado serve` has to answer its first client 150 ms after the interpreter starts
+Each command has its own module and parser, imported only when the command is called: `recado serve` must
+answer its first client 150 ms after the interpreter starts
 (docs/decisions/0001-command-line-on-argparse.md).
 
-Exit status: 0 done, 1 failed, 2 wrong usage or configuration.
+Exit status: 0 success, 1 failure, 2 wrong usage or configuration.
 """
 
 from __future__ import annotations
@@ -23,35 +23,39 @@ usage: recado COMMAND [options]
 
   recado demo           run the end-to-end demo: a market on a feed, bars by Spark, a kill -9
   recado serve          run a broker until SIGTERM or Ctrl-C
-  recado config show    print the effective settings and where each came from
+  recado config show    print the effective settings and the origin of each
   recado definitions export|import|check
                         users, policies, queues … of a data folder, in RabbitMQ's format
   recado journal check  verify every record of a data folder
   recado quotes publish|watch|record|catchup
-                        a feed of financial quotes, to see what feeds do
+                        an example feed of financial quotes
   recado feed publish|subscribe|archive|replay|members|verify|gc
-                        messages for all who listen, kept for those who were away
+                        publish/subscribe with archives for subscribers that were offline
   recado trading run|report|serve|trade|network
-                        the Trading System: remote actors measured over TCP and over AMQP
-  recado actors URL     the actors of a node: mailboxes, restarts
+                        the Trading System: a benchmark of remote actors over TCP and AMQP
+  recado actors URL     show the actors of a node: mailboxes, restarts
   recado pipeline check|explain|run|status
-                        pipelines on Spark: from queues and feeds into lakes, feeds and exchanges
+                        pipelines on Spark: from queues and feeds to tables, feeds and exchanges
   recado --version
 
-`recado COMMAND --help` tells the options of a command."""
+`recado COMMAND --help` shows the options of a command."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; every foreseeable failure is one line on standard error with a hint."""
+    """Run one command and return the exit status; expected failures are one line on standard error, with a
+    hint.
+    """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:
-        gc.disable()  # until it listens: modules are no garbage, and looking costs 5 % of the start
+        # Until it listens: modules are not garbage, and collections cost 5 % of the start.
+        gc.disable()
     try:
         return run(words)
     except KeyboardInterrupt:
         return EXIT_OK
-    except BrokenPipeError:  # whoever reads has seen enough: `recado config show | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or it is flushed, and fails, once more
+    except BrokenPipeError:  # the reader has closed the pipe: `recado config show | head -1`
+        # Otherwise it is flushed at exit and fails again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_FAILED
 
 
@@ -119,18 +123,18 @@ def run(words: list[str]) -> int:
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
                 print(USAGE)
             case []:
-                return print_error(f"a command is missing\n{USAGE}", EXIT_USAGE)
+                return print_error(f"missing command\n{USAGE}", EXIT_USAGE)
             case _:
-                return print_error(f"no command {' '.join(words)!r}\n{USAGE}", EXIT_USAGE)
+                return print_error(f"unknown command {' '.join(words)!r}\n{USAGE}", EXIT_USAGE)
     except ConfigError as error:
         return print_error(str(error), EXIT_USAGE)
     return EXIT_OK
 
 
 def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[str]) -> int:
-    """A command of several verbs, and none of them was named."""
+    """Print the verbs of a command if none or an unknown one was given."""
     verbs = "\n".join(f"  {verb:11}{text}" for verb, text in descriptions.items())
-    end = f"`recado {command} VERB --help` tells the options of each."
+    end = f"`recado {command} VERB --help` shows the options of each."
     usage = f"usage: recado {command} VERB [options]\n\n{verbs}\n\n{end}"
     if words and words[0] in ("--help", "-h"):
         print(usage)
@@ -140,10 +144,10 @@ def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[s
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the system said, and of which file."""
+    """Return the system's error message, with the file that it concerns."""
     reason = error.strerror or str(error)
-    if isinstance(error, FileExistsError):  # all that we make without looking are folders
-        reason = "this is a file, where a folder is needed"
+    if isinstance(error, FileExistsError):  # we only create folders without checking
+        reason = "a file is in the place of the folder"
     return f"{error.filename}: {reason}" if error.filename else reason
 
 

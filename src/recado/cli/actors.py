@@ -1,4 +1,4 @@
-"""`recado actors`: the actors of a node, their mailboxes and restarts, asked of the node itself."""
+"""`recado actors`: the actors of a node, their mailboxes and restarts, requested from the node."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from recado.actors.remote.transport import Transport
     from recado.actors.system import ActorSystem
 
-URL_HELP = "tcp://HOST:PORT where it listens, or amqp://… of the broker that it is on"
+URL_HELP = "tcp://HOST:PORT of the node, or amqp://… of the broker that it is connected to"
 TIMEOUT_S = 5.0
 COLUMNS = ("name", "class", "state", "mailbox", "restarts", "supervisor")
 
 
 def actors(options: Sequence[str]) -> int:
     chosen = build_parser().parse_args(options)
-    logging.basicConfig(level=logging.CRITICAL)  # what goes wrong is an error that we tell, once
+    logging.basicConfig(level=logging.CRITICAL)  # errors are printed once, below
     try:
         return asyncio.run(show_actors(chosen))
     except ImportError as error:
@@ -47,11 +47,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("url", metavar="URL", help=URL_HELP)
-    add("nodes", nargs="+", metavar="NODE", help="its name; over a broker there may be several")
-    add("--cookie", metavar="TEXT", help="if the node demands one; default: RECADO_ACTORS_COOKIE")
-    add("--internals", action="store_true", help="the node's own actors instead")
-    add("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="default: 5")
-    add("--json", action="store_true", help="for programs")
+    add("nodes", nargs="+", metavar="NODE", help="name of the node; several over a broker")
+    add(
+        "--cookie",
+        metavar="TEXT",
+        help="if the node requires one; default: the variable RECADO_ACTORS_COOKIE",
+    )
+    add("--internals", action="store_true", help="show the node's internal actors")
+    add(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="of each request; default: 5",
+    )
+    add("--json", action="store_true", help="print JSON")
     return parser
 
 
@@ -62,7 +72,7 @@ async def show_actors(chosen: argparse.Namespace) -> int:
 
     cookie = chosen.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
     me = f"recado-actors-{os.getpid()}"
-    # The node may have none: who only looks need not demand it of the other side.
+    # The node may have no cookie, and this command need not authenticate it.
     options = RemoteOptions(cookie=cookie, require_cookie=False, client_id=me)
     status = EXIT_OK
     async with ActorSystem(me, transport=create_transport(chosen), options=options) as system:
@@ -89,7 +99,7 @@ def create_transport(chosen: argparse.Namespace) -> Transport:
         case "amqp" | "amqps":
             from recado.actors.remote import AmqpSettings, AmqpTransport, Storage
 
-            # Gone before the answer is given up: then the error says why there is no broker.
+            # Shorter than the timeout of the request, so that the error names the broker as the cause.
             settings = AmqpSettings(
                 storage=Storage.EXCLUSIVE_AUTODELETE,
                 server_bridge=False,
@@ -97,18 +107,20 @@ def create_transport(chosen: argparse.Namespace) -> Transport:
             )
             return AmqpTransport(chosen.url, settings)
         case _:
-            raise ValueError(f"{chosen.url!r} begins neither with tcp:// nor with amqp://")
+            raise ValueError(f"{chosen.url!r} is not a tcp:// or amqp:// URL")
 
 
-async def inspect(system: ActorSystem, node: str, internals: bool, timeout: float) -> Inspection:
-    """All pages as one."""
+async def inspect(
+    system: ActorSystem, node: str, internals: bool, request_timeout: float
+) -> Inspection:
+    """Request all pages, and return them as one."""
     from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
 
     inspector = system.actor(INSPECTOR_NAME, Inspector, node=node)
-    page = await inspector.ask(Inspect(0, internals), timeout)
+    page = await inspector.ask(Inspect(0, internals), request_timeout)
     seen = list(page.seen)
     while page.seen:
-        page = await inspector.ask(Inspect(seen[-1].uid, internals), timeout)
+        page = await inspector.ask(Inspect(seen[-1].uid, internals), request_timeout)
         seen += page.seen
     return msgspec.structs.replace(page, seen=tuple(seen))
 
@@ -120,7 +132,7 @@ def format_table(found: Inspection) -> str:
     nodes = [
         f"{each.node} (unreachable)" if each.unreachable else each.node for each in found.nodes
     ]
-    lines += [f"talks with {', '.join(nodes)}", ""]
+    lines += [f"connected to {', '.join(nodes)}", ""]
     for row in rows:
         cells = [
             f"{cell:>{width}}" if title in ("mailbox", "restarts") else f"{cell:{width}}"

@@ -1,5 +1,6 @@
-"""The commands for an archive's folder: replay, gc and verify. They need no broker; only gc and repairs lock
-the folder."""
+"""Commands for the folder of an archive: replay, gc and verify. They need no broker; gc and repairs lock
+the folder.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def print_messages(chosen: argparse.Namespace) -> int:
 def collect_garbage(chosen: argparse.Namespace) -> int:
     limits = RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share)
     if limits == RetentionLimits():
-        hint = "--max-age, --max-messages or --max-share says what need not be kept"
+        hint = "set --max-age, --max-messages or --max-share"
         return print_error(f"nothing to do: {hint}", EXIT_USAGE)
     try:
         with Archive.open(chosen.folder) as archive:
@@ -57,24 +58,24 @@ def collect_garbage(chosen: argparse.Namespace) -> int:
         with ArchiveStore(chosen.folder, feed) as store:
             report = store.apply_retention(limits, grace=chosen.grace)
     except FolderInUseError:
-        hint = "give the limits to `recado feed archive` itself, which then keeps to them"
-        return print_error(f"{chosen.folder}: the archive is at work; {hint}", EXIT_FAILED)
+        hint = "set the limits of `recado feed archive` instead"
+        return print_error(f"{chosen.folder}: the archive is running; {hint}", EXIT_FAILED)
     except ArchiveError as error:
         return print_error(str(error), EXIT_FAILED)
     if chosen.json:
         print(msgspec.json.encode(report._asdict()).decode())
     else:
         print(
-            f"{report.files} files with {report.messages:,} messages ({report.bytes:,} bytes) let go; "
+            f"{report.files} files with {report.messages:,} messages ({report.bytes:,} bytes) removed; "
             f"{report.removed} files ({report.freed:,} bytes) deleted after their grace period; "
-            f"the first message left has offset {report.first}"
+            f"the oldest message now has offset {report.first}"
         )
     return EXIT_OK
 
 
 def verify_archive(chosen: argparse.Namespace) -> int:
     if (chosen.sources or chosen.yes) and not chosen.repair:
-        return print_error("--from and --yes say how to repair; add --repair", EXIT_USAGE)
+        return print_error("--from and --yes need --repair", EXIT_USAGE)
     try:
         return (
             repair_files(chosen)
@@ -82,14 +83,16 @@ def verify_archive(chosen: argparse.Namespace) -> int:
             else print_report(chosen, check_files(chosen.folder))
         )
     except FolderInUseError:
-        hint = "stop it first. While it runs it gets lost messages from other archives by itself"
-        return print_error(f"{chosen.folder}: the archive is at work; {hint}", EXIT_FAILED)
+        hint = (
+            "stop it first. A running archive recovers lost messages from other archives by itself"
+        )
+        return print_error(f"{chosen.folder}: the archive is running; {hint}", EXIT_FAILED)
     except ArchiveError as error:
         return print_error(str(error), EXIT_FAILED)
 
 
 def check_files(folder: str) -> list[FileCheck]:
-    """Read all files of the archive, with a progress bar on a terminal if that takes long."""
+    """Check all files of the archive; on a terminal, a progress bar is shown for large ones."""
     with Archive.open(folder) as archive:
         bar = ProgressBar(sum(file.bytes for file in archive.manifest.files), sys.stderr)
         found = []
@@ -111,9 +114,7 @@ def repair_files(chosen: argparse.Namespace) -> int:
                     f"{folder} is an archive of feed {source.feed}, not {feed}", EXIT_FAILED
                 )
             if source.id == own:
-                return print_error(
-                    f"{folder} is a copy of the archive that is to be repaired", EXIT_FAILED
-                )
+                return print_error(f"{folder} is a copy of the archive to repair", EXIT_FAILED)
         store = opened.enter_context(ArchiveStore(chosen.folder, feed))
         found = check_files(chosen.folder)
         files = [each.file for each in found if each.damage and isinstance(each.file, DataFile)]
@@ -132,7 +133,7 @@ def print_report(
         for one in repaired:
             print(
                 f"{one.path}: {one.damaged_rows:,} damaged rows, {one.journal_rows:,} restored from the journal, "
-                f"{one.archive_rows:,} from other archives; {count_lost(one):,} messages are in none of them"
+                f"{one.archive_rows:,} from other archives; {count_lost(one):,} messages could not be restored"
             )
         for each in damaged:
             print(each.damage)
@@ -141,26 +142,24 @@ def print_report(
     if damaged:
         return print_error(advise(chosen, damaged))
     lost = sum(map(count_lost, repaired))
-    return print_error(f"{lost:,} messages are lost here") if lost else EXIT_OK
+    return print_error(f"{lost:,} messages are lost in this archive") if lost else EXIT_OK
 
 
 def advise(chosen: argparse.Namespace, damaged: list[FileCheck]) -> str:
     folder = chosen.folder
     if any(each.file is None for each in damaged):
-        return f"the journal is damaged: see `recado journal check --data {folder} --repair`"
+        return f"the journal is damaged: run `recado journal check --data {folder} --repair`"
     if not all(isinstance(each.file, DataFile) for each in damaged):
         return (
-            f"move {folder} away and start the archive with an empty folder, to copy other archives"
+            f"move {folder} away and start the archive with an empty folder to copy other archives"
         )
     if not chosen.repair:
-        return "add --repair, and --from FOLDER for other archives of the feed, to restore them"
-    return (
-        "name more archives of the feed by --from FOLDER, or add --yes to drop what is nowhere else"
-    )
+        return "add --repair to restore them, and --from FOLDER for other archives of the feed"
+    return "add more archives of the feed with --from FOLDER, or --yes to drop rows that cannot be restored"
 
 
 def count_lost(repaired: RepairResult) -> int:
-    """Messages that could not be restored."""
+    """Return the number of messages that could not be restored."""
     return sum(each.last - each.first + 1 for each in repaired.lost)
 
 

@@ -1,4 +1,4 @@
-"""A broker as a process of its own: from its first line on standard output to the signal that ends it."""
+"""The broker process of `recado serve`: from its first line of output to the signal that stops it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from recado.node.garbage_collection import GarbageCollector
 from recado.node.settings import Settings
 
 WELCOME_TEMPLATE = """\
-Leave this running, and send and fetch a first message from another terminal:
+Keep this running, and send and receive a first message in another terminal:
 
   {python} -c '
 import pika
@@ -49,30 +49,38 @@ def run_broker(settings: Settings, *, welcome: bool) -> int:
 
 
 async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
-    """Start, say so, and stop in order at the first SIGTERM or SIGINT; gives why, if it had to end itself."""
+    """Start, announce, and stop in order at the first SIGTERM or SIGINT; return the reason if the broker
+    failed.
+    """
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Broker.from_settings(settings) as broker, garbage_collection(settings):
         announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.tls_port is not None:
-            announce(f"and with TLS on amqps://{format_address(broker.host, broker.tls_port)}")
+            announce(
+                f"listening with TLS on amqps://{format_address(broker.host, broker.tls_port)}"
+            )
         announce(describe_storage(settings))
-        if welcome and not settings.access.users:  # who names users knows how to go on
+        # Users are configured, so this is not a first try.
+        if welcome and not settings.access.users:
             announce(WELCOME_TEMPLATE.format(python=sys.executable, url=broker.url))
         ending = asyncio.create_task(stopped.wait())
         await asyncio.wait((ending, broker.failure), return_when=asyncio.FIRST_COMPLETED)
         failure = broker.failure
-    reason = failure.result() if failure.done() else None  # it may also fail as it closes
+    reason = failure.result() if failure.done() else None  # it may also fail while closing
     print("recado stopped", file=sys.stderr)
     return reason
 
 
 @asynccontextmanager
 async def garbage_collection(settings: Settings) -> AsyncIterator[None]:
-    """Enable it, until now disabled. An archive in the same process makes reference cycles of its own."""
+    """Enable garbage collection, which is disabled during the start.
+
+    An archive in the same process creates reference cycles, so it needs Python's own collection.
+    """
     if settings.feeds.archives:
-        gc.freeze()  # modules are no garbage
+        gc.freeze()  # modules are not garbage
         gc.enable()
         yield
         return
@@ -86,12 +94,12 @@ async def garbage_collection(settings: Settings) -> AsyncIterator[None]:
 
 def describe_storage(settings: Settings) -> str:
     if settings.node.data is None:
-        return "keeping nothing on disk (--data DIR keeps what is durable)"
-    return f"keeping what is durable in {settings.node.data}"
+        return "data in memory only (--data DIR stores durable data on disk)"
+    return f"durable data in {settings.node.data}"
 
 
 def announce(text: str) -> None:
-    """To standard output and at once: whoever started us may be waiting for it."""
+    """Print a line immediately, because the parent process may wait for it."""
     try:
         print(text, flush=True)
     except OSError as error:
@@ -100,17 +108,17 @@ def announce(text: str) -> None:
 
 
 def explain_error(error: OSError) -> str:
-    """What the system said, and what to do about it."""
+    """Return the system's error message and what to do about it."""
     if not isinstance(error, ListenError):
         return describe_os_error(error)
     where = format_address(error.host, error.port)
     match error.errno:
         case errno.EADDRINUSE:
             flag = f"--{error.key.replace('_', '-')}"
-            return f"{where} is in use, perhaps by another broker; {flag} 0 takes a free port"
+            return f"{where} is in use, perhaps by another broker; {flag} 0 selects a free port"
         case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
             return f"this machine has no address {error.host!r}; --host 127.0.0.1 always works"
         case errno.EACCES:
-            return f"user {os.getuid()} may not listen on {where}; ports above 1023 are free to all"
+            return f"user {os.getuid()} may not listen on {where}; use a port above 1023"
         case _:
             return str(error)

@@ -1,6 +1,6 @@
-"""`recado config show`: the effective settings, and where each of them came from.
+"""`recado config show`: the effective settings and the origin of each.
 
-Passwords and their hashes are never printed, only that there is one; nor who logs in by a URL.
+Passwords, their hashes and the credentials in URLs are never printed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ SECRET_KEYS = ("password", "password_hash", "cookie")
 
 
 def show_config(options: Sequence[str]) -> int:
-    parser = build_parser("config show", "Print the effective settings and where each came from.")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser = build_parser("config show", "Print the effective settings and the origin of each.")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args(options)
     rows = list(list_settings(load_config_from_flags(chosen)))
     if chosen.json:
@@ -32,7 +32,7 @@ def show_config(options: Sequence[str]) -> int:
 
 
 def list_settings(config: Config) -> Iterator[tuple[str, object, str]]:
-    """Key, value and origin of every setting; a user's have rows of their own."""
+    """Return key, value and origin of every setting, with one row per field of a user."""
     for section, keys in msgspec.to_builtins(config.settings).items():
         for name, value in keys.items():
             key = f"{section}.{name}"

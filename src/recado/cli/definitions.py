@@ -1,10 +1,10 @@
-"""`recado definitions`: users, vhosts, policies and what is declared, as a file in RabbitMQ's JSON format.
+"""`recado definitions`: users, vhosts, policies and declarations as a file in RabbitMQ's JSON format.
 
-    recado definitions export [FILE] --data DIR     what the folder has, to the file or to standard output
-    recado definitions import FILE --data DIR       into the folder, all of it or nothing
-    recado definitions check FILE [--data DIR]      whether it could be imported
+    recado definitions export [FILE] --data DIR     write them to a file or to standard output
+    recado definitions import FILE --data DIR       import them into the folder, all or nothing
+    recado definitions check FILE [--data DIR]      check whether they could be imported
 
-They are for a folder on which no broker runs; a broker that starts imports the file of `node.definitions`.
+No broker may run on the folder. A running broker imports the file of `node.definitions` when it starts.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from recado.server.connection import now_ms
 
 def definitions(verb: str, options: Sequence[str]) -> int:
     described = {
-        "export": "Write what a data folder has, as a file that RabbitMQ 3.10 imports too.",
-        "import": "Read a file into a data folder, all of it or nothing.",
-        "check": "Tell whether a file could be imported, and change nothing.",
+        "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
+        "import": "Import a definitions file into a data folder, all or nothing.",
+        "check": "Check whether a definitions file could be imported, without importing it.",
     }
     parser = build_parser(f"definitions {verb}", described[verb], has_listener=False)
     if verb == "export":
         parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard output")
-        parser.add_argument("--vhost", metavar="NAME", help="only what is in this one")
+        parser.add_argument("--vhost", metavar="NAME", help="export only this vhost")
     else:
-        parser.add_argument("file", metavar="FILE", help="JSON, as RabbitMQ or recado exports it")
-        where = "for a file of one vhost: the one, which must exist, that all of it goes to"
+        parser.add_argument("file", metavar="FILE", help="JSON file exported by RabbitMQ or recado")
+        where = "for a file of one vhost: the existing vhost to import it into"
         parser.add_argument("--vhost", metavar="NAME", help=where)
     chosen = parser.parse_args(options)
     settings = load_config_from_flags(chosen).settings
     if settings.node.data is None and verb != "check":
-        return print_error("which folder? --data DIR or node.data names it", EXIT_USAGE)
+        return print_error("missing data folder: set --data DIR or node.data", EXIT_USAGE)
     if (
         settings.node.data is not None
         and verb != "import"
         and not folder_exists(settings.node.data)
     ):
-        return print_error(f"there is no folder {settings.node.data}", EXIT_FAILED)
+        return print_error(f"folder not found: {settings.node.data}", EXIT_FAILED)
     try:
         if verb == "export":
             return export_file(settings, chosen.file, chosen.vhost)
@@ -66,7 +66,7 @@ def definitions(verb: str, options: Sequence[str]) -> int:
 
 
 def folder_exists(data: str) -> bool:
-    """Who only looks into a folder does not make one: the name may be mistyped."""
+    """Whether the folder exists: a command that only reads must not create one for a mistyped name."""
     return Path(data).is_dir()
 
 
@@ -83,7 +83,7 @@ def export_file(settings: Settings, file: str | None, vhost: str | None) -> int:
 
 
 def open_private(path: str, flags: int) -> int:
-    """A new file has the hashes of passwords: it is nobody else's to read."""
+    """Open a file that only its owner can read, because it contains password hashes."""
     return os.open(path, flags, 0o600)
 
 
@@ -95,5 +95,5 @@ def import_file(settings: Settings, file: str, vhost: str | None, *, apply: bool
         notes = import_definitions(broker, document, now_ms(), vhost=vhost, loopback_users=local)
     for note in notes:
         print_error(f"{file}: {note}")
-    print(f"{file} was imported" if apply else f"{file} can be imported")
+    print(f"imported {file}" if apply else f"{file} is valid and can be imported")
     return EXIT_OK

@@ -42,7 +42,7 @@ def main_demo(options: Sequence[str]) -> int:
     except ImportError as error:
         if error.name not in ("pyspark", "pyarrow", "pandas", "matplotlib", "numpy", "rich"):
             raise
-        return print_error(f"this needs {error.name}: pip install 'recado[demo]'", EXIT_FAILED)
+        return print_error(f"missing package {error.name}: pip install 'recado[demo]'", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:

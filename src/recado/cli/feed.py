@@ -1,4 +1,4 @@
-"""`recado feed …`: which command is meant, its words, and how failures are told."""
+"""`recado feed …`: parsers and error output of the feed commands."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import Sequence
 from recado.cli import EXIT_FAILED, EXIT_USAGE, describe_os_error, print_error
 
 DEFAULT_URL = "amqp://guest:guest@localhost"
-URL_HELP = f"of a broker, or udp://239.255.42.1:PORT for none; default: {DEFAULT_URL}"
+URL_HELP = f"of the broker, or udp://239.255.42.1:PORT without a broker; default: {DEFAULT_URL}"
 DESCRIPTIONS = {
-    "publish": "Publish messages: those that are named, or the lines of standard input.",
-    "subscribe": "Print messages as they come, after those that were missed.",
-    "archive": "Archive a feed in a folder, until SIGTERM or Ctrl-C.",
-    "replay": "Print what is in the folder of an archive; it may be at work.",
-    "members": "Show who takes part in a feed.",
-    "verify": "Check every file of an archive, and repair what is damaged. Exit status 1: there is damage.",
-    "gc": "Let go what an archive need not keep; it must not be at work.",
+    "publish": "Publish messages: the arguments, or the lines of standard input.",
+    "subscribe": "Print messages as they arrive, after recovering missed ones.",
+    "archive": "Archive a feed in a folder until SIGTERM or Ctrl-C.",
+    "replay": "Print the messages in the folder of an archive, which may be running.",
+    "members": "Show the members of a feed.",
+    "verify": "Check every file of an archive, and repair damage on request. Exit status 1: damaged.",
+    "gc": "Delete messages beyond the given limits from an archive that is not running.",
 }
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def run_feed(verb: str, options: Sequence[str]) -> int:
-    """Every foreseeable failure is one line on standard error, with a hint."""
+    """Run a verb and return the exit status; expected failures are one line on standard error, with a hint."""
     chosen = build_parser(verb).parse_intermixed_args(options)
     logging.basicConfig(format="recado: %(message)s", level=logging.WARNING)
     try:
@@ -72,17 +72,21 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"recado feed {verb}", description=DESCRIPTIONS[verb])
     add = parser.add_argument
     if verb in ("replay", "gc", "verify"):
-        add("folder", metavar="FOLDER", help="of the archive")
+        add("folder", metavar="FOLDER", help="folder of the archive")
     else:
         add("feed", metavar="FEED")
         add("--url", default=DEFAULT_URL, metavar="URL", help=URL_HELP)
     if verb in ("publish", "subscribe", "archive"):
-        add("--stack", metavar="LAYERS", help="such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP")
-    add("--json", action="store_true", help="for programs")
+        add(
+            "--stack",
+            metavar="LAYERS",
+            help="layers of the protocol stack, such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+        )
+    add("--json", action="store_true", help="print JSON")
     match verb:
         case "publish":
             add("bodies", nargs="*", metavar="BODY", help="default: the lines of standard input")
-            add("--key", default="", metavar="KEY", help="of all of them")
+            add("--key", default="", metavar="KEY", help="routing key of the messages")
             add(
                 "--header",
                 action="append",
@@ -91,24 +95,33 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 help="may be repeated",
             )
         case "subscribe":
-            add("name", metavar="NAME", help="under which archives know this subscriber")
+            add("name", metavar="NAME", help="name of this subscriber in the archives")
             add(
                 "--recovery",
                 choices=["optimistic", "pessimistic", "archive"],
-                help="of what was missed: nothing (default), all that may have been, or as the archive says",
+                help="of missed messages: optimistic (default), pessimistic, or as recorded by the archive",
             )
-            add("--vector", metavar="FILE", help="begin behind what it says, and keep it there")
-            add("--count", type=parse_positive, metavar="N", help="end after so many")
+            add(
+                "--vector",
+                metavar="FILE",
+                help="start after the vector in this file, and save the progress there",
+            )
+            add("--count", type=parse_positive, metavar="N", help="stop after N messages")
         case "archive":
-            add("folder", metavar="FOLDER", help="of the archive; made if there is none")
+            add("folder", metavar="FOLDER", help="folder of the archive; created if missing")
             add(
                 "--name",
                 default="archive",
                 metavar="NAME",
-                help="each archive of a feed has its own",
+                help="name of the archive, unique in its feed",
             )
-            add("--seal-rows", type=parse_positive, metavar="N", help="rows of a Parquet file")
-            add("--seal-seconds", type=parse_duration, metavar="TIME", help="or older than this")
+            add(
+                "--seal-rows",
+                type=parse_positive,
+                metavar="N",
+                help="seal a Parquet file after N rows",
+            )
+            add("--seal-seconds", type=parse_duration, metavar="TIME", help="or after this time")
         case "replay":
             add(
                 "--from",
@@ -116,18 +129,22 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 type=parse_offset,
                 default=0,
                 metavar="OFFSET",
-                help="default: the first there is",
+                help="default: the oldest available",
             )
             add("--to", dest="stop", type=parse_offset, metavar="OFFSET", help="not included")
-            add("--subscriber", metavar="NAME", help="say of each whether this one surely had it")
-            add("--count", type=parse_positive, metavar="N", help="end after so many")
+            add(
+                "--subscriber",
+                metavar="NAME",
+                help="show for each message whether this subscriber certainly received it",
+            )
+            add("--count", type=parse_positive, metavar="N", help="stop after N messages")
         case "members":
             add(
                 "--seconds",
                 type=parse_duration,
                 default=2.0,
                 metavar="N",
-                help="how long to listen; default: 2",
+                help="time to listen; default: 2",
             )
         case "verify":
             add("--repair", action="store_true", help="restore damaged Parquet files")
@@ -137,43 +154,60 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 action="append",
                 default=[],
                 metavar="FOLDER",
-                help="with --repair: another archive of the feed to take rows from; may be repeated",
+                help="with --repair: another archive of the feed to restore rows from; may be repeated",
             )
-            add("--yes", action="store_true", help="with --repair: drop rows that are nowhere else")
+            add(
+                "--yes",
+                action="store_true",
+                help="with --repair: drop rows that cannot be restored",
+            )
         case _:
-            pass  # gc has only what it shares with others
+            pass  # gc has only common options
     if verb in ("subscribe", "replay"):
-        add("--selector", metavar="TEXT", help="only those, as in: headers.price > 10")
+        add(
+            "--selector",
+            metavar="TEXT",
+            help="print only matching messages, such as: headers.price > 10",
+        )
     if verb in ("archive", "gc"):
-        add("--max-age", type=parse_duration, metavar="TIME", help="let go what is older: 36h, 30d")
-        add("--max-messages", type=parse_positive, metavar="N", help="keep so many of the newest")
-        add("--max-share", type=parse_share, metavar="SHARE", help="of the storage: 0.5 or 50%%")
+        add(
+            "--max-age", type=parse_duration, metavar="TIME", help="delete older messages: 36h, 30d"
+        )
+        add("--max-messages", type=parse_positive, metavar="N", help="retain the newest N messages")
+        add(
+            "--max-share",
+            type=parse_share,
+            metavar="SHARE",
+            help="maximum share of the storage: 0.5 or 50%%",
+        )
         add(
             "--grace",
             type=parse_duration,
             metavar="TIME",
-            help="for those who still read; default: 1h",
+            help="time before files are deleted, for readers; default: 1h",
         )
     return parser
 
 
 def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
 def parse_offset(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset; they are 0, 1, 2, …")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset: 0, 1, 2, …")
     return int(text)
 
 
 def parse_duration(text: str) -> float:
-    """Seconds."""
+    """Parse a duration into seconds."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 36h, 30d or 2w")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a duration such as 90s, 15m, 36h, 30d or 2w"
+        )
     return float(found[1]) * SECONDS_PER_UNIT[found[2] or "s"]
 
 
@@ -184,5 +218,5 @@ def parse_share(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share; write 0.5 or 50%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share such as 0.5 or 50%")
     return value

@@ -1,4 +1,4 @@
-"""How messages and members are printed: a line each, for people or as JSON."""
+"""Output of feed messages and members: one line each, as text or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_message(message: Message, *, as_json: bool, offset: int | None = None
 
 
 def format_time(message: Message) -> str:
-    """A publisher may send any number."""
+    """Format the time of a message, which may be out of range: publishers can send any number."""
     try:
         return message.time.isoformat(timespec="milliseconds")
     except OverflowError:
@@ -30,7 +30,7 @@ def format_time(message: Message) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """On one line, and without power over the terminal."""
+    """Escape line breaks and terminal control characters."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)

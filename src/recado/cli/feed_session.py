@@ -1,4 +1,4 @@
-"""The commands that take part in a feed: publish, subscribe, archive, members."""
+"""Commands that connect to a feed: publish, subscribe, archive, members."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_live(verb: str, chosen: argparse.Namespace) -> int:
 
 
 async def until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """SIGTERM and Ctrl-C end it in order: it is cancelled, and leaves the feed properly."""
+    """Run until done; SIGTERM and Ctrl-C cancel it, so that it leaves the feed in order."""
     task = asyncio.ensure_future(work)
     stopped = False
 
@@ -84,13 +84,13 @@ async def publish(chosen: argparse.Namespace) -> int:
 def parse_header(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name:
-        raise ValueError(f"--header {text}: write NAME=VALUE")
+        raise ValueError(f"--header {text}: expected NAME=VALUE")
     return name, value
 
 
 async def subscribe(chosen: argparse.Namespace) -> int:
     if chosen.vector is not None and chosen.recovery is not None:
-        return print_error("--vector says where to begin; --recovery would, too", EXIT_USAGE)
+        return print_error("--vector and --recovery cannot be combined", EXIT_USAGE)
     file = None if chosen.vector is None else Path(chosen.vector)
     recovery: Recovery = chosen.recovery
     if file is not None:
@@ -101,7 +101,7 @@ async def subscribe(chosen: argparse.Namespace) -> int:
         subscription = feed.subscribe(chosen.name, selector=chosen.selector, recovery=recovery)
         async with subscription as messages:
             if not chosen.json:
-                print(f"recado: {chosen.name} listens to {chosen.feed}", file=sys.stderr)
+                print(f"recado: {chosen.name} subscribed to {chosen.feed}", file=sys.stderr)
             async for batch in messages.batches():
                 shown = batch[:left]
                 sys.stdout.write(
@@ -120,7 +120,7 @@ async def subscribe(chosen: argparse.Namespace) -> int:
 
 
 def load_vector(file: Path) -> Vector:
-    """What the last life saved; nothing, in the first."""
+    """Return the vector that the last process saved, or an empty one."""
     try:
         return Vector.from_text(file.read_text().strip())
     except FileNotFoundError:
@@ -130,7 +130,7 @@ def load_vector(file: Path) -> Vector:
 
 
 def save_vector(file: Path, vector: Vector) -> None:
-    """Whole or not at all, whenever we are killed."""
+    """Save the vector atomically."""
     part = file.with_name(f"{file.name}.part")
     part.write_text(vector.to_text() + "\n")
     part.replace(file)
@@ -173,7 +173,7 @@ async def members(chosen: argparse.Namespace) -> int:
             print(format_member(member))
     if not found:
         return print_error(
-            f"nobody was heard on feed {chosen.feed} in {chosen.seconds:g} s", EXIT_FAILED
+            f"no members found on feed {chosen.feed} in {chosen.seconds:g} s", EXIT_FAILED
         )
     return EXIT_OK
 

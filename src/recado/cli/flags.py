@@ -1,4 +1,4 @@
-"""The flags that set something, and the configuration that results from them and everything else."""
+"""Command-line flags for settings, and the resulting configuration."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ if TYPE_CHECKING:
 def build_parser(
     command: str, description: str, *, has_listener: bool = True
 ) -> argparse.ArgumentParser:
-    """A parser with the flags for settings. `dest` is the key: that is how a value finds its place.
+    """Return a parser with the flags for settings, whose `dest` is the key of the setting.
 
-    Commands for a folder whose node is stopped do not listen, and have none of the flags for that.
+    Commands that only use the folder of a stopped node have no flags for listening.
     """
     parser = argparse.ArgumentParser(
         prog=f"recado {command}",
         description=description,
-        # To ask for the terminal's width argparse imports shutil and every compression with it.
+        # To read the terminal's width argparse would import shutil and all compression modules.
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
     )
     parser.add_argument("--config", metavar="FILE", help="default: ./recado.toml")
-    group = parser.add_argument_group("settings (for every other: RECADO_SECTION_KEY, or the file)")
+    group = parser.add_argument_group(
+        "settings (others: variables RECADO_SECTION_KEY, or the file)"
+    )
     if has_listener:
         group.add_argument("--host", dest="server.host", metavar="H", help="default: 127.0.0.1")
         group.add_argument(
@@ -34,24 +36,22 @@ def build_parser(
             dest="server.port",
             type=int,
             metavar="N",
-            help="default: 5672; 0 takes a free one",
+            help="default: 5672; 0 selects a free port",
         )
         group.add_argument(
             "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
         )
-    data = (
-        "keep what is durable in this folder; default: in memory" if has_listener else "the folder"
-    )
+    data = "folder for durable data; default: in memory" if has_listener else "the data folder"
     group.add_argument("--data", dest="node.data", metavar="DIR", help=data)
     return parser
 
 
 def suggest_journal_check(settings: Settings) -> str:
-    """How to go on with a damaged folder."""
-    return f"`recado journal check --data {settings.node.data}` shows all that is damaged"
+    """Return the hint for a damaged folder."""
+    return f"run `recado journal check --data {settings.node.data}` to see all damage"
 
 
 def load_config_from_flags(chosen: argparse.Namespace) -> Config:
-    """The configuration that a command with these arguments runs under."""
+    """Load the configuration: flags, environment and file."""
     flags = {key: value for key, value in vars(chosen).items() if "." in key}
     return load_config(file=find_file(chosen.config), environment=os.environ, flags=flags)

@@ -1,4 +1,4 @@
-"""`recado journal check`: verify every record that a node keeps on disk, and drop what is damaged on demand."""
+"""`recado journal check`: verify every record on disk, and drop damaged ones on request."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from recado.journal.check import SegmentReport, check_segments, repair_segments
 from recado.journal.disk import FolderDisk
 from recado.journal.record import UnknownFormatError
 
-REPAIR_HINT = "add --repair to see what would have to be dropped"
-REPAIR_WARNING = "nothing is dropped yet: copy the folder first, then add --yes"
+REPAIR_HINT = "add --repair to see what would be dropped"
+REPAIR_WARNING = "nothing was dropped: copy the folder first, then add --yes"
 
 CheckedFiles = list[tuple[Path, SegmentReport]]
 
 
 def journal_check(options: Sequence[str]) -> int:
-    about = "Verify every record of a data folder whose node is stopped. Exit status 1: there is damage."
+    about = "Verify every record of the data folder of a stopped node. Exit status 1: damaged."
     parser = build_parser("journal check", about, has_listener=False)
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--repair", action="store_true", help="say what would have to be dropped")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--repair", action="store_true", help="show what would be dropped")
     parser.add_argument(
-        "--yes", action="store_true", help="with --repair: drop it (copy the folder first)"
+        "--yes",
+        action="store_true",
+        help="with --repair: drop damaged records (copy the folder first)",
     )
     chosen = parser.parse_args(options)
     data = load_config_from_flags(chosen).settings.node.data
     if data is None:
-        return print_error("which folder? --data DIR or node.data names it", EXIT_USAGE)
+        return print_error("missing data folder: set --data DIR or node.data", EXIT_USAGE)
     try:
         folders = find_journals(Path(data))
         if not folders:
-            return print_error(f"there is no journal in {data}; is it a data folder of recado's?")
+            return print_error(f"no journal found in {data}: is it a data folder of recado?")
         return verify_journals(folders, FolderDisk(data), chosen)
     except BrokenPipeError:
         raise
@@ -63,13 +65,17 @@ def verify_journals(folders: list[Path], whole: FolderDisk, chosen: argparse.Nam
         for folder in folders:
             repair_segments(FolderDisk(folder), [file for where, file in found if where == folder])
         left = sum(bool(file.damages) for _, file in check_journals(folders))
-        return print_error(f"still damaged: {left}; restore them from a copy") if left else EXIT_OK
+        return (
+            print_error(f"files still damaged: {left}; restore them from a backup")
+            if left
+            else EXIT_OK
+        )
     finally:
         whole.close()
 
 
 def find_journals(data: Path) -> list[Path]:
-    """The node's own journal, and one for each stream."""
+    """Return the folders of the node's own journal and of each stream's."""
     folders = [data / "journal", *sorted((data / "streams").glob("*"))]
     return [folder for folder in folders if folder.is_dir()]
 
@@ -87,9 +93,9 @@ def check_journals(folders: list[Path]) -> Iterator[tuple[Path, SegmentReport]]:
 def print_table(found: CheckedFiles) -> None:
     width = max((len(str(folder / file.file)) for folder, file in found), default=0)
     for folder, file in found:
-        state = "damaged" if file.damages else "whole"
+        state = "damaged" if file.damages else "intact"
         if file.unfinished_bytes:
-            state += f", then {file.unfinished_bytes:,} bytes of an unfinished write (no damage)"
+            state += f", then {file.unfinished_bytes:,} bytes of an incomplete write (no damage)"
         path = str(folder / file.file)
         print(f"{path:{width}} {file.record_count:>12,} records {file.size:>14,} bytes  {state}")
         for damage in file.damages:
@@ -120,7 +126,7 @@ def print_drops(found: CheckedFiles, *, done: bool) -> None:
             where = f"{folder / file.file} at byte {damage.position - file.base:,}"
             if damage.position == file.base and not damage.is_last:
                 verb = "is" if done else "would be"
-                print(f"{where}: the header {verb} written anew", file=sys.stderr)
+                print(f"{where}: the header {verb} rewritten", file=sys.stderr)
             else:
                 verb = "are" if done else "would be"
                 print(f"{where}: {damage.size:,} bytes {verb} dropped", file=sys.stderr)

@@ -1,9 +1,9 @@
-"""`recado pipeline`: pipelines on Spark, declared in a file or a module.
+"""`recado pipeline`: pipelines on Spark, defined in a file or a module.
 
-recado pipeline check FILE      all that is wrong with it; Spark checks the SQL, which takes some seconds
-recado pipeline explain FILE    what goes where, with which fields, and what is promised
-recado pipeline run FILE        run it: a stream until Ctrl-C, or what there is now
-recado pipeline status FILE     how far it has come, from its checkpoint; Spark does not start
+recado pipeline check FILE      report all errors; Spark checks the SQL, which takes some seconds
+recado pipeline explain FILE    show the steps, their fields and the guarantees of each sink
+recado pipeline run FILE        run it: a stream until Ctrl-C, or the available data
+recado pipeline status FILE     show the progress from its checkpoint, without starting Spark
 
 FILE is TOML or YAML, or MODULE:NAME.
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from recado.pipeline.stream_state import CheckpointStatus
 
 DESCRIPTIONS = {
-    "check": "Tell all that is wrong with a pipeline. Nothing is read or written.",
-    "explain": "Show what goes where, with which fields, and what is promised of each sink.",
-    "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or until there is nothing more.",
-    "status": "Show how far a pipeline has come. Spark does not start.",
+    "check": "Report all errors of a pipeline. Nothing is read or written.",
+    "explain": "Show the steps of a pipeline, their fields and the guarantees of each sink.",
+    "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or the available data.",
+    "status": "Show the progress of a pipeline, without starting Spark.",
 }
 CHECK_SPARK_SETTINGS = {
-    # A check compiles and computes nothing: so Spark starts in two thirds of the time.
+    # A check compiles and computes nothing; with these options Spark starts in two thirds of the time.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 INSTALL_HINT = "pip install 'recado[spark,lake]'"
@@ -49,16 +49,14 @@ def run_pipeline(verb: str, options: Sequence[str]) -> int:
     try:
         from recado.pipeline.definition import InvalidPipelineError, load_draft
 
-        sys.path.insert(
-            0, os.curdir
-        )  # where MODULE:NAME, and the functions of a file, are looked for
+        sys.path.insert(0, os.curdir)  # for MODULE:NAME and the functions of a file
         return run_verb(verb, load_draft(chosen.file), chosen)
     except InvalidPipelineError as error:
         return print_error(str(error), EXIT_USAGE)
     except ImportError as error:
         if error.name is None or error.name.startswith("recado"):
             raise
-        return print_error(f"this needs {error.name}: {INSTALL_HINT}", EXIT_FAILED)
+        return print_error(f"missing package {error.name}: {INSTALL_HINT}", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -68,38 +66,40 @@ def run_pipeline(verb: str, options: Sequence[str]) -> int:
 def build_parser(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"recado pipeline {verb}", description=DESCRIPTIONS[verb])
     add = parser.add_argument
-    add("file", metavar="FILE", help="of the pipeline: TOML, YAML, or MODULE:NAME")
+    add("file", metavar="FILE", help="the pipeline: a TOML or YAML file, or MODULE:NAME")
     if verb in ("check", "explain", "run"):
-        add("--batch", action="store_true", help="as a batch: what there is now, once")
+        add("--batch", action="store_true", help="run as a batch: the available data, once")
     if verb in ("check", "explain"):
         add(
             "--no-spark",
             action="store_true",
-            help="answer at once and without Java: syntax, functions and types of SQL are not checked",
+            help="fast and without Java: do not check syntax, functions and types of SQL",
         )
     if verb == "run":
-        add("--available-now", action="store_true", help="as a stream, up to what there is now")
-        once = "of the batch; a batch of the same name is written once"
+        add(
+            "--available-now", action="store_true", help="run as a stream, up to the available data"
+        )
+        once = "name of the batch; a batch of the same name is written once"
         add("--name", metavar="NAME", default="", help=once)
-        add("--master", metavar="URL", help="of Spark; default: this machine")
-        add("--ui", action="store_true", help="start the web interface of Spark, and print its URL")
+        add("--master", metavar="URL", help="Spark master; default: this machine")
+        add("--ui", action="store_true", help="start the web interface of Spark and print its URL")
         add(
             "--conf",
             metavar="KEY=VALUE",
             type=parse_setting,
             action="append",
             default=[],
-            help="of Spark",
+            help="setting of Spark; may be repeated",
         )
     if verb in ("run", "status"):
-        add("--json", action="store_true", help="for programs")
+        add("--json", action="store_true", help="print JSON")
     return parser
 
 
 def parse_setting(text: str) -> tuple[str, str]:
     key, found, value = text.partition("=")
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
     return key, value
 
 
@@ -122,9 +122,7 @@ def check(draft: Draft, chosen: argparse.Namespace) -> int:
     note = (
         f"; syntax, functions and types of SQL were not checked: {unchecked}" if unchecked else ""
     )
-    print(
-        f"{draft.pipeline.name}: {steps} step{'' if steps == 1 else 's'}, nothing wrong with it{note}"
-    )
+    print(f"{draft.pipeline.name}: {steps} step{'' if steps == 1 else 's'}, no errors{note}")
     return EXIT_OK
 
 
@@ -137,7 +135,7 @@ def explain(draft: Draft, chosen: argparse.Namespace) -> int:
 
 
 def examine_draft(draft: Draft, chosen: argparse.Namespace) -> tuple[CheckedPipeline, str]:
-    """The fields between steps; and why SQL was not checked, if it was not. Raises PipelineError."""
+    """Return the fields between steps, and why SQL was not checked, if it was not. Raises `PipelineError`."""
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.java import JavaNotFoundError
 
@@ -157,7 +155,7 @@ def examine_draft(draft: Draft, chosen: argparse.Namespace) -> tuple[CheckedPipe
 
 @contextmanager
 def spark_analyser() -> Iterator[SqlAnalyser]:
-    """Spark starts for the first SQL expression: a pipeline without one needs no Java. Raises NoJava."""
+    """Start Spark for the first SQL expression only: a pipeline without one needs no Java."""
     from recado.pipeline.session import spark_session
     from recado.pipeline.steps.analysis import SparkAnalyser
 
@@ -177,7 +175,7 @@ def spark_analyser() -> Iterator[SqlAnalyser]:
 
 
 def raise_problems(draft: Draft, problems: Sequence[Problem], file: str) -> None:
-    """Raises PipelineError with the problems of the file and of the pipeline, if there are any."""
+    """Raise `PipelineError` with the problems of the file and of the pipeline, if there are any."""
     from recado.pipeline.definition import InvalidPipelineError
 
     if draft.problems or problems:
@@ -192,9 +190,7 @@ def run(draft: Draft, chosen: argparse.Namespace) -> int:
     defined = draft.pipeline
     if chosen.available_now:
         defined = msgspec.structs.replace(defined, trigger=AVAILABLE_NOW)
-    _, problems = examine(
-        defined, batch=chosen.batch
-    )  # Spark takes seconds to start; this does not
+    _, problems = examine(defined, batch=chosen.batch)  # before Spark, which takes seconds to start
     raise_problems(draft, problems, chosen.file)
     from recado.pipeline.java import JavaNotFoundError
     from recado.pipeline.runner import PipelineFailedError
@@ -221,7 +217,7 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> PipelineRepor
         if chosen.ui:
             print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
         spark.sparkContext.setLogLevel("ERROR")
-        # A batch has no end that could be asked for: signals do to it what they do to any program.
+        # A batch cannot be stopped in between: signals have their default effect.
         ending: AbstractContextManager[list[int]]
         ending = nullcontext([]) if chosen.batch else stop_signals()
         with open_progress_display(as_json=chosen.json) as show_report, ending as asked:
@@ -239,7 +235,7 @@ def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> PipelineRepor
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """The signals that asked for an end. The batch that is under way is left to Spark, which repeats it."""
+    """Collect the signals that ask to stop. Spark repeats a batch that is interrupted."""
     asked: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
     before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
@@ -257,12 +253,10 @@ def status(defined: Pipeline, *, as_json: bool) -> int:
     try:
         seen = stream_state.read_status(defined.checkpoint) if defined.checkpoint else None
     except CheckpointError as error:
-        return print_error(
-            f"{defined.name}: the checkpoint {error}, and status starts none", EXIT_FAILED
-        )
+        return print_error(f"{defined.name}: the checkpoint {error}", EXIT_FAILED)
     if seen is None:
         return print_error(
-            f"{defined.name} has not run: there is no {defined.checkpoint or 'checkpoint'}"
+            f"{defined.name} has not run yet: no {defined.checkpoint or 'checkpoint'}"
         )
     print(msgspec.json.encode(seen).decode() if as_json else format_status(defined.name, seen))
     return EXIT_OK
@@ -270,19 +264,18 @@ def status(defined: Pipeline, *, as_json: bool) -> int:
 
 def format_status(name: str, seen: CheckpointStatus) -> str:
     if seen.is_alive and seen.status:
-        lines = [f"{name} runs, as process {seen.status.process}"]
+        lines = [f"{name} is running (process {seen.status.process})"]
     elif seen.status and seen.status.state not in ("running", "ended"):
         lines = [f"{name} failed: {seen.status.state}"]
     else:
-        lines = [f"{name} does not run"]
+        lines = [f"{name} is not running"]
     if seen.done is not None:
-        lines.append(f"  batches done: up to {seen.done}")
+        lines.append(f"  batches completed: up to {seen.done}")
     if seen.begun is not None and seen.begun != seen.done:
-        lines.append(f"  batch {seen.begun} was begun, and will be repeated if it is not done")
+        lines.append(f"  batch {seen.begun} was started, and will be repeated unless it completes")
     lines += [f"  source at {msgspec.json.encode(each).decode()}" for each in seen.offsets]
     if seen.status:
         lines += [
-            f"  of the last run: {line.strip()}"
-            for line in seen.status.report.text().splitlines()[1:]
+            f"  last run: {line.strip()}" for line in seen.status.report.text().splitlines()[1:]
         ]
     return "\n".join(lines)

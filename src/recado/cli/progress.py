@@ -10,7 +10,7 @@ WIDTH_COUNT: Final = 40
 
 
 class ProgressBar:
-    """Shown on a terminal, if there is enough to read."""
+    """Shown on a terminal only, if there is enough to read."""
 
     def __init__(self, total_bytes: int, stream: TextIO) -> None:
         self._total_bytes = total_bytes

@@ -1,9 +1,9 @@
-"""`recado quotes`: a feed of financial quotes, to see what feeds do.
+"""`recado quotes`: an example feed of financial quotes.
 
-recado quotes publish         a simulated market, the same for the same seed
-recado quotes watch           a live ticker
-recado quotes record FILE     every tick once in a database, however often this is killed
-recado quotes catchup         a latecomer: everything since the beginning, from the archive, then live
+recado quotes publish         publish a simulated market, reproducible by its seed
+recado quotes watch           show a live ticker
+recado quotes record FILE     write every tick once to a database, even if this is killed
+recado quotes catchup         show all ticks since the beginning, from the archive, then live ones
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from recado.selector.errors import SelectorError
 
 DESCRIPTIONS = {
     "publish": "Publish a simulated market: quotes, trades, auctions, bursts.",
-    "watch": "Show what is published from now on: a ticker in a terminal, else a line for each tick.",
-    "record": "Write every tick to an SQLite database, once, however often this is killed and started again.",
-    "catchup": "Show everything since the beginning, from the feed's archive, and then what is published.",
+    "watch": "Show live ticks: a ticker on a terminal, otherwise one line per tick.",
+    "record": "Write every tick once to an SQLite database, even if this is killed and restarted.",
+    "catchup": "Show all ticks since the beginning from the feed's archive, then live ones.",
 }
 RICH_HINT = "the ticker needs rich: pip install 'recado[quotes]'; or add --plain, or --json"
 PROGRESS_INTERVAL_S = 2.0
@@ -65,7 +65,7 @@ def run_quotes(verb: str, options: Sequence[str]) -> int:
         return print_error(f"--url: {error}", EXIT_USAGE)
     except (FeedError, TickError) as error:
         return print_error(str(error), EXIT_FAILED)
-    except ValueError as error:  # a name that cannot be one
+    except ValueError as error:  # an invalid name
         return print_error(str(error), EXIT_USAGE)
     except sqlite3.Error as error:
         return print_error(f"{chosen.file}: {error}", EXIT_FAILED)
@@ -79,49 +79,51 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"recado quotes {verb}", description=DESCRIPTIONS[verb])
     parser.add_argument("--url", default=DEFAULT_URL, help=URL_HELP)
     parser.add_argument("--feed", default="quotes", metavar="NAME", help="default: %(default)s")
-    parser.add_argument(
-        "--messages", type=parse_positive, metavar="N", help="end after so many ticks"
-    )
+    parser.add_argument("--messages", type=parse_positive, metavar="N", help="stop after N ticks")
     if verb == "publish":
-        parser.add_argument("--seed", type=int, default=1, help="another one, another market")
+        parser.add_argument("--seed", type=int, default=1, help="seed of the simulated market")
         parser.add_argument(
             "--symbols", type=parse_symbol_count, default=20, metavar="N", help="default: 20"
         )
         parser.add_argument(
             "--activity", type=parse_above_zero, default=10.0, metavar="N",
-            help="events in a second of the market, of all symbols; default: 10",
+            help="events per second of market time, all symbols together; default: 10",
         )  # fmt: skip
         parser.add_argument(
             "--speed", type=parse_zero_or_more, default=60.0, metavar="N",
-            help="seconds of the market in one of ours, 0: as fast as it goes; default: 60",
+            help="market seconds per second; 0: unlimited; default: 60",
         )  # fmt: skip
         parser.add_argument("--body", choices=list(ENCODERS), default="json")
         return parser
     own = {"watch": "watch", "catchup": "latecomer", "record": "recorder"}[verb]
-    parser.add_argument("--name", default=own, help="of this subscriber; default: %(default)s")
-    parser.add_argument("--only", metavar="SYMBOLS", help="with commas: PETR4,VALE3")
+    parser.add_argument("--name", default=own, help="name of this subscriber; default: %(default)s")
+    parser.add_argument("--only", metavar="SYMBOLS", help="comma-separated: PETR4,VALE3")
     parser.add_argument("--selector", metavar="TEXT", help='such as "json.price > 40"')
     if verb == "record":
         parser.add_argument("file", type=Path, metavar="FILE")
         return parser
-    parser.add_argument("--plain", action="store_true", help="a line for each tick")
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each tick")
+    parser.add_argument("--plain", action="store_true", help="print one line per tick")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per tick")
     if verb == "catchup":
-        parser.add_argument("--once", action="store_true", help="end when the past is over")
+        parser.add_argument(
+            "--once", action="store_true", help="stop when the archive has been read"
+        )
     return parser
 
 
 def parse_symbol_count(text: str) -> int:
     count = parse_positive(text)
     if count > SYMBOLS_MAX:
-        raise argparse.ArgumentTypeError(f"{text} are too many; there may be {SYMBOLS_MAX:,}")
+        raise argparse.ArgumentTypeError(
+            f"{text} symbols are too many; the maximum is {SYMBOLS_MAX:,}"
+        )
     return count
 
 
 def parse_above_zero(text: str) -> float:
     value = parse_zero_or_more(text)
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
@@ -131,7 +133,7 @@ def parse_zero_or_more(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 0 or more")
     return value
 
 
@@ -148,7 +150,7 @@ async def publish_quotes(chosen: argparse.Namespace) -> int:
 
 
 class PublishProgress:
-    """A line now and then."""
+    """Prints a line every two seconds."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -162,7 +164,7 @@ class PublishProgress:
 async def record_quotes(chosen: argparse.Namespace) -> int:
     with TickDatabase(chosen.file) as ledger:
         before = len(ledger)
-        print(f"{chosen.file} has {before:,} ticks; going on from there", flush=True)
+        print(f"{chosen.file} has {before:,} ticks; continuing from there", flush=True)
         async with recado.feeds.connect(chosen.url) as link:
             feed = link.feed(chosen.feed)
             start = recado.feeds.Vector.from_text(ledger.position)
@@ -170,7 +172,7 @@ async def record_quotes(chosen: argparse.Namespace) -> int:
                 chosen.name, selector=build_selector(chosen), recovery=start
             ) as messages:
                 count = await record_ticks(messages, ledger, limit=chosen.messages)
-    print(f"recorded: {count:,}, together {before + count:,}")
+    print(f"recorded: {count:,}, total: {before + count:,}")
     return EXIT_OK
 
 

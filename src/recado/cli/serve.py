@@ -1,4 +1,4 @@
-"""`recado serve`: a broker until SIGTERM or Ctrl-C."""
+"""`recado serve`: run a broker until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 def run_serve(options: Sequence[str]) -> int:
     parser = build_parser("serve", "Run a broker until SIGTERM or Ctrl-C.")
-    parser.add_argument("--welcome", action="store_true", help="also print a first thing to try")
+    parser.add_argument("--welcome", action="store_true", help="also print a first example")
     chosen = parser.parse_args(options)
     settings = load_config_from_flags(chosen).settings
     logging.basicConfig(format=LOG_FORMAT, level=settings.node.log.upper())
@@ -25,8 +25,10 @@ def run_serve(options: Sequence[str]) -> int:
 
 
 def import_asyncio_without_tls() -> None:
-    """As on a Python that was built without ssl, which asyncio is prepared for: OpenSSL takes 10 ms of the 150
-    that there are for a start, and 4 MB, in a process that never speaks TLS."""
+    """Import asyncio as on a Python that was built without ssl, which asyncio supports.
+
+    OpenSSL takes 10 ms of the 150 ms for a start, and 4 MB, in a process that never uses TLS.
+    """
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment] # that is how an import is made to fail
         try:

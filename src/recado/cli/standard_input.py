@@ -1,7 +1,7 @@
-"""The lines of standard input, as they come, for a program with an event loop.
+"""Read lines of standard input in an asyncio program.
 
-Nothing interrupts a thread that waits for a terminal. So each read has a thread that nobody waits for, and that
-holds no lock which the end of the program would need: it reads the descriptor itself.
+A thread that waits for a terminal cannot be interrupted. So each read runs in a daemon thread of its own
+that reads the file descriptor directly and holds no lock that the interpreter needs at exit.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ READ_BYTES: Final = 1 << 18
 
 
 async def read_lines(descriptor: int, line_bytes_max: int) -> AsyncIterator[list[bytes]]:
-    """Some at a time, without their ends; the last one need not have one. Longer ones are a `ValueError`."""
-    partial: list[bytes] = []  # the pieces of a line whose end has not come
+    """Iterate over lists of lines, without their line ends; the last line needs none.
+
+    Raises `ValueError` if a line is longer than `line_bytes_max`.
+    """
+    partial: list[bytes] = []  # pieces of an incomplete line
     size = 0
     while data := await read_chunk(descriptor):
         *complete, rest = data.split(b"\n")
@@ -35,7 +38,7 @@ async def read_lines(descriptor: int, line_bytes_max: int) -> AsyncIterator[list
 
 
 async def read_chunk(descriptor: int) -> bytes:
-    """What there is, as soon as there is something; nothing at the end."""
+    """Return available bytes, waiting for at least one; empty at the end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bytes] = loop.create_future()
 
@@ -48,7 +51,7 @@ async def read_chunk(descriptor: int) -> bytes:
             tell(data, None)
 
     def tell(data: bytes | None, error: OSError | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(settle, data, error)
 
     def settle(data: bytes | None, error: OSError | None) -> None:

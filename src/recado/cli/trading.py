@@ -1,13 +1,13 @@
 """`recado trading`: the Trading System, a benchmark of remote actors over TCP and over AMQP.
 
-recado trading run            measure: every number of clients, transport and latency
-recado trading report DIR     tables and plots of what was measured, beside the dissertation's
+recado trading run            measure all numbers of clients, transports and latencies
+recado trading report DIR     show tables and plots of the results beside those of the dissertation
 
-and its processes, to be started by hand on machines of their own:
+and its processes, to be started by hand on several machines:
 
 recado trading serve          the exchange: order books, matching engines, receivers, receptionist
-recado trading trade          clients that send orders, and publish how long each took
-recado trading network        a way to an address on which round trips are longer
+recado trading trade          clients that send orders and publish their response times
+recado trading network        a TCP proxy that adds latency
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from recado.apps.trading.report import Report
 
 DESCRIPTIONS = {
-    "run": "Measure asks to remote actors, point to point and through a broker, with the processes that takes.",
-    "report": "Show what was measured: the tables of the dissertation's chapter 7, and its plots.",
-    "serve": "Run the exchange, until SIGTERM or Ctrl-C.",
-    "trade": "Send orders to an exchange, one at a time in each client, and publish how long each took.",
-    "network": "Pass connections on to an address, with longer round trips, until SIGTERM or Ctrl-C.",
+    "run": "Start the processes and measure asks to remote actors over TCP and through a broker.",
+    "report": "Show the results as in chapter 7 of the dissertation: tables and plots.",
+    "serve": "Run the exchange until SIGTERM or Ctrl-C.",
+    "trade": "Send orders to an exchange, one at a time per client, and publish the response times.",
+    "network": "Run a TCP proxy that adds latency, until SIGTERM or Ctrl-C.",
 }
 DEFAULT_ARCHIVE = "trading-archive"
 US_PER_UNIT = {"us": 1, "ms": 1_000, "s": 1_000_000}
@@ -51,7 +51,9 @@ def run_trading(verb: str, options: Sequence[str]) -> int:
             return print_error("--spark needs Spark: pip install 'recado[spark]'", EXIT_FAILED)
         if error.name not in ("pyarrow", "numpy", "matplotlib", "google"):
             raise
-        return print_error(f"this needs {error.name}: pip install 'recado[trading]'", EXIT_FAILED)
+        return print_error(
+            f"missing package {error.name}: pip install 'recado[trading]'", EXIT_FAILED
+        )
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -75,18 +77,18 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     match verb:
         case "run":
-            numbers = "with commas; default: 1,2,4,8,10,20,40,80"
+            numbers = "comma-separated; default: 1,2,4,8,10,20,40,80"
             add("--clients", type=parse_counts, metavar="N,…", help=numbers)
             add("--transport", type=parse_transports, metavar="T,…", help="default: tcp,amqp")
-            longer = "by which round trips are longer, such as 0ms,2ms; default: 0ms"
+            longer = "added to each round trip, such as 0ms,2ms; default: 0ms"
             add("--latency", type=parse_latencies_us, default=[0], metavar="TIME,…", help=longer)
-            add("--asks", type=parse_positive, metavar="N", help="of each run; default: 30000")
-            best = "of each kind; the best is reported; default: 3"
+            add("--asks", type=parse_positive, metavar="N", help="asks per run; default: 30000")
+            best = "runs of each configuration, of which the best is reported; default: 3"
             add("--runs", type=parse_positive, metavar="N", help=best)
-            add("--quick", action="store_true", help="4800 asks, and one run of each kind")
+            add("--quick", action="store_true", help="4800 asks and one run of each configuration")
             add(
                 "--broker", type=parse_broker, action="append", metavar="NAME=URL",
-                help="another broker to go through; `recado` is the one that is started; may be repeated",
+                help="a broker to measure; `recado` is the one that this starts; may be repeated",
             )  # fmt: skip
             add(
                 "--archive",
@@ -95,7 +97,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 metavar="DIR",
                 help=f"default: {DEFAULT_ARCHIVE}",
             )
-            add("--json", action="store_true", help="a line for each run, for programs")
+            add("--json", action="store_true", help="print one line of JSON per run")
         case "report":
             add(
                 "folder",
@@ -105,9 +107,9 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 metavar="DIR",
                 help="of the archive",
             )
-            add("--plots", type=Path, metavar="DIR", help="also draw the plots, into this folder")
-            add("--spark", action="store_true", help="compute by Spark; the figures are the same")
-            add("--json", action="store_true", help="for programs")
+            add("--plots", type=Path, metavar="DIR", help="also draw the plots into this folder")
+            add("--spark", action="store_true", help="compute with Spark, with the same results")
+            add("--json", action="store_true", help="print JSON")
         case "network":
             add("behind", type=parse_address, metavar="HOST:PORT")
             add("--latency", type=parse_latency_us, default=0, metavar="TIME", help="such as 2ms")
@@ -128,18 +130,22 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
             metavar="N",
             help="of all clients together",
         )
-        add("--feed-url", metavar="URL", help="of the broker of the feed; default: publish nothing")
-        add("--broker", metavar="NAME", help="of the broker, in the report")
+        add(
+            "--feed-url",
+            metavar="URL",
+            help="broker of the feed for the results; default: publish nothing",
+        )
+        add("--broker", metavar="NAME", help="name of the broker in the report")
         add(
             "--latency",
             type=parse_latency_us,
             default=0,
             metavar="TIME",
-            help="of the network, in the report",
+            help="latency of the network in the report",
         )
         add(
             "--run", help=argparse.SUPPRESS
-        )  # for `recado trading run`, which publishes the run itself
+        )  # set by `recado trading run`, which publishes the run itself
     return parser
 
 
@@ -148,7 +154,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
 
 def parse_positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)
 
 
@@ -157,10 +163,10 @@ def parse_counts(text: str) -> list[int]:
 
 
 def parse_latency_us(text: str) -> int:
-    """µs."""
+    """Parse a duration into microseconds."""
     found = TIME_PATTERN.fullmatch(text)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 500us, 2ms or 1s")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 500us, 2ms or 1s")
     return round(float(found[1]) * US_PER_UNIT[found[2]])
 
 
@@ -188,14 +194,14 @@ def parse_broker(text: str) -> tuple[str, str | None]:
     if text == OWN_BROKER_NAME:
         return text, None
     if not found or not name or not url.startswith(("amqp://", "amqps://")):
-        raise argparse.ArgumentTypeError(f"{text!r}: write recado, or NAME=amqp://…")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected recado or NAME=amqp://…")
     return name, url
 
 
 def parse_address(text: str) -> tuple[str, int]:
     host, found, port = text.rpartition(":")
     if not found or not port.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r}: write HOST:PORT")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected HOST:PORT")
     return host, int(port)
 
 
@@ -233,7 +239,7 @@ async def run_measurements(chosen: argparse.Namespace) -> int:
     except (FeedError, ProcessFailedError, TimeoutError) as error:
         return print_error(str(error), EXIT_FAILED)
     if not chosen.json:
-        print(f"runs: {len(plan)}; `recado trading report {chosen.archive}` shows what they tell")
+        print(f"runs: {len(plan)}; `recado trading report {chosen.archive}` shows the results")
     return EXIT_OK
 
 

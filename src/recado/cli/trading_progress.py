@@ -1,4 +1,4 @@
-"""How far `recado trading run` is: a bar in a terminal, if rich is there; else a line for each run."""
+"""Progress of `recado trading run`: a bar on a terminal with rich, otherwise one line per run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show_progress(plan: BenchmarkPlan, *, as_json: bool) -> Iterator[BenchmarkLi
 
 
 class JsonProgress(BenchmarkListener):
-    """What was published of each run, when it is over."""
+    """Prints the published result of each run."""
 
     def run_finished(self, run: RunSummary) -> None:
         print(msgspec.json.encode(run).decode(), flush=True)
@@ -47,7 +47,7 @@ class LineProgress(BenchmarkListener):
 
 
 class BarProgress(BenchmarkListener):
-    """All asks of all runs, and which run it is."""
+    """Shows the asks of all runs and the current run."""
 
     def __init__(self, console: object, plan: BenchmarkPlan) -> None:
         from rich.console import Console

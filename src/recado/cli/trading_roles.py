@@ -53,9 +53,9 @@ def run_clients(chosen: argparse.Namespace) -> int:
     from recado.apps.trading.roles import run_clients as trade_all
 
     if chosen.transport is TransportKind.TCP and chosen.url is None:
-        return print_error("--url tcp://HOST:PORT says where the exchange listens", EXIT_USAGE)
+        return print_error("missing --url tcp://HOST:PORT of the exchange", EXIT_USAGE)
     if chosen.asks % chosen.clients:
-        shared = f"{chosen.asks} asks cannot be shared evenly by {chosen.clients} clients"
+        shared = f"{chosen.asks} asks cannot be divided evenly among {chosen.clients} clients"
         return print_error(shared, EXIT_USAGE)
     over = chosen.broker or ("broker" if chosen.transport is TransportKind.AMQP else None)
     many = chosen.clients, chosen.asks, chosen.feed_url
@@ -64,15 +64,18 @@ def run_clients(chosen: argparse.Namespace) -> int:
 
 
 def run_work(work: Coroutine[Any, Any, None]) -> int:
-    """On the loop that any program would have. One that looks before it sleeps, as the broker's does, halves
-    the time of an ask point to point where each process has a core, and takes the cores from a third one."""
+    """Run a coroutine on the default event loop.
+
+    A busy-polling loop, as the broker has, would halve the time of an ask over TCP if each process had a
+    core, but would take the cores from a third process.
+    """
     from recado.actors.errors import ActorError
     from recado.actors.remote.errors import RemoteActorError
     from recado.apps.trading.clients import TotalsMismatchError
     from recado.client.errors import ClientError
 
     settings = load_config(file=None, environment=os.environ, flags={}).settings
-    gc.freeze()  # what was loaded stays: the collector need not look at it while asks are timed
+    gc.freeze()  # loaded objects stay: keep the collector from scanning them while asks are timed
     try:
         with new_runner(settings) as runner:
             runner.run(work)
@@ -82,7 +85,7 @@ def run_work(work: Coroutine[Any, Any, None]) -> int:
 
 
 async def wait_for_signal() -> None:
-    """Until SIGTERM or Ctrl-C."""
+    """Wait for SIGTERM or Ctrl-C."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -90,5 +93,5 @@ async def wait_for_signal() -> None:
 
 
 def print_fact(fact: dict[str, object]) -> None:
-    """To whoever started us, and waits for it."""
+    """Print a JSON line for the parent process, which waits for it."""
     print(msgspec.json.encode(fact).decode(), flush=True)

@@ -1,4 +1,4 @@
-"""Queues that are long, and of which much is to be dropped at once (L1, L2)."""
+"""Queues that are long, and of which much is to be dropped at once (WQ6, WQ7)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
-from recado.broker import dead_letter, limited_queue
+from recado.broker import dead_letter, work_queue
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
@@ -33,7 +33,7 @@ def broker(keeper: Cupboard) -> Broker:
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message is a run, and more than may be dropped in a turn; or a letter more than may be sent."""
-    monkeypatch.setattr(limited_queue, "DROPPED_BYTES_MAX", 1)
+    monkeypatch.setattr(work_queue, "DROPPED_BYTES_MAX", 1)
 
 
 def fill(broker: Broker, *, expiration: str | None = None, **settings: Any) -> Queue:
@@ -85,7 +85,7 @@ def test_who_asks_is_given_nothing_that_has_expired(broker: Broker) -> None:
 def test_no_more_dies_than_letters_can_be_sent(
     broker: Broker, keeper: Cupboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_queue, "DROPPED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(work_queue, "DROPPED_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(dead_letter, "DEAD_LETTERS_PER_TURN", 2)
     dead = new_queue(broker, "dead")
     broker.vhosts["/"].bind_queue("dead", "amq.fanout", "")
