@@ -104,7 +104,7 @@ class Ordered(Cupboard):
 @pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once"])
 @pytest.mark.parametrize("death", ["expired", "rejected", "maxlen"])
 def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: str) -> None:
-    """K2, whatever it died of."""
+    """MS2, whatever it died of."""
     keeper = Ordered()
     broker = keeping(keeper)
     target(broker)

@@ -213,7 +213,7 @@ def test_getting(broker: Broker, number: int, frame_max: int) -> None:
 
 
 def test_a_tag_is_settled_once(broker: Broker, channel: Channel) -> None:
-    """C1"""
+    """CH1"""
     queue = new_queue(broker)
     consume(channel, queue)
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
@@ -351,7 +351,7 @@ def test_many_deliveries_are_settled_in_steps(
 def test_nothing_is_delivered_again_before_all_has_returned(
     broker: Broker, channel: Channel, peer: Peer, how: str
 ) -> None:
-    """C4; with what is behind them, too"""
+    """CH4; with what is behind them, too"""
     queue, other = new_queue(broker), Peer()
     consume(channel, queue, prefetch=MANY)
     one_by_one(queue, range(MANY + 10))
@@ -506,7 +506,7 @@ def _with_messages(broker: Broker, channel: Channel, count: int) -> None:
 
 
 def test_settlements_happen_at_commit(broker: Broker, channel: Channel) -> None:
-    """C3"""
+    """CH3"""
     _with_messages(broker, channel, 5)
     queue = broker.vhosts["/"].queues["q"]
     channel.settle(Settlement.ACK, 4, 0, multiple=False)
@@ -553,7 +553,7 @@ def test_what_a_transaction_claims_is_not_recovered(
 def test_what_is_not_settled_returns_when_the_channel_ends(
     broker: Broker, channel: Channel
 ) -> None:
-    """C2"""
+    """CH2"""
     one, two = new_queue(broker, "one"), new_queue(broker, "two")
     channel.global_prefetch = 9
     consume(channel, one, "one")
@@ -574,7 +574,7 @@ def test_what_is_not_settled_returns_when_the_channel_ends(
 def test_the_next_active_consumer_gets_what_returns_before_newer_messages(
     broker: Broker, channel: Channel, getting: bool
 ) -> None:
-    """C5; also for messages that arrive before all steps are done."""
+    """CH5; also for messages that arrive before all steps are done."""
     queue = new_queue(broker, single_active_consumer=True)
     other = Peer()
     consume(channel, queue, "a", prefetch=1)

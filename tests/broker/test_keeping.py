@@ -65,7 +65,7 @@ def answers(peer: Peer) -> list[object]:
     return found
 
 
-# ── confirms (P4) ─────────────────────────────────────────────────────────────────────────────────────────
+# ── confirms (PUB4) ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_confirm_waits_until_all_is_safe(
@@ -199,7 +199,7 @@ def test_a_tap_takes_nothing(keeper: Cupboard, queue: Queue, channel: Channel) -
 def test_a_letter_is_kept_before_its_message_is_settled(
     broker: Broker, keeper: Cupboard, channel: Channel
 ) -> None:
-    """K2."""
+    """MS2."""
     letters = new_queue(broker, "letters", durable=True)
     queue = new_queue(
         broker, durable=True, dead_letter_exchange="", dead_letter_routing_key="letters"

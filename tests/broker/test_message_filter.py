@@ -159,7 +159,11 @@ def filtering(
     channel = open_channel(broker, peer)
     parsed = parse_consumer_arguments("s", "/", "stream", arguments)
     consume(
-        channel, stream, prefetch=prefetch, stream_offset=FIRST, message_filter=parsed.message_filter
+        channel,
+        stream,
+        prefetch=prefetch,
+        stream_offset=FIRST,
+        message_filter=parsed.message_filter,
     )
     return channel, peer
 

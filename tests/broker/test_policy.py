@@ -145,7 +145,7 @@ def test_an_operator_may_set_limits_only(key: str) -> None:
             policy(definition=definition, operator=True)
 
 
-# ── which policy applies (PO1, PO3) ─────────────────────────────────────────────────────────────────────
+# ── which policy applies (POL1, POL3) ─────────────────────────────────────────────────────────────────────
 
 
 def test_the_highest_priority_applies_alone_and_of_equals_the_first_by_name() -> None:
@@ -260,7 +260,7 @@ def test_what_applies_is_what_a_list_of_candidates_says(wanted: Any) -> None:
     }
 
 
-# ── what it makes of a declaration (PO2) ───────────────────────────────────────────────────────────────
+# ── what it makes of a declaration (POL2) ───────────────────────────────────────────────────────────────
 
 
 def test_without_policies_a_queue_is_as_declared() -> None:

@@ -42,7 +42,7 @@ class LaneMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(count=st.sampled_from((1, 2, 3, 50)))
     def take(self, count: int) -> None:
-        """L1"""
+        """BKT1"""
         run = self.lane.take(count)
         taken = messages(run)
         assert 0 < len(taken) <= count
@@ -68,7 +68,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_head_is_first(self) -> None:
-        """L2"""
+        """BKT2"""
         head = self.lane.front
         if self.waiting:
             assert head is not None
@@ -96,7 +96,7 @@ def test_short_runs_join() -> None:
 
 
 def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
-    """L3"""
+    """BKT3"""
     shelf = [run_of([b"%d" % place]) for place in range(4)]
     for place, run in enumerate(shelf):
         run.first_position = place

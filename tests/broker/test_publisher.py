@@ -63,7 +63,7 @@ def test_a_mandatory_message_with_nowhere_to_go_is_returned(channel: Channel, pe
 
 
 def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None:
-    """P1"""
+    """PUB1"""
     channel.publisher.enable_confirms()
     channel.publisher.publish(published("nowhere", b"1", b"2", mandatory=True), 0)
     channel.publisher.send_confirms()
@@ -72,7 +72,7 @@ def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None
 
 
 def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer: Peer) -> None:
-    """P2"""
+    """PUB2"""
     new_queue(broker, "small", max_length=1, overflow="reject-publish")
     new_queue(broker, "large")
     channel.publisher.publish(published("large", b"unconfirmed"), 0)
@@ -112,7 +112,7 @@ def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer:
 def test_properties_that_a_broker_must_refuse(
     channel: Channel, properties: Properties, text: str, transactional: bool
 ) -> None:
-    """Also in a transaction at once, so that what is committed can be done (P3)."""
+    """Also in a transaction at once, so that what is committed can be done (PUB3)."""
     if transactional:
         channel.publisher.transaction = []
     with pytest.raises(PreconditionFailedError, match=text):
@@ -238,7 +238,7 @@ def test_a_run_that_is_much_work_is_done_in_parts(
 def test_what_is_published_in_a_transaction_happens_at_commit(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """P3; routes are those of the commit."""
+    """PUB3; routes are those of the commit."""
     channel.publisher.transaction = []
     for body in (b"1", b"2"):
         channel.publisher.publish(published("q", body, mandatory=True), 0)
@@ -313,7 +313,7 @@ def test_interleaved_messages_go_by_route_where_nobody_can_tell(
 def test_what_goes_by_route_is_confirmed_when_all_of_it_is_taken_in(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """P4: the second message comes after the third, and the first two are numbered as they came."""
+    """PUB4: the second message comes after the third, and the first two are numbered as they came."""
     for name in ("a", "b"):
         new_queue(broker, name)
         channel.publisher.publish(published(name, b""), 0)

@@ -1,7 +1,7 @@
 """A queue in any order of commands, against a list of messages; then what the list knows nothing of.
 
-The model deals one message at a time and the queue is given runs, so equality is Q5; the other invariants of
-the queue (Q1 to Q4) are looked at after every command.
+The model deals one message at a time and the queue is given runs, so equality is WQ5; the other invariants of
+the queue (WQ1 to WQ4) are looked at after every command.
 """
 
 from dataclasses import dataclass
@@ -325,7 +325,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_message_is_in_one_place(self) -> None:
-        """Q1; where it is not, the sums differ."""
+        """WQ1; where it is not, the sums differ."""
         held = [message for pair in self._holders() for message in pair.taker.held.values()]
         assert (self.queue.ready, self.queue.unacked) == (len(self.model.ready), len(held))
         if isinstance(self.keeper, Cupboard):
@@ -339,7 +339,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_has_too_much_or_waits(self) -> None:
-        """Q3 and Q4."""
+        """WQ3 and WQ4."""
         for pair in self.pairs:
             consumer = pair.consumer
             if consumer is None:
@@ -349,7 +349,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert consumer.credit() <= 0
 
     def teardown(self) -> None:
-        """What is left leaves in order (Q2)."""
+        """What is left leaves in order (WQ2)."""
         left = []
         while (run := self.queue.get(self.now)) is not None:
             left.append(extract_body(run.contents()[0]))

@@ -241,7 +241,7 @@ class Topology(RuleBasedStateMachine):
     def same_routes(self) -> None:
         routes = list(self._routes())
         epoch, before = self.seen
-        assert epoch != self.vhost.epoch or before == routes, "V3"
+        assert epoch != self.vhost.epoch or before == routes, "VH3"
         self.seen = self.vhost.epoch, routes
 
     def _routes(self) -> Iterator[list[str]]:

@@ -36,7 +36,7 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 60), length=st.integers(0, 9))
     def settle(self, first: int, length: int) -> None:
-        """U2: each tag of the range that is there, once."""
+        """UD2: each tag of the range that is there, once."""
         last = first + length
         wanted = {tag: held for tag, held in self.held.items() if first <= tag <= last}
         found: dict[int, tuple[str, int]] = {}
@@ -59,7 +59,7 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @invariant()
     def it_has_what_is_held(self) -> None:
-        """U1"""
+        """UD1"""
         for tag in range(self.next_tag + 2):
             assert self.unacked.has(tag) is (tag in self.held)
         assert list(self.unacked.unsettled_tags(0, self.next_tag)) == list(self.held)

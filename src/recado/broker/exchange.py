@@ -229,9 +229,9 @@ class Exchange(Generic[Q]):
                 self.find_binding(binding.destination, binding.routing_key, binding.arguments)
                 is binding
             )
-            assert identity[0] is binding.destination, "X1"
+            assert identity[0] is binding.destination, "EX1"
         for older, newer in pairwise(self.bindings.values()):
-            assert older.serial < newer.serial, "X3"
+            assert older.serial < newer.serial, "EX3"
 
     def _matcher_for(self, arguments: FieldTable) -> Matcher[Q | Exchange[Q]]:
         return self._fallback_matcher if is_fallback_binding(arguments) else self._primary_matcher

@@ -406,12 +406,12 @@ class Vhost(Generic[Q]):
         inbound = [
             binding for bindings in self._bindings_by_destination.values() for binding in bindings
         ]
-        assert len(outbound) == len(inbound), "V1"
-        assert set(outbound) == set(inbound), "V1"
-        assert self._bindings_by_destination.keys() <= things, "V1"
+        assert len(outbound) == len(inbound), "VH1"
+        assert set(outbound) == set(inbound), "VH1"
+        assert self._bindings_by_destination.keys() <= things, "VH1"
         for exchange in self.exchanges.values():
             exchange.check()
-            assert exchange.is_new or not _is_auto_deletable(exchange), "V2"
+            assert exchange.is_new or not _is_auto_deletable(exchange), "VH2"
 
 
 def _pop_all(items: Collection[T]) -> Iterator[T]:
