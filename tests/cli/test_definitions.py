@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["definitions", "import", "in.json", "--data", "data"]) == 0
     told = capsys.readouterr()
-    assert told.out == "in.json was imported\n"
+    assert told.out == "imported in.json\n"
     assert told.err == (
         "recado: in.json: the global parameter cluster_name is left out: it is of no use here\n"
     )
@@ -78,7 +78,7 @@ def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
     FolderDisk(folder / "data")
     assert main(["definitions", "check", "in.json"]) == 0
     assert main(["definitions", "check", "in.json", "--data", "data"]) == 0
-    assert capsys.readouterr().out == "in.json can be imported\n" * 2
+    assert capsys.readouterr().out == "in.json is valid and can be imported\n" * 2
     main(["definitions", "export", "--data", "data"])
     assert json.loads(capsys.readouterr().out)["queues"] == []
 
@@ -86,7 +86,7 @@ def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["import", "in.json"], 2, "which folder? --data DIR or node.data names it"),
+        (["import", "in.json"], 2, "missing data folder: set --data DIR or node.data"),
         (["import", "none.json", "--data", "d"], 1, "none.json: No such file or directory"),
         (["check", "wrong.json"], 1, "wrong.json: queues[0]: 'name' is missing"),
         (
@@ -95,8 +95,8 @@ def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
             "text: this is not JSON: JSON is malformed: invalid character (byte 0)",
         ),
         (["export", "--data", ".", "--vhost", "x"], 1, ".: there is no vhost 'x'"),
-        (["export", "--data", "none"], 1, "there is no folder none"),
-        (["check", "in.json", "--data", "none"], 1, "there is no folder none"),
+        (["export", "--data", "none"], 1, "folder not found: none"),
+        (["check", "in.json", "--data", "none"], 1, "folder not found: none"),
         (["export", "--data", ""], 2, "node.data (--data) is empty: name a folder"),
     ],
 )
@@ -122,8 +122,8 @@ def test_a_folder_of_a_later_release(folder: Path, capsys: pytest.CaptureFixture
     journal.close()
     assert main(["definitions", "export", "--data", "data"]) == 1
     assert capsys.readouterr().err == (
-        "recado: data: the journal has a record of kind 240, which is not known here: it was written by "
-        "a later release of recado; start that one\n"
+        "recado: data: the journal has a record of unknown kind 240: it was written by a later "
+        "release of recado; start that release\n"
     )
 
 

@@ -96,13 +96,13 @@ def test_members(url: str, archived: Path, capsys: pytest.CaptureFixture[str]) -
     assert main(members) == 0
     assert capsys.readouterr().out.startswith("archive    archive-1 ")
     assert main([*members[:2], "nobody", *members[3:]]) == 1
-    assert "nobody was heard on feed nobody" in capsys.readouterr().err
+    assert "no members found on feed nobody" in capsys.readouterr().err
 
 
 def test_gc(url: str, archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, why = failed(capsys, "gc", str(archived), "--max-messages", "1")
     assert status == 1
-    assert "the archive is at work; give the limits to `recado feed archive`" in why
+    assert "the archive is running; set the limits of `recado feed archive`" in why
 
 
 def test_gc_of_an_archive_at_rest(
@@ -117,7 +117,7 @@ def test_gc_of_an_archive_at_rest(
     (report,) = told(capsys)
     assert (report["files"], report["first"]) == (0, 0)
     assert main(["feed", "gc", str(tmp_path), "--max-share", "50%"]) == 0
-    assert "0 files with 0 messages (0 bytes) let go" in capsys.readouterr().out
+    assert "0 files with 0 messages (0 bytes) removed" in capsys.readouterr().out
 
 
 def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_verify_of_an_archive_at_work(archived: Path, capsys: pytest.CaptureFixt
     assert main(["feed", "verify", str(archived)]) == 0
     status, why = failed(capsys, "verify", str(archived), "--repair")
     assert status == 1
-    assert "the archive is at work; stop it first" in why
+    assert "the archive is running; stop it first" in why
 
 
 def test_verify_finds_a_flipped_bit_and_repairs_it(
@@ -182,14 +182,14 @@ def test_verify_finds_a_flipped_bit_and_repairs_it(
     said = capsys.readouterr()
     assert f"{path} is damaged at " in said.out
     assert "1 damaged" in said.out
-    assert "add --repair, and --from FOLDER" in said.err
+    assert "add --repair to restore them, and --from FOLDER" in said.err
     assert main([*verify, "--json"]) == 1
     (damage,) = json.loads(capsys.readouterr().out)["damaged"]
     assert damage["file"] == str(path)
     assert "its checksum is" in damage["what"]
     assert main([*verify, "--repair"]) == 1
     said = capsys.readouterr()
-    assert "100 messages are in none of them" in said.out
+    assert "100 messages could not be restored" in said.out
     assert "or add --yes to drop what is nowhere else" in said.err
     assert main([*verify, "--repair", "--from", str(other), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -242,7 +242,7 @@ def test_verify_takes_rows_only_from_other_archives_of_the_feed(
     status, why = failed(capsys, *repair, str(tmp_path / "2"))
     assert (status, "is an archive of feed trades, not quotes" in why) == (1, True)
     status, why = failed(capsys, *repair, str(tmp_path / "1"))
-    assert (status, "is a copy of the archive that is to be repaired" in why) == (1, True)
+    assert (status, "is a copy of the archive to repair" in why) == (1, True)
 
 
 def test_a_long_verify_shows_a_progress_bar(
@@ -259,9 +259,9 @@ def test_a_long_verify_shows_a_progress_bar(
     ("words", "status", "why"),
     [
         (["verify", "/nowhere"], 1, "there is no archive in /nowhere"),
-        (["verify", "/nowhere", "--from", "x"], 2, "--from and --yes say how to repair"),
+        (["verify", "/nowhere", "--from", "x"], 2, "--from and --yes need --repair"),
         (["publish", "quotes", "x", "--url", "amqp://localhost:1"], 1, "localhost:1"),
-        (["publish", "quotes", "x", "--header", "venue"], 2, "write NAME=VALUE"),
+        (["publish", "quotes", "x", "--header", "venue"], 2, "expected NAME=VALUE"),
         (["replay", "/nowhere"], 1, "there is no archive in /nowhere"),
         (["gc", "/nowhere"], 2, "--max-age, --max-messages or --max-share"),
         (["subscribe", "quotes", "desk", "--vector", "x", "--recovery", "archive"], 2, "--vector"),
@@ -280,8 +280,8 @@ def test_what_a_mistake_is_told(
     [
         ("http://localhost", "begins with amqp://, amqps:// or udp://", "amqp://guest:guest@"),
         ("localhost", "not with 'localhos'", "udp://239.255.42.1:4242"),
-        ("amqp://localhost:port", "the port in the URL is no number", "amqp://guest:guest@"),
-        ("amqp://localhost/a/b", "has a slash: write it as %2F", "amqp://guest:guest@"),
+        ("amqp://localhost:port", "invalid port in the URL", "amqp://guest:guest@"),
+        ("amqp://localhost/a/b", "write a slash in its name as %2F", "amqp://guest:guest@"),
         ("amqp://localhost?colour=red", "unknown option 'colour'", "amqp://guest:guest@"),
         ("amqp://[::1", "Invalid IPv6 URL", "amqp://guest:guest@"),
         ("udp://10.0.0.1:4242", "'10.0.0.1' is no multicast address", "udp://239.255.42.1:4242"),
@@ -320,10 +320,10 @@ def test_a_selector_or_a_stack_that_is_wrong(url: str, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["gc", "x", "--max-age", "long"], "write 90s, 15m, 36h, 30d or 2w"),
-        (["gc", "x", "--max-share", "2"], "write 0.5 or 50%"),
-        (["gc", "x", "--max-messages", "0"], "no number above 0"),
-        (["subscribe", "quotes", "desk", "--count", "0"], "no number above 0"),
+        (["gc", "x", "--max-age", "long"], "not a duration such as 90s, 15m, 36h, 30d or 2w"),
+        (["gc", "x", "--max-share", "2"], "not a share such as 0.5 or 50%"),
+        (["gc", "x", "--max-messages", "0"], "not a number above 0"),
+        (["subscribe", "quotes", "desk", "--count", "0"], "not a number above 0"),
     ],
 )
 def test_words_that_are_no_values(
@@ -350,9 +350,9 @@ def test_a_command_of_several_verbs_tells_them(
     assert main([command, "--help"]) == 0
     assert "  publish    Publish" in capsys.readouterr().out
     assert main([command]) == 2
-    assert f"recado: {command}: what to do is missing\n" in capsys.readouterr().err
+    assert f"recado: {command}: missing verb\n" in capsys.readouterr().err
     assert main([command, "bogus"]) == 2
-    assert f"recado: no command '{command} bogus'\n" in capsys.readouterr().err
+    assert f"recado: unknown command '{command} bogus'\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_whole_folder(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(lines) == 2
     for line, folder in zip(lines, ("journal", "streams/1"), strict=True):
         assert line.startswith(str(segment(data, folder)))
-        assert line.endswith("whole")
+        assert line.endswith("intact")
         assert " 3 records" in line
 
 
@@ -71,7 +71,7 @@ def test_an_unfinished_write_is_no_damage(data: Path, capsys: pytest.CaptureFixt
     with segment(data).open("ab") as file:
         file.write(b"unfinished")
     assert main([*CHECK, "--data", str(data)]) == 0
-    assert "then 10 bytes of an unfinished write" in capsys.readouterr().out
+    assert "then 10 bytes of an incomplete write" in capsys.readouterr().out
 
 
 def test_damage_is_told_with_a_hint(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_repair_says_what_it_drops_and_then_drops_it(
     before = path.read_bytes()
     assert main([*CHECK, "--data", str(data), "--repair"]) == 1
     told = capsys.readouterr().err
-    assert f"{path} at byte 0: the header would be written anew" in told
+    assert f"{path} at byte 0: the header would be rewritten" in told
     assert f"{path} at byte {FILE_HEADER_BYTES}: 12 bytes would be dropped" in told
     assert "--yes" in told
     assert path.read_bytes() == before
@@ -136,7 +136,7 @@ def test_a_folder_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert main(CHECK) == 2
     assert "--data DIR" in capsys.readouterr().err
     assert main([*CHECK, "--data", str(tmp_path / "none")]) == 1
-    assert "there is no journal in" in capsys.readouterr().err
+    assert "no journal found in" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
 

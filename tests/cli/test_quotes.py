@@ -11,12 +11,12 @@ from recado.cli import main
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--symbols", "0"], "'0' is no number above 0"),
-        (["--symbols", "100000000"], "100000000 are too many; there may be 10,000"),
-        (["--messages", "-1"], "'-1' is no number above 0"),
-        (["--speed", "nan"], "'nan' is no number of 0 or more"),
-        (["--speed", "fast"], "'fast' is no number of 0 or more"),
-        (["--activity", "0"], "'0' is no number above 0"),
+        (["--symbols", "0"], "'0' is not a number above 0"),
+        (["--symbols", "100000000"], "100000000 symbols are too many; the maximum is 10,000"),
+        (["--messages", "-1"], "'-1' is not a number above 0"),
+        (["--speed", "nan"], "'nan' is not a number of 0 or more"),
+        (["--speed", "fast"], "'fast' is not a number of 0 or more"),
+        (["--activity", "0"], "'0' is not a number above 0"),
     ],
 )
 def test_what_is_no_market_is_refused(

@@ -85,13 +85,13 @@ def test_a_refused_login_is_in_the_log_and_not_on_standard_output(start: Start) 
     url = f"amqp://guest:wrong@127.0.0.1:{announced(process)}"
     assert process.stdout is not None
     kept = process.stdout.readline()
-    assert kept == "keeping nothing on disk (--data DIR keeps what is durable)\n"
+    assert kept == "data in memory only (--data DIR stores durable data on disk)\n"
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
         pika.BlockingConnection(pika.URLParameters(url))
     process.terminate()
     output, log = process.communicate()
     assert output == ""
-    assert re.search(r"^\d{4}-\d\d-\d\d .* WARNING recado.server: login .* refused", log, re.M)
+    assert re.search(r"^\d{4}-\d\d-\d\d .* WARNING recado.server: login refused", log, re.M)
 
 
 def test_the_welcome_works_when_copied(start: Start, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_port_in_use_is_told_with_a_way_out(start: Start) -> None:
     assert process.returncode == 1
     where = f"127.0.0.1:{port}"
     assert told == (
-        f"recado: {where} is in use, perhaps by another broker; --port 0 takes a free port\n"
+        f"recado: {where} is in use, perhaps by another broker; --port 0 selects a free port\n"
     )
 
 
@@ -135,7 +135,7 @@ def test_of_two_ports_the_one_in_use_is_told(start: Start, certificates: dict[st
         _, told = process.communicate()
     assert process.returncode == 1
     assert f"127.0.0.1:{port} is in use" in told
-    assert "--tls-port 0 takes a free port" in told
+    assert "--tls-port 0 selects a free port" in told
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_of_two_ports_the_one_in_use_is_told(start: Start, certificates: dict[st
     [
         (errno.EADDRNOTAVAIL, "this machine has no address '127.0.0.1'; --host"),
         (socket.EAI_NONAME, "this machine has no address '127.0.0.1'; --host"),
-        (errno.EACCES, "may not listen on 127.0.0.1:5672; ports above 1023 are free to all"),
+        (errno.EACCES, "may not listen on 127.0.0.1:5672; use a port above 1023"),
         (errno.EMFILE, "cannot listen on 127.0.0.1:5672 (server.port): Too many open files"),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_data_folder_is_made_and_is_one_nodes_only(start: Start, tmp_path: Pat
     process = start("--port", "0", "--data", str(folder))
     announced(process)
     assert process.stdout is not None
-    assert process.stdout.readline() == f"keeping what is durable in {folder}\n"
+    assert process.stdout.readline() == f"durable data in {folder}\n"
     assert (folder / "journal").is_dir()
     second = start("--port", "0", "--data", str(folder))
     _, told = second.communicate()
@@ -235,8 +235,8 @@ def test_a_journal_of_a_later_release_is_told(start: Start, tmp_path: Path) -> N
     process = start("--port", "0", "--data", str(tmp_path))
     _, told = process.communicate()
     assert told == (
-        f"recado: {tmp_path}: a file of format '2' is not known here: it was written by a later release of "
-        "recado; start that one\n"
+        f"recado: {tmp_path}: journal format version '2' is not supported: it was written by a later release "
+        "of recado; start that release\n"
     )
     assert process.returncode == 1
     assert main(["journal", "check", "--data", str(tmp_path)]) == 1

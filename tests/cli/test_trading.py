@@ -71,7 +71,7 @@ def test_the_words_of_run() -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["run", "--clients", "1,x"], "'x' is no number above 0"),
+        (["run", "--clients", "1,x"], "'x' is not a number above 0"),
         (["run", "--latency", "2"], "write 500us, 2ms or 1s"),
         (["run", "--transport", "udp"], "'udp' is neither tcp nor amqp"),
         (["run", "--broker", "rabbit"], "write recado, or NAME=amqp://…"),

@@ -139,7 +139,7 @@ def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[s
     if words and words[0] in ("--help", "-h"):
         print(usage)
         return EXIT_OK
-    problem = f"no command '{command} {words[0]}'" if words else f"{command}: what to do is missing"
+    problem = f"unknown command '{command} {words[0]}'" if words else f"{command}: missing verb"
     return print_error(f"{problem}\n{usage}", EXIT_USAGE)
 
 
