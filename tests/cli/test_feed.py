@@ -190,7 +190,7 @@ def test_verify_finds_a_flipped_bit_and_repairs_it(
     assert main([*verify, "--repair"]) == 1
     said = capsys.readouterr()
     assert "100 messages could not be restored" in said.out
-    assert "or add --yes to drop what is nowhere else" in said.err
+    assert "or --yes to drop rows that cannot be restored" in said.err
     assert main([*verify, "--repair", "--from", str(other), "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["damaged"] == []
