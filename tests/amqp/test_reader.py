@@ -132,7 +132,7 @@ def test_a_limit_of_runs_is_kept() -> None:
 
 
 def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
-    """R2"""
+    """ARD2"""
     reader = FrameReader(frame_max=100)
     with pytest.raises(FrameError, match="payload of 101 bytes on channel 1 is larger"):
         list(reader.feed(encode_frame(METHOD_FRAME_TYPE, 1, bytes(101))[:7]))
@@ -140,7 +140,7 @@ def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
 
 @pytest.mark.parametrize("above", [0, 1, FRAME_OVERHEAD_BYTES])
 def test_a_payload_may_be_as_large_as_agreed(above: int) -> None:
-    """R2; a frame that is longer than agreed only by its envelope is cut for whoever receives it."""
+    """ARD2; a frame that is longer than agreed only by its envelope is cut for whoever receives it."""
     reader = FrameReader(frame_max=FRAME_MAX)
     assert reader.frame_max == FRAME_MAX
     sent = Message(PUBLISHES[0], body=bytes(WHOLE + above), room=WHOLE + above)
@@ -165,7 +165,7 @@ def test_a_limit_that_changes_holds_for_the_next_frame() -> None:
 def test_a_body_that_is_too_large_is_announced_once_and_not_kept(
     cut: Callable[[list[bytes]], Iterable[bytes]],
 ) -> None:
-    """R3; what follows is read."""
+    """ARD3; what follows is read."""
     reader = FrameReader(frame_max=FRAME_MAX, body_max=9)
     large = Message(PUBLISHES[0], body=bytes(10), room=3)
     small = Message(PUBLISHES[0], body=bytes(9), room=3)

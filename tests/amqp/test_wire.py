@@ -1,4 +1,4 @@
-"""Frames in any order and any chunking, good and damaged: however the bytes are cut, the same is read (R1)."""
+"""Frames in any order and any chunking, good and damaged: however the bytes are cut, the same is read (ARD1)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ OTHERS: tuple[Method, ...] = (QueueDeclare("q"), ChannelFlow(), BasicAck(7, True
 class WireMachine(RuleBasedStateMachine):
     """Somebody writes frames on three channels; readers get them in different pieces.
 
-    R1: what they have read at any time is what has arrived whole.
+    ARD1: what they have read at any time is what has arrived whole.
     """
 
     def __init__(self) -> None:

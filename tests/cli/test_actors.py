@@ -125,7 +125,7 @@ def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["actors", "amqp://127.0.0.1:1", "office", "--timeout", "2"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("recado: office: ")
-    assert "nobody listens at 127.0.0.1:1" in line
+    assert "connection to 127.0.0.1:1 refused" in line
 
 
 def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,6 @@ from recado.client import (
     ReturnedMessage,
     blocking,
 )
-from recado.client.retry import RetryPolicy
 from tests.e2e.proxy import proxy_to
 from workshop.peers import HOST, Server, free_ports
 
@@ -102,7 +101,7 @@ def test_settled_by_another_thread(server: Server) -> None:
         other = channel.get(queue.name, no_ack=True)
         assert one is not None
         assert other is not None
-        with pytest.raises(ValueError, match="settled already"):
+        with pytest.raises(ValueError, match="no_ack cannot be settled"):
             other.ack()
         assert channel.nack(one)
         again = channel.get(queue.name)
@@ -113,10 +112,10 @@ def test_settled_by_another_thread(server: Server) -> None:
 
 def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="nobody listens"):
-        blocking.connect_blocking(f"amqp://{HOST}:{port}")
+    with pytest.raises(CannotConnectError, match="connection to .* refused"):
+        blocking.connect_blocking(f"amqp://{HOST}:{port}").open()
     with pytest.raises(AuthenticationError):
-        blocking.connect_blocking(server.url.replace("guest:guest", "guest:wrong"))
+        blocking.connect_blocking(server.url.replace("guest:guest", "guest:wrong")).open()
     with blocking.connect_blocking(server.url) as connection:
         channel = connection.channel()
         with pytest.raises(ChannelClosedByBrokerError, match="404"):
@@ -170,7 +169,7 @@ def test_it_comes_back(server: Server) -> None:
     with (
         proxy_to(server) as proxy,
         blocking.connect_blocking(
-            proxy.url, on_event=on_event, retry_policy=RetryPolicy(0.01, 0.1)
+            proxy.url, on_event=on_event, retry_initial=0.01, retry_max=0.1
         ) as connection,
     ):
         channel = connection.channel()

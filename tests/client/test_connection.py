@@ -62,7 +62,7 @@ async def test_a_refusal_says_what_is_wrong(
 @in_a_loop
 async def test_nobody_listens() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="nobody listens at") as caught:
+    with pytest.raises(CannotConnectError, match="connection to .* refused") as caught:
         await Connection.open(f"amqp://{HOST}:{port}")
     assert "Is the broker running" in str(caught.value)
 
@@ -70,9 +70,9 @@ async def test_nobody_listens() -> None:
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        (socket.gaierror(-2, "unknown"), "there is no host 'h'"),
-        (OSError(113, "No route to host"), "cannot reach h:5672: No route to host"),
-        (OSError("Multiple exceptions: …"), "cannot reach h:5672: Multiple exceptions"),
+        (socket.gaierror(-2, "unknown"), "unknown host 'h'"),
+        (OSError(113, "No route to host"), "cannot connect to h:5672: No route to host"),
+        (OSError("Multiple exceptions: …"), "cannot connect to h:5672: Multiple exceptions"),
     ],
 )
 def test_other_reasons_not_to_get_there(error: OSError, says: str) -> None:
@@ -123,7 +123,7 @@ async def test_a_certificate_of_an_unknown_authority(server: Server) -> None:
 
 @in_a_loop
 async def test_the_wrong_port_for_tls(server: Server) -> None:
-    with pytest.raises(TlsError, match="no TLS with"):
+    with pytest.raises(TlsError, match="TLS handshake with .* failed"):
         await soon(Connection.open(server.url.replace("amqp:", "amqps:")))
     with pytest.raises(CannotConnectError):
         await soon(Connection.open(server.tls_url.replace("amqps:", "amqp:")))
@@ -131,9 +131,9 @@ async def test_the_wrong_port_for_tls(server: Server) -> None:
 
 @in_a_loop
 async def test_tls_settings_that_make_no_sense(server: Server) -> None:
-    with pytest.raises(ValueError, match="amqps:// URLs"):
+    with pytest.raises(ValueError, match="use amqps://"):
         await Connection.open(server.url, tls=ssl.create_default_context())
-    with pytest.raises(TlsError, match=r"cannot use the certificates in /no\.pem"):
+    with pytest.raises(TlsError, match=r"cannot load the certificates in /no\.pem"):
         await Connection.open(f"amqps://{HOST}?cafile=/no.pem")
 
 

@@ -8,10 +8,10 @@ from recado.client import errors
 @pytest.mark.parametrize(
     ("code", "text", "hint"),
     [
-        (404, "NOT_FOUND - no queue 'q'", "Declare it before it is used"),
-        (403, "ACCESS_REFUSED", "may configure, write and read"),
-        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use", "not missed yet"),
-        (405, "RESOURCE_LOCKED", "exclusively to another connection"),
+        (404, "NOT_FOUND - no queue 'q'", "Declare it before use"),
+        (403, "ACCESS_REFUSED", "configure, write and read permissions"),
+        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use", "still considers open"),
+        (405, "RESOURCE_LOCKED", "Another connection uses the queue exclusively"),
         (406, "PRECONDITION_FAILED - inequivalent arg 'durable'", "with other properties"),
         (406, "PRECONDITION_FAILED - unknown delivery tag 1", "settled twice"),
         (406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out", "timeout"),
@@ -44,7 +44,7 @@ def test_where_nothing_is_known_nothing_is_said(code: int, text: str) -> None:
 
 def test_numbers_are_told_as_ranges_and_not_all() -> None:
     few = errors.PublishNackedError([range(1, 4), range(7, 8)])
-    assert "4 messages: 1–3, 7. " in str(few)
+    assert "4 published messages: 1–3, 7. " in str(few)
     assert few.sequence_numbers == [range(1, 4), range(7, 8)]
     many = errors.PublishNackedError([range(n, n + 1) for n in range(1, 100, 2)])
     assert "50 messages: 1, 3, 5, 7, 9, …" in str(many)
@@ -54,5 +54,5 @@ def test_giving_up_tells_of_the_last_attempt() -> None:
     error = errors.ReconnectTimeoutError(
         300.0, 12, errors.CannotConnectError("nobody listens", "Start it.")
     )
-    assert "within 300 s (12 attempts)" in str(error)
+    assert "within 300 s (12 attempts, setting reconnect_timeout)" in str(error)
     assert "nobody listens" in str(error)

@@ -179,10 +179,10 @@ async def test_what_may_not_be_settled(server: Server) -> None:
         delivery = await channel.get(queue)
         assert settled is not None
         assert delivery is not None
-        with pytest.raises(ValueError, match="settled already"):
+        with pytest.raises(ValueError, match="no_ack cannot be settled"):
             settled.ack()
         other = await channel.connection.channel()
-        with pytest.raises(ValueError, match="has to settle it"):
+        with pytest.raises(ValueError, match="must be settled on its own channel"):
             other.ack(delivery)
         await channel.close()
         assert delivery.is_stale
@@ -223,7 +223,7 @@ async def test_a_consumer_learns_that_its_queue_is_gone(server: Server) -> None:
 async def test_two_consumers_of_one_tag_are_refused(server: Server) -> None:
     async with channel_to(server) as (channel, queue):
         await channel.consume(queue, consumer_tag="me")
-        with pytest.raises(ValueError, match="consumer 'me' already"):
+        with pytest.raises(ValueError, match="consumer tag 'me' is already used"):
             await channel.consume(queue, consumer_tag="me")
 
 

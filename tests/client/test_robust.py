@@ -23,7 +23,6 @@ from recado.client import (
     ReconnectScheduled,
     ReconnectTimeoutError,
     RecoverySkipped,
-    RetryPolicy,
     RobustConnection,
     connect,
 )
@@ -35,7 +34,6 @@ from .notebook import Notebook
 from .running import in_a_loop, soon
 
 Name = Callable[[str], str]
-QUICK = RetryPolicy(retry_initial=0.01, retry_max=0.1)
 
 
 @asynccontextmanager
@@ -46,7 +44,11 @@ async def robust(
     async with (
         faulty_wire(server.port) as wire,
         connect(
-            wire.address, on_event=notebook, retry_policy=QUICK, reconnect_timeout=give_up
+            wire.address,
+            on_event=notebook,
+            retry_initial=0.01,
+            retry_max=0.1,
+            reconnect_timeout=give_up,
         ) as connection,
     ):
         yield connection, wire, notebook
@@ -140,7 +142,7 @@ async def test_a_stalled_connection_is_missed_and_replaced(server: Server, name:
         number = channel.publish("", queue, b"through")
         calling = asyncio.ensure_future(channel.declare_queue(queue, passive=True))
         lost = await notebook.wait_for(ConnectionLost)
-        assert "silent" in str(lost.error)
+        assert "sent nothing" in str(lost.error)
         wire.go_on()
         wire.cut()
         await soon(channel.wait_for_confirm(number))
@@ -187,7 +189,7 @@ async def test_without_confirms_nothing_is_kept(server: Server) -> None:
             await channel.wait_for_confirms()
         wire.cut()
         await notebook.wait_for(ConnectionLost)
-        with pytest.raises(ConnectionLostError, match="not kept"):
+        with pytest.raises(ConnectionLostError, match="not stored"):
             channel.publish("", queue.name, b"3")
         await soon(channel.drain())  # when there is a connection again
         assert channel.publish("", connection.current_queue_name(queue.name), b"4") == 0
@@ -308,7 +310,7 @@ async def test_it_gives_up_with_all_that_waits(server: Server) -> None:
         assert len([each for each in notebook.notices if isinstance(each, ReconnectScheduled)]) > 1
         found = await soon(asyncio.gather(*waiting, return_exceptions=True))
         assert [type(each) for each in found] == [ReconnectTimeoutError] * 4, found
-        assert "was not restored within" in str(given_up.error)
+        assert "no reconnection within" in str(given_up.error)
         with pytest.raises(ReconnectTimeoutError):
             channel.publish("", queue.name, b"")
 
@@ -325,31 +327,38 @@ async def test_a_fault_while_it_is_restored_is_told_too(
         channel = await connection.channel()
         wire.cut()
         given_up = await notebook.wait_for(ReconnectAbandoned)
-        assert "the last one failed: all channels are open" in str(given_up.error)
+        assert "the last attempt failed: all channels are open" in str(given_up.error)
         with pytest.raises(ReconnectTimeoutError):
             await soon(channel.qos(1))
-    assert "cannot be restored" in caplog.text
+    assert "reconnecting stopped by an internal error" in caplog.text
 
 
 @in_a_loop
 async def test_the_first_connection_fails_at_once_unless_one_is_patient(server: Server) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="nobody listens"):
+    with pytest.raises(CannotConnectError, match="connection to .* refused"):
         await connect(f"amqp://{HOST}:{port}")
-    with pytest.raises(ReconnectTimeoutError, match="nobody listens"):
+    with pytest.raises(ReconnectTimeoutError, match="connection to .* refused"):
         await soon(
             connect(
                 f"amqp://{HOST}:{port}",
                 wait_for_broker=True,
                 reconnect_timeout=0.1,
-                retry_policy=QUICK,
+                retry_initial=0.01,
+                retry_max=0.1,
             )
         )
     async with faulty_wire(port) as wire:
         notebook = Notebook()
         opening = asyncio.ensure_future(
             _opened(
-                connect(wire.address, wait_for_broker=True, on_event=notebook, retry_policy=QUICK)
+                connect(
+                    wire.address,
+                    wait_for_broker=True,
+                    on_event=notebook,
+                    retry_initial=0.01,
+                    retry_max=0.1,
+                )
             )
         )
         await notebook.wait_for(ReconnectScheduled, 2)
@@ -412,7 +421,7 @@ async def test_a_consumer_cancelled_in_between_stays_away(server: Server, name: 
         queue = name("q")
         await channel.declare_queue(queue, auto_delete=True)
         consumer = await channel.consume(queue, consumer_tag="me")
-        with pytest.raises(ValueError, match="consumer 'me' already"):
+        with pytest.raises(ValueError, match="consumer tag 'me' is already used"):
             await channel.consume(queue, consumer_tag="me")
         wire.cut()
         await notebook.wait_for(ConnectionLost)
@@ -431,9 +440,9 @@ async def test_a_hook_that_fails_does_no_harm(
 
     async with (
         faulty_wire(server.port) as wire,
-        connect(wire.address, on_event=fail, retry_policy=QUICK) as connection,
+        connect(wire.address, on_event=fail, retry_initial=0.01, retry_max=0.1) as connection,
     ):
         channel = await connection.channel()
         wire.cut()
         await soon(channel.qos(1))
-        assert "on_event failed" in caplog.text
+        assert "exception in on_event callback" in caplog.text

@@ -1,4 +1,4 @@
-"""One connection of a client, with a broker that says what the test wants (N1, N2, N3)."""
+"""One connection of a client, with a broker that says what the test wants (CSE1, CSE2, CSE3)."""
 
 from collections.abc import Callable
 
@@ -95,7 +95,7 @@ def test_any_other_refusal_keeps_its_words() -> None:
 def test_something_that_is_no_broker_is_called_so(said: bytes) -> None:
     error = refused(said)
     assert type(error) is errors.CannotConnectError
-    assert "does not speak AMQP 0-9-1" in str(error)
+    assert "does not respond with AMQP 0-9-1" in str(error)
 
 
 def test_so_is_a_broker_that_talks_of_channels_too_early() -> None:
@@ -190,7 +190,7 @@ def test_a_broker_that_breaks_the_protocol_is_left(said: tuple[int, m.Method] | 
     (ended,) = peer.say(said)
     assert isinstance(ended, ConnectionTerminated)
     assert isinstance(ended.error, errors.ConnectionLostError)
-    assert "broke the protocol" in str(ended.error)
+    assert "violated AMQP" in str(ended.error)
     assert ended.pending_tokens == ["waits"]
     *_, (_, close) = peer.heard_methods()
     assert isinstance(close, m.ConnectionClose)

@@ -12,7 +12,6 @@ from recado.client import (
     ConnectionLost,
     ConnectionRecovered,
     Properties,
-    RetryPolicy,
     RobustChannel,
     RobustConsumer,
     connect,
@@ -25,7 +24,6 @@ from .faulty import Faulty, faulty_wire
 from .notebook import Notebook
 from .running import in_a_loop, soon
 
-QUICK = RetryPolicy(retry_initial=0.01, retry_max=0.2)
 PERSISTENT = encode_properties(Properties(delivery_mode=2))
 
 
@@ -114,7 +112,7 @@ async def test_nothing_confirmed_is_lost_and_order_is_kept(lives: Lives) -> None
     port = await asyncio.to_thread(lives.start)
     async with (
         faulty_wire(port) as wire,
-        connect(wire.address, on_event=notebook, retry_policy=QUICK) as connection,
+        connect(wire.address, on_event=notebook, retry_initial=0.01, retry_max=0.2) as connection,
     ):
         channel = await connection.channel(unconfirmed_max_bytes=100_000)  # some 700 messages
         consuming = await connection.channel()

@@ -5,11 +5,11 @@ runs (`runs.py`, `deliveries.py`). Messages that do not fit a run (a body in sev
 channels in between, the end of the buffer) are assembled frame by frame, per channel. The reader buffers at
 most one incomplete frame, and of an incomplete message the frames that have arrived.
 
-RD1  Events do not depend on how the bytes are split into reads (except that a run may be split into several).
-RD2  A payload larger than `frame_max` is refused when its size is read, before it has arrived. As in RabbitMQ,
+ARD1  Events do not depend on how the bytes are split into reads (except that a run may be split into several).
+ARD2  A payload larger than `frame_max` is refused when its size is read, before it has arrived. As in RabbitMQ,
      the eight bytes around a payload do not count. The frames in the content of an event are at most
      `frame_max` bytes including them.
-RD3  A body larger than `body_max` is reported once (`OversizedBodyReceived`) and never buffered.
+ARD3  A body larger than `body_max` is reported once (`OversizedBodyReceived`) and never buffered.
 """
 
 from collections.abc import Container, Iterator

@@ -1,7 +1,9 @@
-"""An AMQP client for asyncio: a bare connection that fails loudly, and a robust one that comes back."""
+"""An AMQP 0-9-1 client: `connect` (asyncio) and `connect_blocking` return robust connections, which reconnect
+by themselves; `Connection.open` opens a plain connection, which does not."""
 
 from recado.amqp.properties import Properties, encode_properties
 
+from .blocking import BlockingChannel, BlockingConnection, BlockingConsumer, connect_blocking
 from .channel import Channel
 from .connection import Connection
 from .consumer import Consumer
@@ -35,12 +37,14 @@ from .events import (
 )
 from .messages import Delivery, QueueInfo, ReturnedMessage
 from .parameters import ConnectionParameters, parse_url
-from .retry import RetryPolicy
 from .robust import RobustConnection, connect
 from .robust_channel import RobustChannel, RobustConsumer
 
 __all__ = [
     "AuthenticationError",
+    "BlockingChannel",
+    "BlockingConnection",
+    "BlockingConsumer",
     "CannotConnectError",
     "Channel",
     "ChannelClosedByBrokerError",
@@ -69,7 +73,6 @@ __all__ = [
     "ReconnectScheduled",
     "ReconnectTimeoutError",
     "RecoverySkipped",
-    "RetryPolicy",
     "ReturnedMessage",
     "RobustChannel",
     "RobustConnection",
@@ -77,6 +80,7 @@ __all__ = [
     "TlsError",
     "VhostRefusedError",
     "connect",
+    "connect_blocking",
     "encode_properties",
     "parse_url",
 ]

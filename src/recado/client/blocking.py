@@ -1,53 +1,56 @@
-"""The robust client for programs without an event loop: the same names, and calls that wait.
+"""The robust client for programs without an event loop: the same names, with calls that block.
 
-    with blocking.connect("amqp://localhost") as connection:
+    with connect_blocking("amqp://localhost") as connection:
         channel = connection.channel()
         channel.declare_queue("hello")
         channel.publish("", "hello", b"recado!")
-        channel.flush()
+        channel.wait_for_confirms()
         for delivery in channel.consume("hello"):
             delivery.ack()
 
-A thread of its own has the loop, so heartbeats and reconnections go on whatever the program does. Any thread
-may call; hooks (`on_event`, `on_confirm`, `on_return`) are called in the loop's thread and must not wait here.
+The event loop runs in a thread of its own, so heartbeats and reconnections continue whatever the program does.
+All objects may be used from any thread. Callbacks (`on_event`, `on_confirm`, `on_return`) run in the thread of
+the loop and must not make blocking calls.
 """
 
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from functools import partial, update_wrapper
-from typing import Any, ParamSpec, Self, TypeVar
+from functools import partial
+from typing import Any, Self, TypeVar
 
 from recado.amqp.properties import Properties
 
+from .channel import Channel
 from .errors import ConnectionClosedByClientError
+from .events import ConnectionEvent
 from .loop_thread import LoopThread, LoopThreadProxy, make_blocking_factory, make_blocking_method
-from .messages import Delivery, ReturnedMessage
+from .messages import Delivery, DeliverySource, ReturnedMessage
+from .parameters import ConnectionParameters
 from .publish_encoding import check_publish, encode_optional_properties
-from .robust import RobustConnection
-from .robust import connect as connect_robust
+from .robust import RobustConnection, connect
 from .robust_channel import RobustChannel, RobustConsumer
-from .thread_safe_delivery import make_thread_safe
 from .waiters import OnConfirm
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
-HANDOVER_MAX_BYTES = 4 << 20  # bytes published before it is asked whether there is room for more
+HANDOVER_MAX_BYTES = 4 << 20  # published before a call waits in `drain`
 
 
 class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
     def __init__(self, thread: LoopThread, robust: RobustConsumer) -> None:
-        """Use `Channel.consume`."""
+        """Use `BlockingChannel.consume`."""
         super().__init__(thread, robust)
         self.tag = robust.tag
         self.queue = robust.queue
         self._buffer: deque[Delivery] = deque()
 
     def next_batch(self, timeout: float | None = None) -> list[Delivery]:
-        """All that is there, once something is; empty when the consumer was cancelled.
+        """Wait for a delivery and return all buffered ones; the list is empty if this program cancelled.
 
-        `TimeoutError` if nothing came within `timeout` seconds.
+        Raises `TimeoutError` if none arrives within `timeout` seconds, and the error that ended the consumer,
+        its channel or connection.
         """
         return make_thread_safe(self._thread, self._run(self._inner.next_batch(), timeout))
 
@@ -66,9 +69,9 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
         return self._buffer.popleft()
 
     def cancel(self) -> None:
-        """Want no more. What was delivered and not handed over goes back to the queue."""
-        ready, self._buffer = self._buffer, deque()
-        for delivery in ready:
+        """Cancel the consumer. Buffered deliveries are requeued."""
+        buffered, self._buffer = self._buffer, deque()
+        for delivery in buffered:
             if not delivery.source.no_ack:
                 delivery.nack()
         self._run(self._inner.cancel())
@@ -82,11 +85,11 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
 
 class BlockingChannel(LoopThreadProxy[RobustChannel]):
     def __init__(self, thread: LoopThread, robust: RobustChannel) -> None:
-        """Use `Connection.channel`."""
+        """Use `BlockingConnection.channel`."""
         super().__init__(thread, robust)
         self._lock = threading.Lock()
         self._published_count = 0
-        self._handed_over_bytes = 0  # bytes
+        self._handed_over_bytes = 0
         self._deferred_error: Exception | None = None
 
     declare_exchange = make_blocking_method(RobustChannel.declare_exchange)
@@ -106,12 +109,12 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
     close = make_blocking_method(RobustChannel.close)
 
     def _run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        found = super()._run(coroutine, timeout)
+        result = super()._run(coroutine, timeout)
         self._raise_deferred_error()
-        return found
+        return result
 
     def _raise_deferred_error(self) -> None:
-        """What a publish could not know when it returned is raised by the next call."""
+        """Raise the error of an earlier publish, which had returned before the loop executed it."""
         error, self._deferred_error = self._deferred_error, None
         if error is not None:
             raise error
@@ -153,7 +156,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool = False,
     ) -> int:
-        """The message's number, for its confirm; waits only while too much is under way."""
+        """Publish a message; return its sequence number, 0 without confirms. Blocks only while too much is pending."""
         numbers = self.publish_many(exchange, routing_key, (body,), properties, mandatory=mandatory)
         return numbers[0] if numbers else 0
 
@@ -166,7 +169,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool = False,
     ) -> range:
-        """Their numbers."""
+        """Publish messages; return their sequence numbers. Blocks only while too much is pending."""
         self._raise_deferred_error()
         self._inner.check_open()
         encoded = encode_optional_properties(properties)
@@ -201,30 +204,46 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool,
     ) -> None:
-        """In the loop's thread."""
+        """Publish; runs in the thread of the loop."""
         try:
             self._inner.publish_many(exchange, routing_key, bodies, encoded, mandatory=mandatory)
-        except Exception as error:  # noqa: BLE001 - the thread that published is told: see _raise_late
+        except Exception as error:  # noqa: BLE001 - raised by the next call: _raise_deferred_error
             self._deferred_error = error
 
     # ── receiving ─────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, queue: str, *, no_ack: bool = False) -> Delivery | None:
-        """One message, or None if the queue is empty."""
+        """Return one message of a queue, or None if the queue is empty."""
         delivery = self._run(self._inner.get(queue, no_ack=no_ack))
         return None if delivery is None else make_thread_safe(self._thread, [delivery])[0]
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
+        """Acknowledge a delivery; return False and send nothing if it is stale."""
         return delivery.ack(multiple=multiple)
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 
 class BlockingConnection(LoopThreadProxy[RobustConnection]):
-    """Use `connect`."""
+    """A robust connection with calls that block; made by `connect_blocking`."""
+
+    def __init__(self, robust: RobustConnection) -> None:
+        super().__init__(LoopThread("recado client", ConnectionClosedByClientError), robust)
 
     channel = make_blocking_factory(BlockingChannel, RobustConnection.channel)
+
+    def open(self) -> Self:
+        """Connect and log in; `with` does this. Raises `CannotConnectError` or a subclass of it."""
+        if not self._thread.is_running:
+            self._thread.start()
+            try:
+                self._run(self._inner.open())
+            except BaseException:
+                self._thread.stop()
+                raise
+        return self
 
     @property
     def is_connected(self) -> bool:
@@ -232,41 +251,110 @@ class BlockingConnection(LoopThreadProxy[RobustConnection]):
 
     @property
     def blocked_reason(self) -> str | None:
+        """Why the broker accepts no messages now (connection.blocked); None if it accepts them."""
         return self._inner.blocked_reason
 
     def current_queue_name(self, queue: str) -> str:
+        """Return the current name of a queue that the broker named, or `queue`."""
         return self._inner.current_queue_name(queue)
 
     def close(self) -> None:
+        """Close the connection. Unconfirmed messages are not sent again: call `wait_for_confirms` before."""
         if self._thread.is_running:
             self._run(self._inner.close())
             self._thread.stop()
 
     def __enter__(self) -> Self:
-        return self
+        return self.open()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _make_blocking(make: Callable[P, RobustConnection]) -> Callable[P, BlockingConnection]:
-    def connect(*args: P.args, **kwargs: P.kwargs) -> BlockingConnection:
-        """As `recado.client.connect`; returns when it is connected."""
-        robust = make(*args, **kwargs)
-        thread = LoopThread("recado client", ConnectionClosedByClientError)
-        thread.start()
-        try:
-            thread.run(_open(robust))
-        except BaseException:
-            thread.stop()
-            raise
-        return BlockingConnection(thread, robust)
+def connect_blocking(
+    url: str | ConnectionParameters,
+    *,
+    tls: ssl.SSLContext | None = None,
+    name: str | None = None,
+    on_event: Callable[[ConnectionEvent], object] | None = None,
+    reconnect_timeout: float | None = 300.0,
+    wait_for_broker: bool = False,
+    retry_initial: float = 0.1,
+    retry_max: float = 5.0,
+    retry_factor: float = 2.0,
+) -> BlockingConnection:
+    """Return a robust connection with calls that block; `with` (or `open()`) opens it.
 
-    return update_wrapper(connect, make, assigned=())
+    The arguments and errors are those of `connect`. `on_event` is called in another thread.
+    """
+    return BlockingConnection(
+        connect(
+            url,
+            tls=tls,
+            name=name,
+            on_event=on_event,
+            reconnect_timeout=reconnect_timeout,
+            wait_for_broker=wait_for_broker,
+            retry_initial=retry_initial,
+            retry_max=retry_max,
+            retry_factor=retry_factor,
+        )
+    )
 
 
-async def _open(robust: RobustConnection) -> None:
-    await robust
+# ── deliveries that any thread may settle ─────────────────────────────────────────────────────────────────
 
 
-connect_blocking = _make_blocking(connect_robust)
+class _ThreadSafeChannel:
+    """The channel of a delivery, for threads other than that of the loop."""
+
+    def __init__(self, thread: LoopThread, source: DeliverySource, channel: Channel) -> None:
+        self._thread = thread
+        self._source = source
+        self._channel = channel
+
+    @property
+    def is_open(self) -> bool:
+        return self._channel.is_open
+
+    def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
+        return self._settle_in_loop(
+            partial(self._channel.ack, self._restore_delivery(delivery), multiple=multiple)
+        )
+
+    def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
+        own = self._restore_delivery(delivery)
+        return self._settle_in_loop(
+            partial(self._channel.nack, own, multiple=multiple, requeue=requeue)
+        )
+
+    def _restore_delivery(self, delivery: Delivery) -> Delivery:
+        if self._source.no_ack:
+            raise ValueError("a delivery to a consumer with no_ack cannot be settled")
+        return Delivery(self._source, delivery.delivery_tag, delivery.raw_properties, delivery.body)
+
+    def _settle_in_loop(self, settle: Callable[[], bool]) -> bool:
+        if not (self._channel.is_open and self._thread.is_running):
+            return False
+        self._thread.call_soon(settle)
+        return True
+
+
+def make_thread_safe(thread: LoopThread, deliveries: list[Delivery]) -> list[Delivery]:
+    """Return the same deliveries, with channels that any thread may use."""
+    found: list[Delivery] = []
+    source: DeliverySource | None = None
+    for each in deliveries:
+        if each.source is not source:
+            source = each.source
+            assert isinstance(source.channel, Channel)
+            own = DeliverySource(
+                _ThreadSafeChannel(thread, source, source.channel),
+                source.consumer_tag,
+                source.redelivered,
+                source.exchange,
+                source.routing_key,
+                source.no_ack,
+            )
+        found.append(Delivery(own, each.delivery_tag, each.raw_properties, each.body))
+    return found

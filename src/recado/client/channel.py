@@ -1,12 +1,14 @@
-"""A channel of a bare connection: everything that AMQP 0-9-1 has, by its own names.
+"""A channel of a plain connection: all operations of AMQP 0-9-1, under its names.
 
-Calls that the broker answers are awaited. What it does not answer (publish, ack) returns at once and goes out
-at the end of the loop's turn; `drain` waits for room, `flush` for the broker's confirms. When the channel
-ends, by whatever cause, everything that waits gets the error, and everything that is called later raises it.
+Methods to which the broker replies are coroutines. Those without a reply (publish, ack) return at once; their
+output is written at the end of the turn of the event loop. `drain` waits until more output fits,
+`wait_for_confirms` for the broker's confirms. When the channel closes for any reason, every pending wait gets
+the error, and every later call raises it.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -29,6 +31,12 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
+class ChannelState(Enum):
+    OPEN = auto()
+    CLOSING = auto()  # channel.close was sent, close-ok has not arrived
+    CLOSED = auto()  # `Channel.error` says why
+
+
 class Channel(ChannelCommands[Consumer]):
     def __init__(self, connection: "Connection", protocol: ConnectionProtocol) -> None:
         super().__init__()
@@ -41,16 +49,17 @@ class Channel(ChannelCommands[Consumer]):
         self._flow_active = asyncio.Event()
         self._flow_active.set()
         self._consumers: dict[str, Consumer] = {}
-        self._is_closing = False
+        self.state = ChannelState.OPEN
 
     @property
     def is_open(self) -> bool:
-        return self.error is None
+        """Whether the channel has not closed; True while close-ok is awaited."""
+        return self.state is not ChannelState.CLOSED
 
     def __repr__(self) -> str:
         return f"<Channel {self.number} of {self.connection.parameters}>"
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
 
     async def open(self, *, confirms: bool) -> Self:
         """Used by `Connection.channel`."""
@@ -68,17 +77,17 @@ class Channel(ChannelCommands[Consumer]):
         return self
 
     async def close(self) -> None:
-        """Part in order. What was not acknowledged is stale."""
-        if self.error is None and not self._is_closing:
-            self._is_closing = True
+        """Close the channel. Unacknowledged deliveries become stale."""
+        if self.state is ChannelState.OPEN:
+            self.state = ChannelState.CLOSING
             token = asyncio.get_running_loop().create_future()
             self.protocol.session.close_channel(self.number, token)
             await self._await_reply(token)
 
     def _close_without_waiting(self) -> None:
-        """Close it without waiting: nobody does."""
-        if self.error is None and not self._is_closing:
-            self._is_closing = True
+        """Send channel.close; nothing waits for the reply."""
+        if self.state is ChannelState.OPEN:
+            self.state = ChannelState.CLOSING
             self.protocol.session.close_channel(self.number, None)
 
     async def __aenter__(self) -> Self:
@@ -88,7 +97,8 @@ class Channel(ChannelCommands[Consumer]):
         await self.close()
 
     def terminate(self, error: Exception) -> None:
-        """Called once, when the channel or its connection has ended."""
+        """The channel or its connection has ended; called once, by the connection."""
+        self.state = ChannelState.CLOSED
         self.error = error
         self._publisher.fail(error)
         self._flow_active.set()
@@ -101,7 +111,7 @@ class Channel(ChannelCommands[Consumer]):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def call(self, method: m.Method, reply_type: type[M]) -> M:
-        """Send a method and await its answer."""
+        """Send a method and return the broker's reply, which has the type `reply_type`."""
         self.check_open()
         token = asyncio.get_running_loop().create_future()
         self.protocol.session.call(self.number, method, token)
@@ -114,23 +124,23 @@ class Channel(ChannelCommands[Consumer]):
             return await token
 
     def check_open(self) -> None:
-        """Raises the error that ended the channel."""
+        """Raise the error that closed the channel, if it has closed."""
         if self.error is not None:
-            raise self.error.with_traceback(None)  # or each raise would make it longer
+            raise self.error.with_traceback(None)  # otherwise each raise would extend the traceback
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────────
 
     async def select_confirms(self) -> None:
-        """Ask for confirms, and number what is published from now on."""
+        """Enable publisher confirms; messages published from now on have sequence numbers."""
         if not self._publisher.is_confirming:
             self.check_open()
-            # The broker counts from when it reads this, so what follows before its answer counts too.
+            # The broker counts from this method on, so messages published before its reply count too.
             self._publisher.start_confirms()
             await self.call(m.ConfirmSelect(), m.ConfirmSelectOk)
 
     @property
     def on_confirm(self) -> OnConfirm | None:
-        """Called with consecutive numbers, and whether the broker took them."""
+        """A callback for confirms: a range of sequence numbers, and True for ack or False for nack."""
         return self._publisher.on_confirm
 
     @on_confirm.setter
@@ -150,7 +160,7 @@ class Channel(ChannelCommands[Consumer]):
         *,
         mandatory: bool = False,
     ) -> int:
-        """The message's number, for its confirm; 0 if there are none. Nothing waits here: see `drain`."""
+        """Publish a message without waiting (see `drain`); return its sequence number, 0 without confirms."""
         self.check_open()
         return self._publisher.publish(
             exchange, routing_key, body, encode_optional_properties(properties), mandatory
@@ -165,13 +175,13 @@ class Channel(ChannelCommands[Consumer]):
         *,
         mandatory: bool = False,
     ) -> range:
-        """Their numbers. Fastest where bodies of one size follow each other."""
+        """Publish messages; return their sequence numbers. Fastest if bodies of equal size are adjacent."""
         self.check_open()
         encoded = encode_optional_properties(properties)
         return self._publisher.publish_many(exchange, routing_key, bodies, encoded, mandatory)
 
     async def drain(self) -> None:
-        """Wait until there is room for more messages. Call it after publishing, as often as you like."""
+        """Wait until more output fits and the broker accepts messages. Call it after publishing."""
         self.check_open()
         await self.protocol.drain()
         if not self._flow_active.is_set():
@@ -180,11 +190,11 @@ class Channel(ChannelCommands[Consumer]):
             self.check_open()
 
     async def wait_for_confirms(self) -> None:
-        """Wait until all that was published so far is confirmed; raises `PublishNackedError` for what was refused."""
+        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacked ones."""
         await self._publisher.confirm_waiters().wait_for_confirms()
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
-        """Wait until message `number` is confirmed; raises `PublishNackedError` if it was refused."""
+        """Wait until one message is confirmed; raises `PublishNackedError` if it was nacked."""
         await self._publisher.confirm_waiters().wait_for_confirm(sequence_number)
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
@@ -195,11 +205,11 @@ class Channel(ChannelCommands[Consumer]):
         return consumer
 
     async def start_consumer(self, consumer: Consumer, method: m.BasicConsume) -> None:
-        """It is known before the answer comes: deliveries may be right behind that."""
+        """Send basic.consume. The consumer is registered before the reply, which deliveries may directly follow."""
         self.check_open()
         tag = method.consumer_tag
         if tag in self._consumers:
-            raise ValueError(f"this channel has a consumer '{tag}' already")
+            raise ValueError(f"consumer tag '{tag}' is already used on this channel")
         token: asyncio.Future[ReplyReceived] = asyncio.get_running_loop().create_future()
         self.protocol.session.call(self.number, method, token)
         self._consumers[tag] = consumer
@@ -217,19 +227,21 @@ class Channel(ChannelCommands[Consumer]):
             raise
 
     def _cancel_abandoned(self, consumer: Consumer, token: "asyncio.Future[ReplyReceived]") -> None:
-        """Not before it is there: RabbitMQ 3.10 ends a connection whose cancel follows too soon."""
-        if token.exception() is None and self.error is None and not self._is_closing:
+        """Cancel a consumer whose start was cancelled, after the reply: RabbitMQ 3.10 closes a connection that
+        cancels a consumer too early."""
+        if token.exception() is None and self.state is ChannelState.OPEN:
             done = token.get_loop().create_future()
             done.add_done_callback(lambda _: self._consumers.pop(consumer.tag, None))
             self.protocol.session.call(self.number, m.BasicCancel(consumer.tag), done)
 
     async def cancel(self, consumer: Consumer) -> None:
-        if self._consumers.get(consumer.tag) is consumer and not self._is_closing:
+        """Send basic.cancel; used by `Consumer.cancel`."""
+        if self._consumers.get(consumer.tag) is consumer and self.state is not ChannelState.CLOSING:
             await self.call(m.BasicCancel(consumer.tag), m.BasicCancelOk)
             self._consumers.pop(consumer.tag, None)
 
     async def get(self, queue: str, *, no_ack: bool = False) -> Delivery | None:
-        """One message, or None if the queue is empty."""
+        """Return one message of a queue, or None if the queue is empty."""
         self.check_open()
         token: asyncio.Future[ReplyReceived] = asyncio.get_running_loop().create_future()
         self.protocol.session.call(self.number, m.BasicGet(queue, no_ack), token)
@@ -242,7 +254,7 @@ class Channel(ChannelCommands[Consumer]):
         return self._make_delivery(answered, no_ack)
 
     def _requeue_unclaimed(self, no_ack: bool, token: "asyncio.Future[ReplyReceived]") -> None:
-        """Nobody waits any more for what was asked for; a message goes back."""
+        """The call of `get` was cancelled before the reply; requeue the message."""
         if token.exception() is None and not no_ack:
             delivery = self._make_delivery(token.result(), no_ack)
             if delivery is not None:
@@ -259,7 +271,7 @@ class Channel(ChannelCommands[Consumer]):
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────────
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
-        """False, and nothing is sent, if the delivery is stale."""
+        """Acknowledge a delivery; return False and send nothing if it is stale."""
         if not self._can_settle(delivery):
             return False
         self.protocol.session.write(
@@ -268,7 +280,7 @@ class Channel(ChannelCommands[Consumer]):
         return True
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Give it back to its queue, or without `requeue` let it be dropped or become a dead letter."""
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
         if not self._can_settle(delivery):
             return False
         self.protocol.session.send(
@@ -280,19 +292,21 @@ class Channel(ChannelCommands[Consumer]):
         if delivery.source.channel is not self:
             if delivery.is_stale:
                 return False
-            raise ValueError(f"{delivery.source.channel} delivered this, and has to settle it")
+            raise ValueError(
+                f"the delivery must be settled on its own channel, {delivery.source.channel}"
+            )
         if delivery.source.no_ack:
-            raise ValueError("a delivery to a consumer with no_ack is settled already")
-        return self.error is None and not self._is_closing
+            raise ValueError("a delivery to a consumer with no_ack cannot be settled")
+        return self.state is ChannelState.OPEN
 
     async def recover(self, *, requeue: bool = True) -> None:
-        """All that is not acknowledged goes back to the queues."""
+        """Requeue all unacknowledged deliveries of the channel."""
         await self.call(m.BasicRecover(requeue), m.BasicRecoverOk)
 
     # ── the rest of AMQP ──────────────────────────────────────────────────────────────────────────────────
 
     async def flow(self, active: bool) -> None:
-        """Ask the broker to stop delivering, or to go on; RabbitMQ only knows the latter."""
+        """Ask the broker to pause or resume deliveries; RabbitMQ supports only True."""
         await self.call(m.ChannelFlow(active), m.ChannelFlowOk)
 
     async def select_tx(self) -> None:
@@ -304,11 +318,11 @@ class Channel(ChannelCommands[Consumer]):
     async def rollback(self) -> None:
         await self.call(m.TxRollback(), m.TxRollbackOk)
 
-    # ── what the connection tells ─────────────────────────────────────────────────────────────────────────
+    # ── called by the connection ──────────────────────────────────────────────────────────────────────────
 
     def handle_deliveries(self, run: Delivered) -> None:
         consumer = self._consumers.get(run.route.consumer_tag)
-        if consumer is not None:  # else the broker cancelled it, and took back what it delivered
+        if consumer is not None:  # else the broker cancelled the consumer and requeued the messages
             consumer.handle_deliveries(self, run)
 
     def handle_confirms(self, sequence_numbers: range, acked: bool) -> None:

@@ -4,8 +4,8 @@ The n-th message published on a channel has the sequence number n. The broker se
 or all up to one; usually in order, but not necessarily. The tracker stores the number up to which everything is
 settled and the set of settled numbers beyond it.
 
-CT1  A number is reported as settled exactly once, however the broker combines them.
-CT2  `settled_up_to` never decreases, and every number up to it has been reported.
+CCT1  A number is reported as settled exactly once, however the broker combines them.
+CCT2  `settled_up_to` never decreases, and every number up to it has been reported.
 """
 
 

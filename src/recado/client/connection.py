@@ -1,10 +1,10 @@
-"""A bare connection: it lives as long as its socket does, and when it dies everybody is told.
+"""A plain connection: it lasts as long as its socket and does not reconnect.
 
     async with await Connection.open("amqp://localhost") as connection:
         channel = await connection.channel(confirms=True)
 
-Nothing is repaired here. The error that ended the connection is raised in every call that waits for the broker,
-in every consumer's loop and every wait for a confirm, and in whatever is called afterwards.
+When the connection ends, the error is raised in every call that waits for the broker, in every iteration over a
+consumer, in every wait for a confirm, and in every later call.
 """
 
 import asyncio
@@ -63,9 +63,11 @@ class Connection:
         name: str | None = None,
         wait_counter: WaitCounter | None = None,
     ) -> Self:
-        """Connect and log in; `name` is shown by the broker.
+        """Connect and log in.
 
-        Whoever waits for more than one connection counts those who do in `waits`.
+        `tls` replaces the TLS context made from the URL. `name` is shown in the broker's list of connections.
+        `wait_counter` is shared by successive connections of one owner. Raises `CannotConnectError` or one of
+        its subclasses, and `ValueError` if the URL is wrong.
         """
         parameters = parse_url(url) if isinstance(url, str) else url
         if name is not None:
@@ -78,7 +80,8 @@ class Connection:
         except TimeoutError:
             raise CannotConnectError(
                 f"no connection to {parameters} within {parameters.connection_timeout:g} s",
-                "Somebody listens there but does not answer as a broker does, or packets are dropped.",
+                "The port is open but does not respond like a broker, or packets are dropped on the way; "
+                "setting connection_timeout.",
             ) from None
         except OSError as error:
             raise explain_os_error(parameters, error) from error
@@ -106,19 +109,19 @@ class Connection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why the broker takes no messages now; None while it does."""
+        """Why the broker accepts no messages now (connection.blocked); None if it accepts them."""
         return self._protocol.blocked_reason
 
     def __repr__(self) -> str:
         return f"<Connection {self.parameters}{'' if self.error is None else ', ended'}>"
 
     async def channel(self, *, confirms: bool = False) -> Channel:
-        """A new channel; with `confirms` the broker says of each message that it has taken it."""
+        """Open a channel; with `confirms` the broker confirms each published message."""
         self.check_open()
         return await Channel(self, self._protocol).open(confirms=confirms)
 
     async def update_secret(self, secret: str, reason: str = "") -> None:
-        """Tell the broker a new password, as those who log in with tokens must from time to time."""
+        """Send a new password to the broker, for example a renewed OAuth token."""
         self.check_open()
         token = asyncio.get_running_loop().create_future()
         method = m.ConnectionUpdateSecret(secret.encode(), reason)
@@ -127,12 +130,12 @@ class Connection:
             await token
 
     async def close(self) -> None:
-        """Part in order: what was published before is sent. Returns when the socket is closed."""
+        """Send all output, close the connection, and return when the socket is closed."""
         self._protocol.close()
         await asyncio.shield(self._protocol.closed)
 
     def abort(self, error: Exception) -> None:
-        """End it here and now, as if it had broken, for this reason."""
+        """End the connection at once with this error, as if the socket had broken."""
         self._protocol.fail(error)
 
     async def __aenter__(self) -> Self:
@@ -142,7 +145,7 @@ class Connection:
         await self.close()
 
     def check_open(self) -> None:
-        """Raises the error that ended the connection."""
+        """Raise the error that ended the connection, if it has ended."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
@@ -189,17 +192,17 @@ class Connection:
 
 
 def _make_client_properties(name: str) -> FieldTable:
-    told: FieldTable = {"product": "recado", "version": __version__, "platform": "Python"}
-    return told | {"connection_name": name or f"recado client, process {os.getpid()}"}
+    properties: FieldTable = {"product": "recado", "version": __version__, "platform": "Python"}
+    return properties | {"connection_name": name or f"recado client, process {os.getpid()}"}
 
 
 def make_tls_context(
     parameters: ConnectionParameters, custom_context: ssl.SSLContext | None
 ) -> ssl.SSLContext | None:
-    """None for a plain connection."""
+    """Return the TLS context for amqps:// URLs, and None for amqp://; raises `TlsError` or `ValueError`."""
     if not parameters.tls:
         if custom_context is not None:
-            raise ValueError("TLS settings are for amqps:// URLs, and this one begins with amqp://")
+            raise ValueError("a TLS context was passed for an amqp:// URL: use amqps://")
         return None
     if custom_context is not None:
         return custom_context
@@ -211,7 +214,7 @@ def make_tls_context(
         files = [
             f for f in (parameters.cafile, parameters.certfile, parameters.keyfile) if f is not None
         ]
-        raise TlsError(f"cannot use the certificates in {', '.join(files)}: {error}") from error
+        raise TlsError(f"cannot load the certificates in {', '.join(files)}: {error}") from error
     if not parameters.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -219,25 +222,26 @@ def make_tls_context(
 
 
 def explain_os_error(parameters: ConnectionParameters, error: OSError) -> CannotConnectError:
+    """Return the `CannotConnectError` for an error of the operating system, with a hint."""
     endpoint = f"{parameters.host}:{parameters.port}"
     match error:
         case ssl.SSLCertVerificationError():
             return TlsError(
                 f"the certificate of {endpoint} is not trusted: {error.verify_message}",
-                "Name the authority that signed it by ?cafile=, and the host as the certificate does.",
+                "Pass the certificate authority as ?cafile=, and the host name that the certificate contains.",
             )
         case ssl.SSLError():
             return TlsError(
-                f"no TLS with {endpoint}: {error.reason or error}",
-                "A broker's plain port wants amqp:// and another number than its TLS one.",
+                f"TLS handshake with {endpoint} failed: {error.reason or error}",
+                "The plain port of a broker needs amqp:// and has another number than its TLS port.",
             )
         case socket.gaierror():
             return CannotConnectError(
-                f"there is no host '{parameters.host}'", "Look at the URL's spelling."
+                f"unknown host '{parameters.host}'", "Check the spelling of the URL."
             )
         case ConnectionRefusedError():
             return CannotConnectError(
-                f"nobody listens at {endpoint}", "Is the broker running, and is this its port?"
+                f"connection to {endpoint} refused", "Is the broker running, and is this its port?"
             )
         case _:
-            return CannotConnectError(f"cannot reach {endpoint}: {error.strerror or error}")
+            return CannotConnectError(f"cannot connect to {endpoint}: {error.strerror or error}")

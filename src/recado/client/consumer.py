@@ -1,11 +1,11 @@
-"""A consumer: what the broker delivered and the program has not taken yet.
+"""A consumer: buffers deliveries until the program takes them.
 
     async for delivery in consumer: …                 # one by one
-    async for deliveries in consumer.batches(): …     # all that is there at a time, which is much cheaper
+    async for deliveries in consumer.batches(): …     # all buffered ones at a time, which is much cheaper
 
-K1  Deliveries are handed over in the order in which they came, each once.
-K2  What must be acknowledged is not handed over once its channel has ended: the broker gives it out again.
-K3  When no more can come, iteration ends: by an error, or quietly if this program cancelled.
+CCO1  Deliveries are returned in the order in which they arrived, each once.
+CCO2  Deliveries that need an acknowledgement are dropped when their channel has closed: the broker redelivers them.
+CCO3  When no more deliveries can arrive, iteration ends: with an error, or normally if this program cancelled.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from .waiters import Notifier
 if TYPE_CHECKING:
     from .channel import Channel
 
-_DELIVERY_OVERHEAD_BYTES = 256  # bytes, about, of a delivery without its body
+_DELIVERY_OVERHEAD_BYTES = 256  # estimate for a delivery without its body
 
 
 class Consumer:
@@ -31,15 +31,13 @@ class Consumer:
         self.queue = queue
         self.no_ack = no_ack
         self._buffer: deque[Delivery] = deque()
-        self._buffered_bytes = (
-            0  # of what is ready, as it counts on the wire of `_open_declare_channel`
-        )
+        self._buffered_bytes = 0  # included in `buffered_bytes` of the channel's protocol
         self._notifier = Notifier()
         self._error: Exception | None = None
         self._is_cancelled = False
         self._channel: Channel | None = None
 
-    # ── the program's side ────────────────────────────────────────────────────────────────────────────────
+    # ── called by the program ─────────────────────────────────────────────────────────────────────────────
 
     def __aiter__(self) -> Self:
         return self
@@ -52,12 +50,15 @@ class Consumer:
         return delivery
 
     async def batches(self) -> AsyncIterator[list[Delivery]]:
-        """All that is there, whenever something is."""
+        """Iterate over batches: all buffered deliveries at a time."""
         while batch := await self.next_batch():
             yield batch
 
     async def next_batch(self) -> list[Delivery]:
-        """Waits for at least one; empty only when the consumer was cancelled."""
+        """Wait for a delivery and return all buffered ones; the list is empty if this program cancelled.
+
+        Raises the error that ended the consumer, its channel or connection.
+        """
         if not self._buffer and not await self._wait_for_delivery():
             return []
         batch = list(self._buffer)
@@ -66,7 +67,7 @@ class Consumer:
         return batch
 
     async def cancel(self) -> None:
-        """Want no more. What was delivered and not handed over goes back to the queue."""
+        """Cancel the consumer. Buffered deliveries are requeued."""
         channel = self._channel
         self.abandon()
         self._notifier.notify_all()
@@ -81,7 +82,7 @@ class Consumer:
             await self.cancel()
 
     async def _wait_for_delivery(self) -> bool:
-        """Wait until something is ready: True; False when cancelled."""
+        """Wait until a delivery is buffered; return False if the consumer is cancelled."""
         while not self._buffer:
             if self._is_cancelled:
                 return False
@@ -90,13 +91,13 @@ class Consumer:
             await self._notifier.wait()
         return True
 
-    # ── the channel's side ────────────────────────────────────────────────────────────────────────────────
+    # ── called by the channel ─────────────────────────────────────────────────────────────────────────────
 
     def attach(self, channel: "Channel") -> None:
         self._channel = channel
 
     def handle_deliveries(self, channel: "Channel", run: Delivered) -> None:
-        """A run came. Who has its own way with them need not make a `Delivery` of each."""
+        """A run of deliveries arrived. Subclasses may process it without creating `Delivery` objects."""
         route, bodies = run.route, run.bodies
         source = DeliverySource(
             channel,
@@ -111,7 +112,7 @@ class Consumer:
         self.enqueue(deliveries, sum(map(len, bodies)))
 
     def enqueue(self, deliveries: list[Delivery], body_bytes: int) -> None:
-        """These came, `size` bytes of bodies."""
+        """Buffer deliveries with `body_bytes` bytes of bodies in total."""
         self._buffer.extend(deliveries)
         if self._is_cancelled:
             self._requeue_buffered()
@@ -123,21 +124,21 @@ class Consumer:
         self._notifier.notify_all()
 
     def handle_channel_closed(self, error: Exception) -> None:
-        """No more can come from the channel; the bare consumer ends with it."""
+        """The channel has closed; a plain consumer ends with it."""
         self.detach()
         if isinstance(error, ConnectionClosedByClientError | ChannelClosedByClientError):
             self._is_cancelled = True
         self.fail(error)
 
     def detach(self) -> None:
-        """Without its channel, what must be acknowledged is stale (K2)."""
+        """Forget the channel; deliveries that need an acknowledgement are stale now (CCO2)."""
         self._release_bytes(self._buffered_bytes)
         self._channel = None
         if not self.no_ack:
             self._buffer.clear()
 
     def abandon(self) -> None:
-        """Nobody will take anything."""
+        """Discard deliveries from now on, without telling the broker."""
         self._is_cancelled = True
         self._requeue_buffered()
 

@@ -1,30 +1,30 @@
-"""What can go wrong for a client, one class per thing that a program may want to do about it.
+"""The errors of the client, one class per reaction that a program may choose.
 
     ClientError
-    ├── CannotConnect        there is no connection: nobody listens, it takes too long, …
-    │   └── NotWelcome       the broker is there, and does not want us: another attempt mends nothing
-    │       ├── TlsFailed    the two sides do not trust or understand each other
-    │       ├── LoginFailed  the broker does not know this user, or the password is wrong
-    │       └── VhostRefused there is no such vhost, or it is not for this user
-    ├── ConnectionEnded      there was a connection
-    │   ├── ConnectionLost   it broke
-    │   ├── ClosedByBroker   the broker ended it, and said why
-    │   └── ConnectionClosed this program closed it
-    ├── ChannelEnded         the connection is well, this channel is not
-    │   ├── ChannelRefused   the broker ended it because of something that was asked for
-    │   └── ChannelClosed    this program closed it
-    ├── ConsumerCancelled    the broker took the consumer away, as when its queue is deleted
-    ├── NotConfirmed         the broker says that it did not take messages
-    └── GaveUp               a robust connection was not restored in time
+    ├── CannotConnectError                 no connection: nothing listens there, timeout, …
+    │   └── ConnectionRejectedError        the broker rejects this client; retrying does not help
+    │       ├── TlsError                   certificates are not trusted, or there is no common TLS version
+    │       ├── AuthenticationError        unknown user or wrong password
+    │       └── VhostRefusedError          unknown vhost, or the user has no access to it
+    ├── ConnectionClosedError              an open connection has ended
+    │   ├── ConnectionLostError            the socket broke, or the broker stopped responding
+    │   ├── ConnectionClosedByBrokerError  the broker closed it, with a reply code
+    │   └── ConnectionClosedByClientError  this program closed it
+    ├── ChannelClosedError                 a channel has ended, the connection is still open
+    │   ├── ChannelClosedByBrokerError     the broker closed it because an operation failed
+    │   └── ChannelClosedByClientError     this program closed it
+    ├── ConsumerCancelledError             the broker cancelled a consumer, for example with its queue
+    ├── PublishNackedError                 the broker nacked published messages
+    └── ReconnectTimeoutError              a robust connection could not reconnect in time
 
-An error says what happened, and where something can be done about it, what.
+The text of an error says what happened and, where possible, what to do about it.
 """
 
 from collections.abc import Sequence
 
 
 class ClientError(Exception):
-    """Anything of the above."""
+    """The base class of all errors of the client: `problem` says what happened, `hint` what to do about it."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(f"{problem.rstrip('.')}. {hint}" if hint else problem)
@@ -72,7 +72,7 @@ class ConnectionClosedByBrokerError(ConnectionClosedError):
 
 class ConnectionClosedByClientError(ConnectionClosedError):
     def __init__(self) -> None:
-        super().__init__("the connection was closed by this program")
+        super().__init__("this program closed the connection")
 
 
 class ChannelClosedError(ClientError):
@@ -90,8 +90,11 @@ class ChannelClosedByBrokerError(ChannelClosedError):
 
     @property
     def is_exclusively_locked(self) -> bool:
-        """Whether somebody else has the queue to themselves. It may be a life of ours that has ended, and that
-        the broker has not missed yet; a right that the user lacks has the same code."""
+        """Whether another connection or consumer uses the queue exclusively.
+
+        It may be the last connection of this program, whose loss the broker has not noticed yet. The text is
+        checked too, because a missing permission has the same reply code.
+        """
         return self.reply_code == _RESOURCE_LOCKED_CODE or _is_exclusive_use(
             self.reply_code, self.reply_text
         )
@@ -99,14 +102,14 @@ class ChannelClosedByBrokerError(ChannelClosedError):
 
 class ChannelClosedByClientError(ChannelClosedError):
     def __init__(self) -> None:
-        super().__init__("the channel was closed by this program")
+        super().__init__("this program closed the channel")
 
 
 class ConsumerCancelledError(ClientError):
     def __init__(self, tag: str, queue: str) -> None:
         super().__init__(
             f"the broker cancelled consumer '{tag}' of queue '{queue}'",
-            "Usually the queue was deleted, or the node that had it is gone.",
+            "Usually the queue was deleted, or the broker node that hosts it has stopped.",
         )
 
 
@@ -114,8 +117,8 @@ class PublishNackedError(ClientError):
     def __init__(self, sequence_numbers: Sequence[range]) -> None:
         count = sum(map(len, sequence_numbers))
         super().__init__(
-            f"the broker did not take {count} messages: {_format_ranges(sequence_numbers)}",
-            "A queue is full and rejects (x-overflow), or the broker failed to store them.",
+            f"the broker nacked {count} published messages: {_format_ranges(sequence_numbers)}",
+            "A queue is full and rejects publishes (x-overflow), or the broker could not store them.",
         )
         self.sequence_numbers = list(sequence_numbers)
 
@@ -123,8 +126,8 @@ class PublishNackedError(ClientError):
 class ReconnectTimeoutError(ClientError):
     def __init__(self, seconds: float, attempt_count: int, last_error: Exception) -> None:
         super().__init__(
-            f"the connection was not restored within {seconds:g} s ({attempt_count} attempts); "
-            f"the last one failed: {last_error}"
+            f"no reconnection within {round(seconds, 1):g} s ({attempt_count} attempts, setting reconnect_timeout); "
+            f"the last attempt failed: {last_error}"
         )
         self.last_error = last_error
 
@@ -142,25 +145,25 @@ _RESOURCE_LOCKED_CODE = 405
 
 _HINT_BY_CODE = {
     311: "The message is larger than the broker allows.",
-    320: "The broker is stopping, or its operator closed the connection.",
-    402: "The consumer was not given what it asked for.",
-    403: "See what this user may configure, write and read in this vhost.",
-    404: "Declare it before it is used; names are told apart by case, and by vhost.",
-    405: "The queue belongs exclusively to another connection, perhaps one that the broker has not missed yet.",
-    501: "One of the two does not speak AMQP 0-9-1 properly.",
+    320: "The broker is stopping, or an operator closed the connection.",
+    402: "The broker could not provide the requested access path.",
+    403: "Check the configure, write and read permissions of this user in this vhost.",
+    404: "Declare it before use; names are case-sensitive and belong to one vhost.",
+    405: "Another connection uses the queue exclusively, perhaps a lost one that the broker still considers open.",
+    501: "The client or the broker violates AMQP 0-9-1.",
     504: "A channel was used that is not open.",
-    530: "The broker does not allow this, here or to this user.",
+    530: "The broker does not allow this operation, or not for this user.",
 }
 
 
 def _find_hint(reply_code: int, reply_text: str) -> str:
     if reply_code == 406:
         if "inequivalent" in reply_text:
-            return "It exists already with other properties: declare it alike, or delete it first."
+            return "It exists with other properties: declare it with the same ones, or delete it first."
         if "unknown delivery tag" in reply_text:
-            return "A delivery was settled twice, or on another channel than it came on."
+            return "A delivery was settled twice, or on a channel that did not receive it."
         if "timed out" in reply_text:
-            return "A delivery was not acknowledged within the consumer timeout."
+            return "A delivery was not acknowledged within the consumer timeout of the broker."
         return ""
     return _HINT_BY_CODE.get(
         _RESOURCE_LOCKED_CODE if _is_exclusive_use(reply_code, reply_text) else reply_code, ""
@@ -168,5 +171,5 @@ def _find_hint(reply_code: int, reply_text: str) -> str:
 
 
 def _is_exclusive_use(reply_code: int, reply_text: str) -> bool:
-    """A consumer has it for itself alone."""
+    """Whether the error is that a consumer has the queue exclusively."""
     return reply_code == _ACCESS_REFUSED_CODE and "exclusive use" in reply_text

@@ -1,10 +1,10 @@
-"""A session on a socket: reads, writes, heartbeats, and back-pressure both ways.
+"""A session on a socket, as an asyncio protocol: reads, writes, heartbeats, and backpressure in both directions.
 
-What is written during a turn of the loop goes out together at its end. While the socket does not take it, it
-waits in the session, and `drain` with it.
+Output of one turn of the event loop is written together at its end. While the socket accepts no more, output
+stays in the session and `drain` waits.
 
-W1  Whoever waits in `drain` goes on when there is room, or gets the error that ended the connection.
-W2  Reading stops only while nobody waits for the broker: what they wait for may be behind what is not read.
+CPR1  A coroutine in `drain` continues when output fits again, or gets the error that ended the connection.
+CPR2  Reading pauses only while no coroutine waits for the broker: the reply may be behind unread deliveries.
 """
 
 import asyncio
@@ -24,20 +24,18 @@ from .waiters import Notifier, WaitCounter
 P = ParamSpec("P")
 T = TypeVar("T")
 
-READ_BUFFER_BYTES = 256 * 1024  # bytes at a time
-WRITE_HIGH_WATER_BYTES = 256 * 1024  # bytes that the transport holds before it says stop
-OUTPUT_HIGH_WATER_BYTES = (
-    1 << 20
-)  # bytes in the session and the transport up to which there is room for more
-DELIVERY_BUFFER_MAX_BYTES = (
-    32 << 20
-)  # bytes of deliveries that nobody has taken yet, before reading stops
-CLOSE_TIMEOUT_S = 5.0  # for the broker to answer connection.close
+READ_BUFFER_BYTES = 256 * 1024
+WRITE_HIGH_WATER_BYTES = 256 * 1024  # of the transport's write buffer
+OUTPUT_HIGH_WATER_BYTES = 1 << 20  # of unsent output in the session, above which `drain` waits
+DELIVERY_BUFFER_MAX_BYTES = 32 << 20  # of deliveries in consumers, above which reading pauses
+CLOSE_TIMEOUT_S = 5.0  # for the broker's reply to connection.close
 
 
 class _ThreadReadBuffer(local):
-    """One for all connections of a thread: a read is turned into bytes before the next. asyncio's own way, a
-    new one for each read, takes 20 µs more, for what is this large comes from the system and goes back to it.
+    """One read buffer for all connections of a thread; each read is copied to bytes before the next.
+
+    asyncio's default, a new buffer per read, takes 20 µs more, because buffers of this size are mapped by the
+    system and unmapped again.
     """
 
     def __init__(self) -> None:
@@ -69,9 +67,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._heartbeat_timer: asyncio.TimerHandle | None = None
         self._close_timer: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
-        self.blocked_reason: str | None = None  # why the broker takes no messages now
-        self.buffered_bytes = 0  # bytes of deliveries that nobody has taken yet
-        self.closed = self._loop.create_future()  # when the socket is gone
+        self.blocked_reason: str | None = None  # why the broker accepts no messages now
+        self.buffered_bytes = 0  # deliveries that consumers have not handed to the program yet
+        self.closed = self._loop.create_future()  # done when the socket is closed
         self.wait_counter = wait_counter
         wait_counter.on_change = self.update_reading
         self.session = Session(parameters, properties, self._schedule_flush)
@@ -119,26 +117,26 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self.closed.set_result(None)
 
     def _make_reset_error(self, exc: Exception) -> Exception:
-        """A socket that breaks is as good as one that is closed: brokers reset those that they refuse."""
-        found = self.session.make_eof_error()
-        found.__cause__ = exc
-        return found
+        """Treat a reset like an end of file: brokers reset connections that they refuse."""
+        error = self.session.make_eof_error()
+        error.__cause__ = exc
+        return error
 
     def start_heartbeats(self) -> None:
-        """From now on silence is a sign of death."""
+        """Send heartbeats, and fail the connection when the broker sends nothing for two intervals."""
         if self.session.heartbeat:
             self._schedule_heartbeat()
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── termination ───────────────────────────────────────────────────────────────────────────────────────
 
     def fail(self, error: Exception) -> None:
-        """The connection ends here, for this reason, unless it has ended already."""
-        ended = self.session.terminate(error)
-        if ended is not None:
-            self._terminate(ended)
+        """Abort the connection with this error, unless it has terminated before."""
+        terminated = self.session.terminate(error)
+        if terminated is not None:
+            self._terminate(terminated)
 
     def close(self) -> None:
-        """Part in order; if the broker does not answer, without it."""
+        """Close the connection: flush output and wait up to `CLOSE_TIMEOUT_S` for the broker's reply."""
         if self.session.state is SessionState.OPEN:
             self.session.close()
             self._cancel_heartbeat()
@@ -149,8 +147,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         elif self.session.state is SessionState.OPENING:
             self.fail(errors.ConnectionClosedByClientError())
 
-    def _terminate(self, ended: ConnectionTerminated) -> None:
-        self._error = ended.error
+    def _terminate(self, terminated: ConnectionTerminated) -> None:
+        self._error = terminated.error
         self._cancel_heartbeat()
         if self._close_timer is not None:
             self._close_timer.cancel()
@@ -158,13 +156,13 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         if self._transport is None:
             if not self.closed.done():
                 self.closed.set_result(None)
-        elif isinstance(ended.error, errors.ConnectionLostError | errors.CannotConnectError):
+        elif isinstance(terminated.error, errors.ConnectionLostError | errors.CannotConnectError):
             self._transport.abort()
         else:
-            self._flush()  # the answer to the broker's last word
+            self._flush()  # close-ok, if the broker closed the connection
             self._transport.close()
             self._close_timer = self._loop.call_later(CLOSE_TIMEOUT_S, self._transport.abort)
-        self._handler(ended)
+        self._handler(terminated)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -183,7 +181,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._wake_drainers()
 
     def call_and_flush(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `call` has to say goes out now, not at the end of the turn: somebody waits for the answer."""
+        """Write the output of `call` at once instead of at the end of the turn, for lower latency."""
         scheduled, self._is_flush_scheduled = self._is_flush_scheduled, True
         try:
             return call(*args, **kwargs)
@@ -206,7 +204,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         )
 
     async def drain(self) -> None:
-        """Wait until there is room for more, and the broker takes messages."""
+        """Wait until output is below the high-water mark and the broker accepts messages."""
         while self._error is None and not self.has_output_capacity():
             with self.wait_counter:
                 await self._drain_notifier.wait()
@@ -220,11 +218,11 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def update_reading(self) -> None:
+        """Pause or resume reading according to the buffered deliveries (CPR2)."""
         if self._transport is None or self._transport.is_closing():
             return
-        open_ = self.session.state is SessionState.OPEN
         pause = (
-            open_
+            self.session.state is SessionState.OPEN
             and self.buffered_bytes > DELIVERY_BUFFER_MAX_BYTES
             and not self.wait_counter.count
         )
@@ -247,20 +245,20 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._heartbeat_timer.cancel()
 
     def _tick_heartbeat(self) -> None:
-        """Twice per interval: say something if we said nothing, and end what was silent for two intervals."""
-        silent = self._write_count == self._write_count_at_tick
-        self._write_count_at_tick = (
-            self._write_count + silent
-        )  # the beat itself is no reason to skip the next
-        if silent:
+        """Twice per interval: send a heartbeat if nothing was written, fail after two intervals without input."""
+        wrote_nothing = self._write_count == self._write_count_at_tick
+        # The heartbeat itself counts as one write; it must not suppress the next one.
+        self._write_count_at_tick = self._write_count + wrote_nothing
+        if wrote_nothing:
             self.session.send_heartbeat()
-        heard = self._read_count != self._read_count_at_tick or self.is_reading_paused
+        has_read = self._read_count != self._read_count_at_tick or self.is_reading_paused
         self._read_count_at_tick = self._read_count
-        self._silent_ticks = 0 if heard else self._silent_ticks + 1
+        self._silent_ticks = 0 if has_read else self._silent_ticks + 1
         if self._silent_ticks >= 4:
             self.fail(
                 errors.ConnectionLostError(
-                    f"the broker has been silent for {2 * self.session.heartbeat} s, two heartbeats"
+                    f"the broker sent nothing for {2 * self.session.heartbeat} s "
+                    f"(2 × heartbeat, setting heartbeat={self.session.heartbeat})"
                 )
             )
         else:

@@ -1,8 +1,9 @@
-"""How all that was is made again on a new connection: topology, channels, consumers, messages; in this order.
+"""Recovery: make a new connection equal to the lost one.
 
-Declarations go over a channel of their own, so that one that is refused ends nothing else. What is refused for
-good is reported and left out. What another connection still holds exclusively is most likely our own old one,
-which the broker has not missed yet: the whole attempt fails, and is made again later.
+The order is topology, then channels with prefetch and consumers, then unconfirmed messages. Declarations use a
+channel of their own, so that a refused one closes no other channel. An entity that the broker refuses is reported
+(`RecoverySkipped`) and left out. A queue that another connection uses exclusively is most likely still held by
+the lost connection, which the broker considers open: then the whole attempt fails and is repeated later.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +34,7 @@ class ConnectionRecovery:
         self.republished_count = 0
 
     async def recover_topology(self) -> None:
-        """Exchanges, queues, bindings."""
+        """Declare exchanges, queues and bindings."""
         topology = self._topology
         for name, declare in list(topology.exchanges.items()):
             await self._call_or_skip(f"exchange '{name}'", declare, m.ExchangeDeclareOk)
@@ -42,11 +43,11 @@ class ConnectionRecovery:
         for binding in topology.bindings:
             match binding:
                 case m.QueueBind(bound, exchange):
-                    what = f"binding of queue '{bound}' to exchange '{exchange}'"
-                    await self._call_or_skip(what, binding, m.QueueBindOk)
+                    entity = f"binding of queue '{bound}' to exchange '{exchange}'"
+                    await self._call_or_skip(entity, binding, m.QueueBindOk)
                 case m.ExchangeBind(bound, exchange):
-                    what = f"binding of exchange '{bound}' to exchange '{exchange}'"
-                    await self._call_or_skip(what, binding, m.ExchangeBindOk)
+                    entity = f"binding of exchange '{bound}' to exchange '{exchange}'"
+                    await self._call_or_skip(entity, binding, m.ExchangeBindOk)
         if self._declare_channel is not None:
             await self._declare_channel.close()
 
@@ -62,7 +63,7 @@ class ConnectionRecovery:
             self.renamed_queues[name] = found.queue
 
     async def _queue_exists(self, name: str) -> bool:
-        """A queue that the broker named and that is not exclusive may have outlived the connection."""
+        """Return whether a queue exists; one that is not exclusive may have survived the lost connection."""
         channel = await self._open_declare_channel()
         try:
             await channel.declare_queue(name, passive=True)
@@ -91,7 +92,7 @@ class ConnectionRecovery:
         return self._declare_channel
 
     async def recover_channels(self, channels: Iterable[RobustChannel]) -> None:
-        """Consumers first, all of them: what has to be sent again may be much."""
+        """Reopen channels with their consumers, then publish unconfirmed messages, which may take long."""
         to_republish: list[tuple[RobustChannel, Channel]] = []
         for channel in channels:
             new_channel = await self._reopen_channel(channel)
@@ -110,12 +111,12 @@ class ConnectionRecovery:
                 await self._republish(channel, new_channel)
             except (
                 ChannelClosedByBrokerError
-            ):  # what is sent again is refused now, and the channel has ended
+            ):  # the broker refused a message, and the channel has ended
                 if channel.is_open:
                     raise
 
     async def _reopen_channel(self, channel: RobustChannel) -> Channel | None:
-        """Its prefetch and its consumers; None if the program closes it meanwhile."""
+        """Open a plain channel with the same prefetch and consumers; None if the program closed it meanwhile."""
         while channel.is_open:
             new_channel = await self._connection.channel(confirms=channel.unconfirmed is not None)
             for method in channel.prefetch.values():
@@ -125,10 +126,13 @@ class ConnectionRecovery:
         return None
 
     async def _restart_consumers(self, channel: RobustChannel, new_channel: Channel) -> bool:
-        """False: the channel ended because one of its consumers was refused, which it goes on without."""
+        """Start the consumers; return False if the broker refused one and so closed the channel.
+
+        The refused consumer is removed, and the caller opens another channel for the rest.
+        """
         for tag, consumer in list(channel.consumers.items()):
             if tag not in channel.consumers:
-                continue  # it was cancelled while another was restored
+                continue  # cancelled while another one was started
             method = self._topology.resolve_queue_name(consumer.method)
             try:
                 await new_channel.start_consumer(consumer, method)
@@ -141,7 +145,7 @@ class ConnectionRecovery:
         return True
 
     async def _republish(self, channel: RobustChannel, new_channel: Channel) -> None:
-        """What is published meanwhile queues up behind."""
+        """Publish unconfirmed messages; messages published meanwhile are appended to them."""
         unconfirmed = channel.unconfirmed
         while unconfirmed is not None and unconfirmed.has_unsent:
             for batch in unconfirmed.take_unsent():

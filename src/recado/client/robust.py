@@ -1,10 +1,11 @@
-"""A connection that comes back: a bare one while it lasts, supervised, and the memory to make the next alike.
+"""The robust connection, which reconnects by itself.
 
     async with connect("amqp://localhost") as connection:
         channel = await connection.channel()
 
-`connect` fails at once if the first connection cannot be made, since that is mostly a mistake in the URL; from
-then on it is restored for as long as `give_up` says, and `on_event` is told of what happens.
+It supervises one plain `Connection` after another and restores topology, channels, consumers and unconfirmed
+messages on each. The first connection is not retried by default, because a mistake in the URL is its most common
+error. Later, reconnecting continues for `reconnect_timeout` seconds, and `on_event` is called with each event.
 """
 
 import asyncio
@@ -55,20 +56,34 @@ def connect(
     on_event: Callable[[ConnectionEvent], object] | None = None,
     reconnect_timeout: float | None = 300.0,
     wait_for_broker: bool = False,
-    retry_policy: RetryPolicy | None = None,
+    retry_initial: float = 0.1,
+    retry_max: float = 5.0,
+    retry_factor: float = 2.0,
 ) -> "RobustConnection":
-    """To be awaited, or used by `async with`.
+    """Return a robust connection; `async with` (or `await`) opens it.
 
-    With `patient` a broker that is not there yet is waited for as well, until `give_up` seconds have passed
-    (None: for ever); one that refuses us, as for a wrong password, is not.
+    Args:
+        url: `amqp://user:password@host:port/vhost?option=value`, or `amqps://` for TLS.
+        tls: a TLS context instead of the one made from the options of the URL.
+        name: the name of the connection in the broker's list of connections.
+        on_event: called with each `ConnectionEvent`.
+        reconnect_timeout: seconds to keep reconnecting before every call raises `ReconnectTimeoutError`;
+            None retries forever.
+        wait_for_broker: retry the first connection too, for `reconnect_timeout` seconds. A broker that rejects
+            this client (`ConnectionRejectedError`) is not retried.
+        retry_initial: maximum delay before the first attempt, in seconds; delays are random up to it.
+        retry_max: upper bound of the maximum delay, in seconds.
+        retry_factor: growth of the maximum delay with each attempt.
+
+    Opening raises `CannotConnectError` or a subclass of it; a wrong URL raises `ValueError` at once.
     """
     parameters = parse_url(url) if isinstance(url, str) else url
     if name is not None:
         parameters = msgspec.structs.replace(parameters, name=name)
-    chosen = msgspec.structs.replace(
-        retry_policy or RetryPolicy(), reconnect_timeout=reconnect_timeout
+    policy = RetryPolicy(
+        retry_initial, retry_max, reconnect_timeout=reconnect_timeout, retry_factor=retry_factor
     )
-    return RobustConnection(parameters, tls, on_event, chosen, wait_for_broker=wait_for_broker)
+    return RobustConnection(parameters, tls, on_event, policy, wait_for_broker=wait_for_broker)
 
 
 class RobustConnection:
@@ -91,7 +106,7 @@ class RobustConnection:
         self._retry_policy = retry_policy
         self._wait_for_broker = wait_for_broker
         self._retry = ReconnectSchedule(retry_policy)
-        self._current: Connection | None = None  # while all is restored
+        self._current: Connection | None = None  # None while disconnected or recovering
         self._channels: dict[RobustChannel, None] = {}
         self._notifier = Notifier()
         self._supervisor: asyncio.Task[None] | None = None
@@ -102,25 +117,26 @@ class RobustConnection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why the broker takes no messages now; None while it does."""
+        """Why the broker accepts no messages now (connection.blocked); None if it accepts them."""
         return self._current.blocked_reason if self._current is not None else None
 
     def current_queue_name(self, queue: str) -> str:
-        """The present name of a queue that the broker had named; any other name as it is."""
+        """Return the current name of a queue that the broker named (it changes with reconnections), or `queue`."""
         return self.topology.current_name(queue)
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
 
     def __await__(self) -> Generator[None, None, Self]:
-        return self._open().__await__()
+        return self.open().__await__()
 
     async def __aenter__(self) -> Self:
-        return await self._open()
+        return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _open(self) -> Self:
+    async def open(self) -> Self:
+        """Connect and log in, unless the connection is open; raises `CannotConnectError` or a subclass of it."""
         if self._supervisor is None:
             try:
                 ended = await self._connect_first()
@@ -154,7 +170,7 @@ class RobustConnection:
         self._notifier.notify_all()
 
     async def close(self) -> None:
-        """Part in order. What is not confirmed by now is not sent again: `flush` before, where it matters."""
+        """Close the connection. Unconfirmed messages are not sent again: call `wait_for_confirms` before."""
         if self.error is None:
             bare = self._current
             self._terminate(ConnectionClosedByClientError())
@@ -166,7 +182,7 @@ class RobustConnection:
                 await self._supervisor
 
     def _terminate(self, error: Exception) -> None:
-        """For good."""
+        """End the connection for good."""
         self.error = error
         self._current = None
         for channel in list(self._channels):
@@ -178,31 +194,31 @@ class RobustConnection:
     async def _supervise(self, ended: "asyncio.Future[Exception]") -> None:
         loop = asyncio.get_running_loop()
         while True:
-            lost = await ended
+            loss = await ended
             if self.error is not None:
                 return
             self._current = None
             self._retry.record_loss(loop.time())
-            self._emit(ConnectionLost(lost))
+            self._emit(ConnectionLost(loss))
             try:
-                ended = await self._reconnect(lost)
+                ended = await self._reconnect(loss)
             except ReconnectTimeoutError as error:
-                gave_up = error
-            except Exception as fault:
-                # One of ours. Without its supervisor nothing would come back, nor anybody be told.
-                log.exception("a connection to %s cannot be restored", self.parameters)
-                patience = self._retry
-                gave_up = ReconnectTimeoutError(
-                    patience.seconds_since_loss(loop.time()), patience.attempt_count, fault
+                timeout = error
+            except Exception as error:
+                # A bug in this package. Without the supervisor, calls would wait for ever.
+                log.exception(
+                    "reconnecting stopped by an internal error (broker=%s)", self.parameters
                 )
+                elapsed = self._retry.seconds_since_loss(loop.time())
+                timeout = ReconnectTimeoutError(elapsed, self._retry.attempt_count, error)
             else:
                 continue
-            self._terminate(gave_up)
-            self._emit(ReconnectAbandoned(gave_up))
+            self._terminate(timeout)
+            self._emit(ReconnectAbandoned(timeout))
             return
 
     async def _reconnect(self, error: Exception) -> "asyncio.Future[Exception]":
-        """Try until it succeeds; `GaveUp` when it has taken too long."""
+        """Attempt to reconnect until it succeeds; raises `ReconnectTimeoutError` after `reconnect_timeout`."""
         loop, retry = asyncio.get_running_loop(), self._retry
         while True:
             delay = retry.next_delay(loop.time(), random.random())
@@ -229,8 +245,8 @@ class RobustConnection:
             await recovery.recover_topology()
             await recovery.recover_channels(list(self._channels))
         except BaseException as failure:
-            # As if it had broken: to those who are on it already, a close would be the end for good.
-            connection.abort(ConnectionLostError(f"not all could be restored: {failure}"))
+            # Abort instead of closing: for channels attached already, a close would be final.
+            connection.abort(ConnectionLostError(f"recovery failed: {failure}"))
             await connection.close()
             raise
         retry.record_recovery(loop.time())
@@ -247,19 +263,23 @@ class RobustConnection:
         self._emit(PublishingUnblocked() if reason is None else PublishingBlocked(reason))
 
     def _emit(self, event: ConnectionEvent) -> None:
-        """A hook that fails is no reason to stop."""
+        """Call `on_event`; an exception in it is logged and does not stop recovery."""
         if self.on_event is not None:
             try:
                 self.on_event(event)
             except Exception:
-                log.exception("on_event failed for %s", event)
+                log.exception("exception in on_event callback (event=%s)", event)
 
     # ── channels ──────────────────────────────────────────────────────────────────────────────────────────
 
     async def channel(
         self, *, confirms: bool = True, unconfirmed_max_bytes: int = UNCONFIRMED_MAX_BYTES
     ) -> RobustChannel:
-        """A new channel; at most `window` bytes, about, wait for confirms before `drain` waits."""
+        """Open a channel.
+
+        With `confirms`, messages are stored until the broker confirms them and are published again after a
+        reconnection; `drain` waits while they exceed about `unconfirmed_max_bytes`.
+        """
         while True:
             connection = await self._wait_connected()
             channel = RobustChannel(
@@ -276,7 +296,7 @@ class RobustConnection:
             return channel
 
     def remove_channel(self, channel: RobustChannel) -> None:
-        """It has ended."""
+        """A channel has ended for good; called by the channel."""
         self._channels.pop(channel, None)
 
     def handle_consumer_removed(self, queue: str) -> None:
@@ -290,12 +310,12 @@ class RobustConnection:
             if self.error is not None:
                 raise self.error.with_traceback(None)
             if self._supervisor is None:
-                raise ValueError("await the connection first: connection = await connect(url)")
+                raise ValueError("the connection is not open: use `async with connect(url)`")
             if self._current is not None and self._current.error is None:
                 return self._current
             await self._notifier.wait()
 
 
 def _resolve(ended: "asyncio.Future[Exception]", error: Exception) -> None:
-    if not ended.done():  # nobody waits for it once the supervisor is gone
+    if not ended.done():  # cancelled if the supervisor has ended
         ended.set_result(error)

@@ -1,9 +1,9 @@
-"""A channel that outlives its connection: a bare channel while there is one, and the memory for the next.
+"""The channel of a robust connection: it uses one plain channel after another.
 
-X1  What was published with confirms is kept until the broker confirms it, and sent again on each new
-    connection, in order and before anything newer. So each arrives at least once, first arrivals in order.
-X2  Calls wait while there is no connection, and those that it broke under are made again.
-X3  What the broker refuses is never repeated: the channel ends with its error, as a bare one does.
+CRC1  Messages published with confirms are stored until the broker confirms them, and published again on each new
+     connection, in order and before newer ones. So each arrives at least once, and first arrivals are in order.
+CRC2  Calls wait while there is no connection, and are repeated if the connection is lost before the reply.
+CRC3  An operation that the broker refuses is not repeated: the channel closes with the error, like a plain one.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,14 +33,14 @@ from .waiters import ConfirmWaiters, Notifier, OnConfirm
 if TYPE_CHECKING:
     from .robust import RobustConnection
 
-UNCONFIRMED_MAX_BYTES = 32 << 20  # bytes
+UNCONFIRMED_MAX_BYTES = 32 << 20
 _CONNECTION_FORCED_CODE = (
     320  # the broker's operator, or its end, closed the connection; nothing that we sent
 )
 
 
 class RobustConsumer(Consumer):
-    """Goes on with the next connection; what was not handed over of the last one comes again."""
+    """A consumer that continues on the next connection; the broker redelivers its unacknowledged messages."""
 
     def __init__(self, owner: "RobustChannel", method: m.BasicConsume) -> None:
         super().__init__(method.consumer_tag, method.queue, no_ack=method.no_ack)
@@ -58,7 +58,7 @@ class RobustConsumer(Consumer):
             super().handle_channel_closed(error)
 
     def fail_recovery(self, error: Exception) -> None:
-        """It cannot be resumed."""
+        """The consumer could not be started again."""
         self._owner.remove_consumer(self)
         self.fail(error)
 
@@ -97,22 +97,22 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     @property
     def is_open(self) -> bool:
-        """Not ended for good; whether it is connected now is another question."""
+        """Whether the channel has not ended for good; it may be disconnected at the moment."""
         return self.error is None
 
     @property
     def is_recovering(self) -> bool:
-        """Whether there is no connection, or not all is restored on it yet."""
+        """Whether the channel is disconnected or its recovery is not complete."""
         return self.error is None and self._current is None
 
     @property
     def unconfirmed_count(self) -> int:
         return self.unconfirmed.confirms.unconfirmed_count if self.unconfirmed is not None else 0
 
-    # ── life ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── opening, recovery, closing ────────────────────────────────────────────────────────────────────────
 
     def attach(self, channel: Channel) -> None:
-        """The next bare channel; it is not used before `resume`."""
+        """Connect the callbacks of the next plain channel; it is used only after `resume`."""
         channel.on_end = self._handle_channel_closed
         channel.on_return = self._handle_return
         if self.unconfirmed is not None:
@@ -123,7 +123,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             self._handle_channel_closed(channel.error)
 
     def resume(self, channel: Channel) -> None:
-        """All that was is restored."""
+        """Recovery is complete: use the plain channel."""
         self._is_republishing = False
         if channel.is_open:
             self._current = channel
@@ -137,7 +137,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self._notifier.notify_all()
 
     def terminate(self, error: Exception) -> None:
-        """For good."""
+        """End the channel for good."""
         if self.error is not None:
             return
         self.error = error
@@ -150,7 +150,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self._notifier.notify_all()
 
     async def close(self) -> None:
-        """What is not confirmed by now is not sent again."""
+        """Close the channel. Unconfirmed messages are not sent again."""
         bare, closed = self._current, ChannelClosedByClientError()
         self.terminate(closed)
         if bare is not None:
@@ -178,7 +178,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             await self._wait_for_change()
 
     async def _wait_for_change(self) -> None:
-        """Wait until there may be a connection, or room."""
+        """Wait until the connection or the amount of unconfirmed messages changes."""
         with self.connection.wait_counter:
             await self._notifier.wait()
 
@@ -207,8 +207,10 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             return reply
 
     def _resolve_empty_queue_name(self, method: M) -> M:
-        """AMQP's empty name, for the queue that was last declared on the channel, means another channel's
-        after a reconnection; so it is spelled out."""
+        """Replace AMQP's empty queue name, the last queue declared on the channel, by its name.
+
+        The broker would resolve it to another queue after a reconnection.
+        """
         match method:
             case m.QueueBind("", _, key):
                 name = self._last_declared_queue
@@ -225,7 +227,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
                 return method
 
     async def get(self, queue: str, *, no_ack: bool = False) -> Delivery | None:
-        """One message, or None if the queue is empty."""
+        """Return one message of a queue, or None if the queue is empty."""
         while True:
             channel = await self._wait_connected()
             name = self.connection.topology.current_name(queue or self._last_declared_queue)
@@ -245,9 +247,9 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         *,
         mandatory: bool = False,
     ) -> int:
-        """The message's number, for its confirm.
+        """Publish a message without waiting (see `drain`); return its sequence number.
 
-        Without confirms it is 0, and while there is no connection `ConnectionLostError` is raised.
+        Without confirms, returns 0, and raises `ConnectionLostError` while disconnected.
         """
         self.check_open()
         encoded = encode_optional_properties(properties)
@@ -271,7 +273,10 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         *,
         mandatory: bool = False,
     ) -> range:
-        """Their numbers; `bodies` are kept until they are confirmed, so do not change the list."""
+        """Publish messages; return their sequence numbers.
+
+        `bodies` is stored until they are confirmed: do not modify the list.
+        """
         self.check_open()
         encoded = encode_optional_properties(properties)
         if self.unconfirmed is None:
@@ -288,13 +293,13 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     def _require_current(self) -> Channel:
         if self._current is None:
             raise ConnectionLostError(
-                "there is no connection now, and messages without confirms are not kept",
+                "the connection is lost, and messages without confirms are not stored",
                 "Open the channel with confirms=True, or drop the message.",
             )
         return self._current
 
     async def drain(self) -> None:
-        """Wait until there is room for more: in the socket, and within the window of what is unconfirmed."""
+        """Wait until more output fits and unconfirmed messages are below `unconfirmed_max_bytes`."""
         while True:
             self.check_open()
             if self.unconfirmed is None:
@@ -317,16 +322,18 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
                 return
 
     async def wait_for_confirms(self) -> None:
-        """Wait until all that was published so far is confirmed; `PublishNackedError` for what was refused."""
+        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacked ones."""
         await self._require_confirms().wait_for_confirms()
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
-        """Wait until message `number` is confirmed; raises `PublishNackedError` if it was refused."""
+        """Wait until one message is confirmed; raises `PublishNackedError` if it was nacked."""
         await self._require_confirms().wait_for_confirm(sequence_number)
 
     def _require_confirms(self) -> ConfirmWaiters:
         if self.unconfirmed is None:
-            raise ValueError("this channel was opened with confirms=False")
+            raise ValueError(
+                "the channel has no publisher confirms: it was opened with confirms=False"
+            )
         return self._confirm_waiters
 
     def _handle_confirms(self, channel_numbers: range, acked: bool) -> None:
@@ -345,10 +352,10 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────
 
     async def _consume(self, method: m.BasicConsume) -> RobustConsumer:
-        """It goes on after a reconnection, in the same loop."""
+        """Start a consumer that continues after reconnections, in the same iteration."""
         name = method.consumer_tag
         if name in self.consumers:
-            raise ValueError(f"this channel has a consumer '{name}' already")
+            raise ValueError(f"consumer tag '{name}' is already used on this channel")
         method = self._resolve_empty_queue_name(method)
         consumer = RobustConsumer(self, method)
         while True:
@@ -368,23 +375,26 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             self.connection.handle_consumer_removed(consumer.queue)
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
-        """False, and nothing is sent, if the delivery is stale."""
+        """Acknowledge a delivery; return False and send nothing if it is stale."""
         return delivery.ack(multiple=multiple)
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Give it back to its queue, or without `requeue` away."""
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 
 def is_recoverable(error: Exception) -> bool:
-    """Whether another connection may do better."""
+    """Whether the error ends one connection only, so that the next may succeed."""
     return isinstance(error, ConnectionClosedError) and not isinstance(
         error, ConnectionClosedByClientError
     )
 
 
 def raise_unless_retryable(error: ConnectionClosedError) -> None:
-    """What made the broker close the connection is not tried again: it would do so again."""
+    """Raise the error unless the call can be repeated on the next connection.
+
+    A call that made the broker close the connection is not repeated: it would do so again.
+    """
     if not is_recoverable(error) or (
         isinstance(error, ConnectionClosedByBrokerError)
         and error.reply_code != _CONNECTION_FORCED_CODE

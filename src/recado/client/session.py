@@ -1,10 +1,11 @@
-"""One connection of a client as computation: bytes in, occurrences out. No socket, no clock, no waiting.
+"""One connection of a client without I/O: bytes in, events out. No socket, no clock, no waiting.
 
-Whoever calls gives a *token* along, which comes back with the answer, or with the end that came instead.
+A call includes a *token*. The session returns it with the broker's reply, or with the termination of the channel
+or connection if that comes first.
 
-N1  The answers on a channel belong to its calls in the order in which they were made.
-N2  A token comes back exactly once: answered, or in the end of its channel or of the connection.
-N3  After `Ended` nothing is heard, and nothing is sent but the answer to the broker's last word.
+CSE1  Replies on a channel belong to its calls in the order in which the calls were made.
+CSE2  Each token is returned exactly once: with the reply, or with the termination of its channel or connection.
+CSE3  After `ConnectionTerminated` input is ignored, and only the reply to the broker's close is sent.
 """
 
 from collections import deque
@@ -45,7 +46,11 @@ from .session_events import (
     SessionEvent,
 )
 
-BODY_MAX_BYTES = 512 << 20  # as much as any broker allows
+BODY_MAX_BYTES = 512 << 20  # the largest message that any broker allows
+_TLS_PORT_HINT = (
+    "The TLS port of a broker needs amqps:// and has another number than its plain port."
+)
+
 CAPABILITIES: Final[FieldTable] = {
     "authentication_failure_close": True,
     "basic.nack": True,
@@ -84,12 +89,12 @@ REPLY_TYPES: Final[dict[type[m.Method], tuple[type[m.Method], ...]]] = {
 class SessionState(Enum):
     OPENING = auto()
     OPEN = auto()
-    CLOSING = auto()  # we asked to close and await the answer
+    CLOSING = auto()  # connection.close was sent, close-ok has not arrived
     ENDED = auto()
 
 
 class _ChannelCalls:
-    """A channel, as far as the protocol goes."""
+    """The protocol state of a channel: calls that await a reply, and its confirms."""
 
     __slots__ = ("confirms", "pending_calls")
 
@@ -106,10 +111,10 @@ class Session:
         on_output: Callable[[], None],
         body_max: int = BODY_MAX_BYTES,
     ) -> None:
-        """`wake` is told when there is something to take, once until all is taken."""
+        """Create a session; `on_output` is called when output becomes available, once until it is taken."""
         self.state = SessionState.OPENING
         self.output: list[bytes] = []
-        self.output_bytes = 0  # bytes in it
+        self.output_bytes = 0
         self.channel_max = parameters.channel_max
         self.frame_max = parameters.frame_max
         self.heartbeat = 0
@@ -130,7 +135,7 @@ class Session:
         )
         self.write(PROTOCOL_HEADER)
 
-    # ── what goes out ─────────────────────────────────────────────────────────────────────────────────────
+    # ── output ────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, *pieces: bytes) -> None:
         if not self.output:
@@ -139,7 +144,7 @@ class Session:
         self.output_bytes += sum(map(len, pieces))
 
     def take_output(self) -> bytes:
-        """All that is to be sent."""
+        """Return all pending output and clear it."""
         output, self.output, self.output_bytes = self.output, [], 0
         return output[0] if len(output) == 1 else b"".join(output)
 
@@ -147,20 +152,22 @@ class Session:
         self.write(encode_method_frame(number, method))
 
     def call(self, number: int, method: m.Method, token: ReplyToken) -> None:
-        self.send(number, method)  # first: a method that cannot be written awaits nothing
+        self.send(number, method)  # first: a method that cannot be encoded awaits no reply
         self._channels[number].pending_calls.append((type(method), token))
 
     def send_heartbeat(self) -> None:
         self.write(HEARTBEAT_FRAME)
 
     def open_channel(self, token: ReplyToken) -> int:
-        """Its number. `ValueError` if the broker allows no more."""
+        """Open a channel and return its number; raises `ValueError` if `channel_max` channels are open."""
         if self._free_numbers:
             number = self._free_numbers.pop()
         elif self._highest_number < self.channel_max:
             self._highest_number = number = self._highest_number + 1
         else:
-            raise ValueError(f"all {self.channel_max} channels of this connection are open")
+            raise ValueError(
+                f"all {self.channel_max} channels of this connection are open (setting channel_max)"
+            )
         self._channels[number] = _ChannelCalls()
         self.call(number, m.ChannelOpen(), token)
         return number
@@ -170,22 +177,22 @@ class Session:
         self._reader.closing_channels.add(number)
 
     def start_confirms(self, number: int) -> ConfirmTracker:
-        """Numbers begin with the next message; the call for it is the caller's."""
-        line = self._channels[number]
-        line.confirms = line.confirms or ConfirmTracker()
-        return line.confirms
+        """Track confirms from the next message on; the caller sends confirm.select."""
+        channel = self._channels[number]
+        channel.confirms = channel.confirms or ConfirmTracker()
+        return channel.confirms
 
     def close(self) -> None:
-        """Say good-bye; `Ended` comes with the answer."""
+        """Send connection.close; `ConnectionTerminated` follows when the broker replies."""
         if self.state is SessionState.OPEN:
             self.state = SessionState.CLOSING
             self.send(0, m.ConnectionClose(200, "bye"))
             self._reader.channel_frame_policy = ChannelFramePolicy.IGNORE
 
-    # ── what comes in ─────────────────────────────────────────────────────────────────────────────────────
+    # ── input ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def receive(self, data: bytes) -> Iterator[SessionEvent]:
-        """Handle each occurrence before asking for the next."""
+        """Yield the events that the data completes; the caller handles each before it asks for the next."""
         if self.has_ended():
             return
         try:
@@ -199,35 +206,34 @@ class Session:
                         yield from self._handle_opening(event)
                     case _:
                         yield from self._handle_event(event)
-        except AmqpError as fault:
-            yield self._handle_protocol_error(fault)
+        except AmqpError as error:
+            yield self._handle_protocol_error(error)
 
     def has_ended(self) -> bool:
         return self.state is SessionState.ENDED
 
     def terminate(self, error: Exception) -> ConnectionTerminated | None:
-        """The connection is gone, for this reason; nothing if it has ended already."""
+        """The connection was lost or aborted; returns None if it has terminated before."""
         return None if self.has_ended() else self._terminate(error)
 
     def _terminate(self, error: Exception) -> ConnectionTerminated:
         self.state = SessionState.ENDED
-        tokens = [token for line in self._channels.values() for _, token in line.pending_calls]
+        channels = self._channels.values()
+        pending_tokens = [token for channel in channels for _, token in channel.pending_calls]
         self._channels.clear()
-        return ConnectionTerminated(error, tokens)
+        return ConnectionTerminated(error, pending_tokens)
 
-    def _handle_protocol_error(self, fault: AmqpError) -> ConnectionTerminated:
+    def _handle_protocol_error(self, error: AmqpError) -> ConnectionTerminated:
         if self.state is SessionState.OPENING:
             return self._terminate(
                 errors.CannotConnectError(
-                    f"what listens at {self._parameters.host}:{self._parameters.port} does not speak "
-                    f"AMQP 0-9-1 ({fault})",
-                    "A broker's TLS port wants amqps:// and another number than its plain one.",
+                    f"{self._parameters.host}:{self._parameters.port} does not respond with "
+                    f"AMQP 0-9-1: {error}",
+                    _TLS_PORT_HINT,
                 )
             )
-        self.send(0, m.ConnectionClose(fault.code, fault.reply_text[:120]))
-        return self._terminate(
-            errors.ConnectionLostError(f"the broker broke the protocol: {fault}")
-        )
+        self.send(0, m.ConnectionClose(error.code, error.reply_text[:120]))
+        return self._terminate(errors.ConnectionLostError(f"the broker violated AMQP: {error}"))
 
     def _handle_opening(self, event: e.Event) -> Iterator[SessionEvent]:
         match event:
@@ -243,7 +249,7 @@ class Session:
             case e.HeartbeatReceived():
                 pass
             case _:
-                raise CommandInvalidError("something of a channel before the connection is open")
+                raise CommandInvalidError("frame on a channel before the connection is open")
 
     def _apply_limits(self) -> None:
         limits = self._handshake.limits
@@ -253,29 +259,29 @@ class Session:
         self.heartbeat = limits.heartbeat
 
     def make_eof_error(self) -> Exception:
-        """What it means that the broker hangs up now, without a word."""
+        """Return the error for a socket that the broker closed without connection.close."""
         parameters = self._parameters
         if self.state is not SessionState.OPENING:
             return errors.ConnectionLostError(
-                f"the broker at {parameters.host}:{parameters.port} hung up"
+                f"the broker at {parameters.host}:{parameters.port} closed the socket"
             )
-        if (
-            self._server_closes_on_auth_failure()
-        ):  # so it has refused nothing: it was stopped, or the network failed
+        if self._server_closes_on_auth_failure():
+            # Such a broker refuses with connection.close; here it was stopped, or the network failed.
             return errors.CannotConnectError(
-                f"the broker at {parameters.host}:{parameters.port} hung up during the handshake"
+                f"the broker at {parameters.host}:{parameters.port} closed the socket during the handshake"
             )
-        if self._handshake.step is HandshakeStep.AWAIT_TUNE:  # so do brokers that do not tell of it
-            return self._make_refused_error(403, "the broker hung up during login")
+        if self._handshake.step is HandshakeStep.AWAIT_TUNE:
+            # Brokers without that capability close the socket to refuse a login.
+            return self._make_refused_error(403, "the broker closed the socket during login")
         if self._handshake.step is HandshakeStep.AWAIT_OPEN_OK:
-            return self._make_refused_error(530, "the broker hung up when asked for the vhost")
+            return self._make_refused_error(530, "the broker closed the socket at connection.open")
         return errors.CannotConnectError(
-            f"what listens at {parameters.host}:{parameters.port} hung up at once",
-            "A broker's TLS port wants amqps:// and another number than its plain one.",
+            f"{parameters.host}:{parameters.port} closed the socket before the handshake",
+            _TLS_PORT_HINT,
         )
 
     def _server_closes_on_auth_failure(self) -> bool:
-        """Whether the broker says that it answers a refused login with connection.close."""
+        """Whether the broker announces that it answers a refused login with connection.close."""
         capabilities = self._handshake.server_properties.get("capabilities")
         if not isinstance(capabilities, dict):
             return False
@@ -287,7 +293,7 @@ class Session:
             return errors.AuthenticationError(
                 f"the broker at {parameters.host}:{parameters.port} refused the login of "
                 f"'{parameters.username}': {reply_text}",
-                "Name and password are percent-encoded in a URL; guest is let in via localhost only.",
+                "Percent-encode user name and password in a URL; guest may connect via localhost only.",
             )
         if self._handshake.step is HandshakeStep.AWAIT_OPEN_OK and reply_code in (
             402,
@@ -297,7 +303,7 @@ class Session:
         ):
             return errors.VhostRefusedError(
                 f"'{parameters.username}' cannot open the vhost '{parameters.vhost}': {reply_text}",
-                "It must exist and the user needs permissions in it; in a URL the vhost / is %2F.",
+                "The vhost must exist and the user needs permissions in it; in a URL, / is written %2F.",
             )
         return errors.CannotConnectError(
             f"the broker refused the connection: {reply_code} {reply_text}"
@@ -316,23 +322,23 @@ class Session:
             case e.MethodReceived(number, method):
                 yield from self._handle_channel_method(number, method)
             case e.ContentReceived(number, m.BasicReturn() as r, content):
-                header, body = extract_properties(content), extract_body(content)
-                back = ReturnedMessage(
-                    r.reply_code, r.reply_text, r.exchange, r.routing_key, header, body
+                properties, body = extract_properties(content), extract_body(content)
+                returned = ReturnedMessage(
+                    r.reply_code, r.reply_text, r.exchange, r.routing_key, properties, body
                 )
-                yield MessageReturned(number, back)
+                yield MessageReturned(number, returned)
             case e.ContentReceived(number, method, content):
                 yield self._match_reply(
                     number, method, extract_properties(content), extract_body(content)
                 )
             case e.OversizedBodyReceived(_, size):
                 raise CommandInvalidError(
-                    f"a message of {size} bytes is more than this client takes"
+                    f"message of {size} bytes exceeds the limit of {self._reader.body_max} bytes"
                 )
             case e.HeartbeatReceived() | e.Discarded():
                 pass
             case _:
-                raise CommandInvalidError("a client's message from a broker")
+                raise CommandInvalidError("the broker sent a method that only clients send")
 
     def _handle_connection_method(self, method: m.Method) -> Iterator[SessionEvent]:
         match method:
@@ -352,18 +358,16 @@ class Session:
         match method:
             case m.ChannelClose(code, text):
                 self.send(number, m.ChannelCloseOk())
-                if (
-                    number not in self._reader.closing_channels
-                ):  # else our own close awaits its answer
+                if number not in self._reader.closing_channels:  # else close-ok is still to come
                     yield self._terminate_channel(
                         number, errors.ChannelClosedByBrokerError(code, text)
                     )
             case m.ChannelCloseOk():
                 self._reader.closing_channels.discard(number)
-                line = self._require_channel(number)
-                if not line.pending_calls or line.pending_calls[-1][0] is not m.ChannelClose:
-                    raise CommandInvalidError("an answer to a close that was not asked for")
-                token = line.pending_calls.pop()[1]
+                calls = self._require_channel(number).pending_calls
+                if not calls or calls[-1][0] is not m.ChannelClose:
+                    raise CommandInvalidError(f"channel.close-ok without close on channel {number}")
+                token = calls.pop()[1]
                 yield self._terminate_channel(number, errors.ChannelClosedByClientError())
                 yield ReplyReceived(token, method)
             case m.BasicCancel(tag):
@@ -375,16 +379,16 @@ class Session:
                 yield self._match_reply(number, method)
 
     def _require_channel(self, number: int) -> _ChannelCalls:
-        line = self._channels.get(number)
-        if line is None:
-            raise CommandInvalidError(f"something on channel {number}, which is not open")
-        return line
+        channel = self._channels.get(number)
+        if channel is None:
+            raise CommandInvalidError(f"frame on channel {number}, which is not open")
+        return channel
 
     def _terminate_channel(self, number: int, error: Exception) -> ChannelTerminated:
-        line = self._require_channel(number)
+        channel = self._require_channel(number)
         del self._channels[number]
         self._free_numbers.append(number)
-        return ChannelTerminated(number, error, [token for _, token in line.pending_calls])
+        return ChannelTerminated(number, error, [token for _, token in channel.pending_calls])
 
     def _match_reply(
         self, number: int, method: m.Method, header: bytes = b"", body: bytes = b""
@@ -392,7 +396,7 @@ class Session:
         awaiting = self._require_channel(number).pending_calls
         if not awaiting or type(method) not in REPLY_TYPES[awaiting[0][0]]:
             raise CommandInvalidError(
-                f"{method.name} answers nothing that was asked on channel {number}"
+                f"{method.name} on channel {number} is not a reply to a pending call"
             )
         return ReplyReceived(awaiting.popleft()[1], method, header, body)
 

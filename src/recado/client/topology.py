@@ -7,9 +7,9 @@ with the last binding from it.
 A queue named by the broker gets a new name when it is declared again. Calls that use an old name are applied to
 the same queue under its current name.
 
-TP1  Recovery declares exactly the entities that were declared and not deleted, in an order in which each entity
+CTP1  Recovery declares exactly the entities that were declared and not deleted, in an order in which each entity
      exists before it is used.
-TP2  A name chosen by the broker refers to the same queue while that queue exists. Each reconnection adds a name;
+CTP2  A name chosen by the broker refers to the same queue while that queue exists. Each reconnection adds a name;
      the first and the newest ones are remembered.
 """
 

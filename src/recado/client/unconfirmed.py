@@ -6,9 +6,9 @@ maps the numbers of the current plain channel to sequence numbers, by segments i
     sequence numbers   … 7  8  9 10 11 12 …          8 and 10 were confirmed on the last connection
     channel's numbers    1     2     3  4 …          → segments (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
 
-UP1  Sequence numbers have no gaps, whatever happens to connections.
-UP2  A sequence number is reported as settled exactly once.
-UP3  On each connection every unsettled message is sent once, in the order of the sequence numbers.
+CUP1  Sequence numbers have no gaps, whatever happens to connections.
+CUP2  A sequence number is reported as settled exactly once.
+CUP3  On each connection every unsettled message is sent once, in the order of the sequence numbers.
 """
 
 from bisect import bisect_right

@@ -107,7 +107,7 @@ def test_a_broker_that_is_away_is_waited_for_and_a_refusal_is_not(
         writer.option("url", wrong).save()
     [port] = peers.free_ports(1)
     away = writer.option("url", f"amqp://127.0.0.1:{port}").option("reconnectTimeout", "0.3")
-    with pytest.raises(PySparkException, match=r"not restored within 0\.3"):
+    with pytest.raises(PySparkException, match=r"no reconnection within 0\.3"):
         away.save()
 
 

@@ -379,7 +379,7 @@ async def test_a_node_waits_for_its_broker() -> None:
 async def test_a_node_waits_for_its_broker_no_longer_than_give_up() -> None:
     async with recado.Broker() as broker:
         url = broker.url
-    with pytest.raises(CannotConnectError, match="nobody listens"):
+    with pytest.raises(CannotConnectError, match="connection to .* refused"):
         async with end(url, "server", give_up=0.3):
             pass
 

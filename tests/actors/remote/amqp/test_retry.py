@@ -5,7 +5,7 @@ from __future__ import annotations
 from recado.actors.remote.amqp import AmqpSettings
 from recado.actors.remote.amqp.retry import BridgeRetries
 from recado.actors.remote.amqp.settings import ABSENCE_MAX_S
-from recado.client import RetryPolicy
+from recado.client.retry import RetryPolicy
 
 BACKOFF = RetryPolicy(retry_initial=0.1, retry_max=0.4, reconnect_timeout=10.0, stable_after=5.0)
 
