@@ -47,7 +47,7 @@ def test_numbers_are_told_as_ranges_and_not_all() -> None:
     assert "4 published messages: 1–3, 7. " in str(few)
     assert few.sequence_numbers == [range(1, 4), range(7, 8)]
     many = errors.PublishNackedError([range(n, n + 1) for n in range(1, 100, 2)])
-    assert "50 messages: 1, 3, 5, 7, 9, …" in str(many)
+    assert "50 published messages: 1, 3, 5, 7, 9, …" in str(many)
 
 
 def test_giving_up_tells_of_the_last_attempt() -> None:
