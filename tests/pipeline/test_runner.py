@@ -215,7 +215,7 @@ def test_what_spark_or_a_sink_refuses_is_told_without_a_trace(
         if kind == "string":
             run(pipeline, spark, batch=True)
     with pytest.raises(
-        PipelineFailedError, match=r"has the column n as string, and here it is long"
+        PipelineFailedError, match=r"has the column n as string, but the rows have long"
     ):
         run(pipeline, spark, batch=True)
     twice = pipeline.translate(json={"Foo": "string", "foo": "string"})

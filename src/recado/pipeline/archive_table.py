@@ -54,7 +54,7 @@ def table(
         OptionError: the archive cannot be found, is of another feed, or no longer has the requested rows.
     """
     if at_offset is not None and at_time is not None:
-        raise OptionError("at_offset and at_time say the same twice: leave one out")
+        raise OptionError("at_offset and at_time exclude each other")
     folder = find_archive(
         None if path is None else str(path), feed, None if config is None else str(config)
     )
@@ -64,7 +64,7 @@ def table(
     stop = archive.find_offset_at(to_micros(at_time)) if at_time is not None else at_offset
     if stop is not None and stop < archive.first_offset:
         raise OptionError(
-            f"what the archive had before offset {stop} was collected; it begins at {archive.first_offset}"
+            f"rows before offset {stop} were deleted; the archive starts at offset {archive.first_offset}"
         )
     files = [file for file in archive.manifest.files if stop is None or file.first < stop]
     if not files:

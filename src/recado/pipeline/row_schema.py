@@ -105,7 +105,7 @@ def select_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         known = ", ".join(schema.names)
-        raise ValueError(f"there is no column {unknown[0]!r}; there are {known}")
+        raise ValueError(f"unknown column {unknown[0]!r}; the columns are {known}")
     return pa.schema([schema.field(name) for name in names])
 
 
@@ -198,7 +198,7 @@ def _decode_distinct(column: pa.Array, kind: pa.DataType, read: Callable[[bytes]
         return pa.nulls(len(column), kind)
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    elif len(column.dictionary) > len(column):  # that of a whole row group, with a piece of it
+    elif len(column.dictionary) > len(column):  # a slice with the dictionary of its whole row group
         column = column.dictionary_decode().dictionary_encode()
     values = pa.array([read(value) for value in column.dictionary.to_pylist()], kind)
     return values.take(column.indices)

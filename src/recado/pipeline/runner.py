@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _RUN_ERRORS: Final = (PySparkException, Py4JJavaError, TableError, OptionError)
 """Errors that Spark and the sinks raise if the pipeline or its data is at fault."""
 _TRACEBACK_HEADER: Final = "Traceback (most recent call last):"
-_POLL_INTERVAL_S: Final = 0.5  # seconds between two looks at a query
+_POLL_INTERVAL_S: Final = 0.5
 
 
 class PipelineFailedError(PipelineError):
@@ -325,7 +325,7 @@ def summarize_error(error: Exception) -> str:
         if line and not line[0].isspace():  # after the frames: the error with its full name
             if "Py4JJavaError:" in line:
                 break  # the message of the Java error is at the end
-            # The text of a ParseException begins with an empty line.
+            # The message of a ParseException starts with an empty line.
             reason = after[at + 1] if line.endswith(": ") and at + 1 < len(after) else ""
             return re.sub(r"^[\w.]+\.(?=\w+:)", "", line) + reason
     for line in reversed(lines):

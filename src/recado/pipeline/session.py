@@ -30,14 +30,14 @@ UI_ENABLED_KEY: Final = "spark.ui.enabled"
 DEFAULT_SETTINGS: Final[dict[str, str]] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.variant.allowDuplicateKeys": "true",  # selectors on JSON ask for it
+    "spark.sql.variant.allowDuplicateKeys": "true",  # required by selectors on JSON
 }
 LOCAL_SETTINGS: Final[dict[str, str]] = {
     UI_ENABLED_KEY: "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "4",  # 200, Spark's own, are for a cluster
-    # By TCP tasks of a worker begin 90 ms after each other, so 10: a stream of 1.2 M rows/s has 1.8 M.
+    "spark.sql.shuffle.partitions": "4",  # Spark's default of 200 is for clusters
+    # Over TCP, tasks of a worker start 90 ms apart, here 10: a stream reads 1.8 M rows/s instead of 1.2 M.
     "spark.python.unix.domain.socket.enabled": "true",
 }
 """For one machine; executors elsewhere could not reach a driver on loopback."""
@@ -112,7 +112,7 @@ def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[st
     if _GATEWAY_PORT_VARIABLE in environment:
         from pyspark import SparkConf, SparkContext
 
-        SparkContext._ensure_initialized()  # its settings are in Java, which is up
+        SparkContext._ensure_initialized()  # loads the settings from the running Java process
         return dict(SparkConf().getAll())
     words: list[str] = []
     for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")):

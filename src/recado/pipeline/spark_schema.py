@@ -18,12 +18,12 @@ def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list
     try:
         known_types = spark_type_names(select_columns(known, names))
     except ValueError as error:
-        raise OptionError(f'the schema asks too much of format("{source}"): {error}') from None
+        raise OptionError(f'invalid schema for format("{source}"): {error}') from None
     for field in schema.fields:
         spark_type = field.dataType.simpleString()
         if spark_type != known_types[field.name]:
             raise OptionError(
-                f'the schema says {field.name} {spark_type}, and in format("{source}") it is '
+                f'the schema declares {field.name} as {spark_type}, but in format("{source}") it is '
                 f"{known_types[field.name]}: cast it after reading"
             )
     return names
@@ -32,5 +32,5 @@ def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list
 def check_write_schema(schema: StructType, target: str, *, overwrite: bool) -> dict[str, str]:
     """Return Spark's type names of the columns to write. Raises OptionError for the mode overwrite."""
     if overwrite:
-        raise OptionError(f"what is {target} stays there: write with mode append")
+        raise OptionError(f"messages {target} cannot be overwritten: use mode append")
     return {field.name: field.dataType.simpleString() for field in schema.fields}

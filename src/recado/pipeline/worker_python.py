@@ -18,7 +18,7 @@ from .launcher import cache_directory, write_launcher
 
 _LAUNCHER_TEMPLATE = """\
 #!/bin/sh
-# Written by recado: Python with pyspark as it is installed, not from Spark's zip, which has no bytecode.
+# Written by recado: runs Python with the installed pyspark instead of Spark's zip, which has no bytecode.
 PYTHONPATH={path} exec {python} "$@"
 """
 
@@ -34,6 +34,6 @@ def worker_python(
     try:
         name = f"python-{crc32(text.encode()):08x}"
         program = write_launcher((folder or cache_directory(environment)) / name, text)
-    except (OSError, RuntimeError):  # a home that cannot be written to, or none
+    except (OSError, RuntimeError):  # the home directory is missing or read-only
         return sys.executable
     return str(program) if os.access(program, os.X_OK) else sys.executable

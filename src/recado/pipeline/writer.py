@@ -45,7 +45,7 @@ def write_batch(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "")
             shown = parse_options(ConsoleOptions, "console", sink.options)
             rows.show(shown.num_rows, truncate=shown.truncate)
         case "recado":
-            # A batch that comes again is published under the same numbers, which the feed knows.
+            # A repeated batch is published under the same sequence numbers.
             options = dict(sink.options)
             if staging and not has_option(options, "staging"):
                 options["staging"] = staging

@@ -87,7 +87,7 @@ def test_a_body_that_is_no_tick_is_passed_over_and_counted(
     assert asyncio.run(record_ticks(given, ledger)) == 2
     assert len(ledger) == 2
     assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 3})
-    assert "1 messages were not recorded: the body of" in caplog.text
+    assert "messages skipped because they are not ticks (count=1): the body of" in caplog.text
 
 
 def test_all_that_comes_is_recorded_with_its_vector(ledger: TickDatabase) -> None:

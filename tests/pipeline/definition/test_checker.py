@@ -150,29 +150,32 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
         ),
         (
             quotes().read("q", "amqp", url="amqp://x", queue="q", spool="s3://b/q"),
-            "source q: s3://b/q is not a folder of this machine",
+            "source q: s3://b/q is not a local folder",
         ),
         (
             quotes().read("more", "recado", path="hdfs:/archive"),
-            "source more: hdfs:/archive is not a folder of this machine",
+            "source more: hdfs:/archive is not a local folder",
         ),
         (
             quotes().write("feed", "recado", url="amqp://x", feed="f", staging="S3://b/x"),
-            "sink feed: S3://b/x is not a folder of this machine",
+            "sink feed: S3://b/x is not a local folder",
         ),
         (quotes().write("p", "parquet", path="s3a://b/p"), "use the format delta or iceberg there"),
         (
             quotes().write("p", "parquet", path="hdfs://n/p"),
             "must be in a folder, local or mounted",
         ),
-        (quotes().write("p", "parquet", path="odd:p"), "a folder with such a name is ./odd:p"),
+        (quotes().write("p", "parquet", path="odd:p"), "a local folder of this name is ./odd:p"),
         (
             quotes().write("d", "delta", path="ftp://b/d"),
-            "sink d: option path is ftp://b/d, and there is",
+            "sink d: option path is ftp://b/d, but there is",
         ),
-        (quotes().write("d", "delta", path="S4:d"), "there is no store for s4"),
-        (quotes().write("d", "delta", path="s3:/d"), "names no bucket: write s3://BUCKET/PATH"),
-        (quotes().write("d", "delta", path="S3A:///d"), "names no bucket: write s3a://BUCKET/PATH"),
+        (quotes().write("d", "delta", path="S4:d"), "there is no object store for s4"),
+        (quotes().write("d", "delta", path="s3:/d"), "without a bucket: write s3://BUCKET/PATH"),
+        (
+            quotes().write("d", "delta", path="S3A:///d"),
+            "without a bucket: write s3a://BUCKET/PATH",
+        ),
         (quotes().write("d", "delta", path=""), "sink d: a path is empty"),
         (quotes().write("p", "parquet", path=""), "sink p: a path is empty"),
         (
@@ -183,23 +186,23 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
             quotes()
             .write("dead_letters", "recado", url="amqp://x", feed="f")
             .read("r", "recado", path="s3://b/r"),
-            "source r: s3://b/r is not a folder of this machine",
+            "source r: s3://b/r is not a local folder",
         ),
         (
             quotes().write("i", "iceberg", table="a.b", warehouse="hdfs://n/i"),
-            "sink i: option warehouse is hdfs://n/i, and there is no store for hdfs",
+            "sink i: option warehouse is hdfs://n/i, but there is no object store for hdfs",
         ),
         (
             quotes().write("i", "iceberg", table="a.b", warehouse="s3://b/i"),
-            "name that of the catalogue by the option catalogue",
+            "name the database of the catalogue with the option catalogue",
         ),
         (
             quotes().write("d", "delta", path="s3://b/d", storage="secret"),
-            'option storage of format("delta"): expected `object`, got `str`; write a table of texts',
+            'option storage of format("delta"): expected `object`, got `str`; write a table of strings',
         ),
         (
             quotes().read("t", "delta", path="ftp://b/t").enrich("t", on=["offset"]),
-            "source t: option path is ftp://b/t, and there is no store for ftp",
+            "source t: option path is ftp://b/t, but there is no object store for ftp",
         ),
         (quotes(trigger="often"), "trigger: 'often' is not a duration"),
         (
@@ -227,11 +230,11 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
             quotes()
             .translate(select=["feed", "body"])
             .write("x", "amqp", url="amqp:", exchange="e"),
-            "makes a message's id of the column message_id",
+            "makes message ids of the column message_id",
         ),
         (
             quotes().translate(select=["feed", "body"]).write("x", "recado", url="amqp:", feed="f"),
-            "makes a message's id of the column message_id",
+            "makes message ids of the column message_id",
         ),
         (quotes().write("x", "recado", url="http://x", feed="f"), "unknown URL scheme"),
         (quotes().write("x", "recado", url="udp://x", feed="f"), "option url of format"),

@@ -157,7 +157,10 @@ def test_a_pipeline_of_a_module() -> None:
             "name = 'x'\n[[steps]]\nstep = 'aggregate'\nby = 'x'\nmeasures = {}",
             ["step 1 (aggregate): by: expected 'array', got 'str'"],
         ),
-        ("name = 'x'\n[[steps]]\nstep = 'split'", ["step 1 (split): the option 'column' is missing"]),
+        (
+            "name = 'x'\n[[steps]]\nstep = 'split'",
+            ["step 1 (split): the option 'column' is missing"],
+        ),
         (
             "name = 'x'\n[sinks.a]\nformat = 'delta'\nevolve = 10:30:00",
             [
@@ -206,9 +209,7 @@ def test_a_file_that_is_none(tmp_path: Path, name: str, text: str) -> None:
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     file = tmp_path / "x.toml"
     file.write_bytes(b'name = "\xff"')
-    with pytest.raises(
-        InvalidPipelineError, match="not UTF-8: invalid start byte at byte 8"
-    ):
+    with pytest.raises(InvalidPipelineError, match="not UTF-8: invalid start byte at byte 8"):
         load(file)
 
 
@@ -218,9 +219,7 @@ def test_two_sinks_of_one_name(tmp_path: Path) -> None:
     file.write_text(
         "name: x\nsinks:\n  a: {format: delta, path: b}\n  a: {format: delta, path: c}\n"
     )
-    with pytest.raises(
-        InvalidPipelineError, match=r"duplicate key a(.|\n)*line 4, column 3"
-    ):
+    with pytest.raises(InvalidPipelineError, match=r"duplicate key a(.|\n)*line 4, column 3"):
         load(file)
 
 

@@ -139,7 +139,7 @@ def test_a_store_that_fails_on_the_way(
         raise OSError("no such bucket")
 
     monkeypatch.setattr(iceberg, "_write", fail)
-    with pytest.raises(TableError, match="s3://lake/my ações cannot be reached: no such bucket"):
+    with pytest.raises(TableError, match="s3://lake/my ações cannot be accessed: no such bucket"):
         write_batch(spark.range(1), iceberg_sink(store, "failing", tmp_path), Batch("w", 0))
 
 

@@ -97,7 +97,7 @@ def test_texts_are_bodies_too_and_times_before_1970_are_none() -> None:
         (["message_id"], {"exchange": "e"}, "needs a column body"),
         (["message_id", "body"], {}, "needs the option exchange"),
         (["message_id", "body"], {"exchange": ""}, "needs the option routingKey"),
-        (["body"], {"exchange": "e"}, "makes a message's id of the column message_id"),
+        (["body"], {"exchange": "e"}, "makes message ids of the column message_id"),
     ],
 )
 def test_what_is_missing_is_said_at_the_start(

@@ -109,7 +109,7 @@ def test_windows_of_what_comes_twice(spark: SparkSession, tmp_path: Path) -> Non
     )
     reasons = {row["reason"].split(":")[0] for row in rows_of(tmp_path / "dead")}
     assert reasons == {
-        "the body is no JSON",
+        "the body is not JSON",
         "publisher or sequence or timestamp is NULL",
     }
 

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.spark
 
 NAMES = {"A": "Alfa", "B": "Bravo"}
 POISON = {
-    3: (b"not JSON", "the body is no JSON"),
-    4: (b'{"symbol": "A"} and more', "the body is no JSON"),
-    5: (b"\xff\xfe", "the body is no UTF-8"),
-    6: (b"[1, 2]", "the body is no JSON object"),
+    3: (b"not JSON", "the body is not JSON"),
+    4: (b'{"symbol": "A"} and more', "the body is not JSON"),
+    5: (b"\xff\xfe", "the body is not UTF-8"),
+    6: (b"[1, 2]", "the body is not a JSON object"),
     7: ({"symbol": "A", "deal": {"price": 3.5}}, "size is missing"),
     8: ({"symbol": "A", "size": 3, "deal": {"price": "dear"}}, 'price is no double: "dear"'),
     9: ({"symbol": None, "size": 3, "deal": {"price": 3.5}}, "symbol is missing"),
@@ -44,12 +44,12 @@ POISON = {
     ),
     12: (
         b'{"symbol": "A", "size": 3, "deal": {"price": 1e400}}',
-        'price is no finite number: "Infinity"',
+        'price is not a finite number: "Infinity"',
     ),
-    13: (b'{"symbol": "A", "size": 3, "deal": {"price": NaN}}', "the body is no JSON"),
+    13: (b'{"symbol": "A", "size": 3, "deal": {"price": NaN}}', "the body is not JSON"),
     14: (
         {"symbol": "A", "size": 3, "deal": {"price": "NaN"}},
-        'price is no finite number: "NaN"',
+        'price is not a finite number: "NaN"',
     ),
 }
 
@@ -114,7 +114,7 @@ def expected(numbers: range) -> dict[str, list[Any]]:
             reason = "names has no row with the same symbol"
             found["dead_letters"].append((number, "step 6 (enrich)", reason))
         elif not number % 4:
-            found["dead_letters"].append((number, "step 7 (split)", "lines has nothing in it"))
+            found["dead_letters"].append((number, "step 7 (split)", "lines is empty"))
         else:
             name = f"m{number}" if number % 2 else f"ana:{number}"
             symbol = "ABC"[number % 3]
@@ -205,7 +205,7 @@ def test_a_batch_and_a_stream_give_what_they_should(spark: SparkSession, tmp_pat
         "colour": "red",
         "recado.pipeline": "orders",
         "recado.step": "step 1 (translate)",
-        "recado.reason": "the body is no UTF-8",
+        "recado.reason": "the body is not UTF-8",
     }
     assert run(whole, spark).batches == 0  # nothing has come since
 
@@ -242,7 +242,7 @@ def test_bodies_of_another_shape(spark: SparkSession, tmp_path: Path) -> None:
         "body": b'{"id":1,"tags":["x"]}',
     }
     assert {each.reason for each in found["dead_letters"].collect()} == {
-        "there is a field that was not expected: new",
+        "unexpected field: new",
         'id is no int: "three"',
         "at is missing",
         'at is no timestamp: "yesterday"',

@@ -17,14 +17,14 @@ from typing import NamedTuple
 from recado.apps.quotes.instrument import Instrument
 from recado.apps.quotes.trading_day import ACTIVITY_MAX_FACTOR, SECOND_US, TradingDay
 
-FOLLOW_UP_RATIO = 0.6  # of each event, on average
-FOLLOW_UP_DELAY_US = 0.5 * SECOND_US  # on average
+FOLLOW_UP_RATIO = 0.6  # average number of events that an event triggers
+FOLLOW_UP_DELAY_US = 0.5 * SECOND_US  # average
 FOLLOW_UP_CHANCE_RATIO = FOLLOW_UP_RATIO / (
     1 + FOLLOW_UP_RATIO
-)  # the chance of one more, so that their number has that mean
+)  # of one more follow-up; the mean number is then FOLLOW_UP_RATIO
 
-NEWS_PER_DAY = 2.0  # of each symbol
-BURST_EVENT_RANGE = (80, 300)  # events that news sets off by itself
+NEWS_PER_DAY = 2.0  # of each instrument
+BURST_EVENT_RANGE = (80, 300)  # events that news triggers directly
 BURST_DURATION_US = 3 * SECOND_US
 
 
@@ -32,7 +32,7 @@ class Arrival(NamedTuple):
     """An event of an instrument. `is_news`: it is the first reaction to news."""
 
     at: int
-    instrument_index: int  # of the symbol in the listing
+    instrument_index: int  # among the instruments of the market
     is_news: bool
 
 
@@ -49,7 +49,7 @@ class ArrivalProcess:
         """Yield all events of a day in order."""
         rng = self._rng
         later: list[tuple[int, int, int, bool]] = []
-        number = count()  # keeps equal moments in the order in which they arose
+        number = count()  # keeps events of the same time in the order of their creation
         for at, index in self._news_times(day):
             heappush(later, (at, next(number), index, True))
         fresh = self._spontaneous_times(day)

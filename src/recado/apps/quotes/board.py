@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from recado.apps.quotes.tick import Bell, Phase, Quote, Tick, Trade
 
-TRAIL_TRADE_COUNT = 24  # trades that are drawn beside a price
+TRAIL_TRADE_COUNT = 24  # trades in the sparkline
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Board:
 
     def update(self, tick: Tick) -> None:
         self.ticks += 1
-        # Several publishers are not in step; the ticker's clock does not go back for one that is behind.
+        # Publishers are not synchronised; the clock does not go back for one that lags.
         self.at = tick.at if self.at is None else max(self.at, tick.at)
         match tick:
             case Quote():
@@ -90,6 +90,6 @@ def format_time(at: int) -> str:
     """Format a time of the market."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
-    except OverflowError:  # anybody may publish
+    except OverflowError:  # the message may come from any publisher
         return f"{at} µs"
     return f"{moment:%Y-%m-%d %H:%M:%S}"

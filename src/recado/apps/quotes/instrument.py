@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from random import Random
 
-# Symbols of the São Paulo exchange for a ticker that looks like one; prices and all the rest are invented.
+# Symbols of the São Paulo stock exchange; prices and all other values are invented.
 KNOWN_SYMBOLS = (
     "PETR4",
     "VALE3",
@@ -30,7 +30,7 @@ KNOWN_SYMBOLS = (
     "EMBR3",
 )
 
-# The first is traded as much as the tenth ten times over, or nearly: shares of turnover fall like 1 / rank.
+# The share of turnover falls roughly like 1 / rank.
 RANK_EXPONENT = 0.9
 
 YEARLY_VOLATILITY_RANGE = (0.18, 0.55)
@@ -42,10 +42,10 @@ PRICE_RANGE = (8.0, 90.0)
 class Instrument:
     symbol: str
     price: float  # in cents, on the first day
-    volatility: float  # of a year, of the logarithm of the price, without what the market does
-    beta: float  # how much of the market's moves it makes
+    volatility: float  # yearly, of the log price, without the moves of the market
+    beta: float  # sensitivity to the moves of the market
     share: float  # of all activity
-    spread: int  # in cents, when nothing happens
+    spread: int  # in cents, when the market is calm
 
 
 def make_instruments(count: int, rng: Random) -> list[Instrument]:
@@ -59,7 +59,7 @@ def make_instruments(count: int, rng: Random) -> list[Instrument]:
 def make_instrument(symbol: str, rank: int, share: float, rng: Random) -> Instrument:
     low, high = PRICE_RANGE
     price = 100 * low * math.exp(rng.random() * math.log(high / low))
-    # A few hundredths of a percent for the busiest; the less there is to trade, the wider.
+    # A few hundredths of a percent for the busiest instrument, wider for those with less activity.
     spread = max(1, round(price * 0.0003 * (1 + rank / 8)))
     return Instrument(
         symbol,

@@ -21,15 +21,15 @@ from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Tick, Trade
 from recado.apps.quotes.trading_day import TradingDay, TradingHours, next_trading_day
 
 LOT_SHARE_COUNT = 100
-TRADE_RATIO = 0.25  # share of beats that bring a trade, and not only another quote
+TRADE_RATIO = 0.25  # share of events with a trade, not only a quote
 
-# How many lots: the exponent of a normal one, by its mean and deviation.
+# Mean and standard deviation of the log of the number of lots.
 QUOTED_LOTS = (2.0, 0.9)
 TRADED_LOTS = (0.8, 1.0)
 AUCTION_LOTS = (5.0, 0.8)
 LOT_COUNT_MAX = 1_000_000
 
-WIDE_SPREAD_FACTOR = 3.0  # spreads in an auction, and just after news
+WIDE_SPREAD_FACTOR = 3.0  # of spreads in an auction, and just after news
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MarketSettings:
     """The parameters of a market, beside its seed."""
 
     symbols: int = 20
-    per_second: float = 10.0  # events of all symbols together, on the average of a day
+    per_second: float = 10.0  # events of all instruments, averaged over a day
     first_day: date = date(2026, 3, 2)
     hours: TradingHours = field(default_factory=TradingHours)
 
@@ -108,7 +108,7 @@ class Market:
     def _make_quote(self, index: int, at: int, now: float, width: float) -> Quote:
         each = self.instruments[index]
         middle = self._prices.price(index, now)
-        # The spread breathes, and the middle is seldom exactly between the two.
+        # The spread varies, and the price is rarely exactly in the middle.
         half = each.spread * width * (0.5 + self._rng.random()) / 2
         bid = max(1, math.floor(middle - half))
         ask = max(bid + 1, math.ceil(middle + half))

@@ -14,11 +14,11 @@ from random import Random
 from recado.apps.quotes.instrument import Instrument
 from recado.apps.quotes.trading_day import DAYS_PER_YEAR
 
-OVERNIGHT_DAYS = 0.3  # of a day
-MARKET_VOLATILITY_RATIO = 0.15  # of a year
-NEWS_MOVE_RATIO = 0.004  # standard deviation of what one piece of news does to a price
+OVERNIGHT_DAYS = 0.3  # activity between two days
+MARKET_VOLATILITY_RATIO = 0.15  # yearly
+NEWS_MOVE_RATIO = 0.004  # standard deviation of the price move by one piece of news
 
-# Prices in cents go over the wire in 32 bits, and none falls to nothing.
+# The compact form has 32 bits for prices in cents, and no price falls to 0.
 LOG_PRICE_MIN, LOG_PRICE_MAX = math.log(5.0), math.log(2e9)
 
 

@@ -10,10 +10,10 @@ from typing import Protocol
 from recado.apps.quotes.tick import Bell, Phase, Tick, encode_compact, encode_json, tick_key
 from recado.apps.quotes.trading_day import SECOND_US
 
-# As many at most are published at a time, so that a fast market does not keep the loop from its other work.
+# Limits a batch, so that a fast market does not block the event loop.
 BATCH_TICK_COUNT_MAX = 1_000
 
-# A night is as long as this in the market's time: nothing happens in it.
+# The length of a night in market time, since nothing happens in it.
 NIGHT_US = 5 * SECOND_US
 
 TickEncoder = Callable[[Tick], bytes]

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS tick (
 ) WITHOUT ROWID;
 """
 _INSERT_TICK = "INSERT INTO tick VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-TRANSACTION_TICK_COUNT_MAX = 10_000  # ticks in a transaction, and what the last batch has more
+TRANSACTION_TICK_COUNT_MAX = 10_000  # approximate; batches are not split
 _SAVE_POSITION = (
     "INSERT INTO position VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET vector = excluded.vector"
 )
@@ -54,7 +54,7 @@ class TickDatabase:
     """The SQLite database. It has one writer at a time: SQLite refuses a second one."""
 
     def __init__(self, file: Path) -> None:
-        # Given to a thread for each write, and never to two at a time.
+        # Used by one thread at a time, a different one for each write.
         self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
@@ -94,7 +94,11 @@ class TickDatabase:
             database.execute("ROLLBACK")
             raise
         if skipped:
-            log.warning("%d messages were not recorded: %s", len(skipped), skipped[0])
+            log.warning(
+                "messages skipped because they are not ticks (count=%d): %s",
+                len(skipped),
+                skipped[0],
+            )
         return len(skipped)
 
 
@@ -109,7 +113,7 @@ async def record_ticks(
     transaction.
     """
     recorded, remaining = 0, inf if limit is None else limit
-    # A transaction waits for the disk, and a batch may be a single tick: all that is here shares one.
+    # A transaction waits for the disk, and a batch may be a single tick, so all available batches share one.
     while batches := await subscription.next_batches(
         int(min(TRANSACTION_TICK_COUNT_MAX, remaining))
     ):

@@ -14,7 +14,7 @@ _UP_STYLE, _DOWN_STYLE, _NEUTRAL_STYLE = "green", "red", "bright_black"
 _SPARK_BARS = "▁▂▃▄▅▆▇█"
 _ARROWS = {1: ("▲", _UP_STYLE), 0: ("·", _NEUTRAL_STYLE), -1: ("▼", _DOWN_STYLE)}
 
-# Above and below the rows: the headline, the two lines of the heading, the edges, the foot.
+# Headline, table header, margins and footer.
 _OTHER_LINE_COUNT = 6
 _EMPTY = Text("–", style=_NEUTRAL_STYLE)
 

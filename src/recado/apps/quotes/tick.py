@@ -18,7 +18,7 @@ from enum import Enum
 
 import msgspec
 
-# The key of what concerns no single symbol.
+# The key of messages about the whole market.
 MARKET_KEY = "MARKET"
 
 
@@ -104,7 +104,7 @@ def decode(key: str, body: bytes) -> Tick:
             return decode_json(body)
         return decode_compact(key, body)
     except (msgspec.DecodeError, struct.error, LookupError) as error:
-        raise TickError(f"the body of {key!r} is no tick: {error}") from error
+        raise TickError(f"the body of {key!r} is not a tick: {error}") from error
 
 
 def decode_compact(key: str, body: bytes) -> Tick:

@@ -16,11 +16,11 @@ SECOND_US = 1_000_000  # of the market's time, in µs
 MINUTE_US = 60 * SECOND_US
 DAYS_PER_YEAR = 252
 
-# Pulse = floor + depth × u², u from -1 at the opening to 1 at the close; its mean is floor + depth / 3 = 1.
+# Activity = min + depth × u², u from -1 at the opening to 1 at the close; its mean is min + depth / 3 = 1.
 ACTIVITY_MIN_FACTOR, ACTIVITY_DEPTH_FACTOR = 0.5, 1.5
 ACTIVITY_MAX_FACTOR = ACTIVITY_MIN_FACTOR + ACTIVITY_DEPTH_FACTOR
 
-# Orders gather in an auction, but nobody trades before its end.
+# Orders are collected in an auction, without trades before its end.
 AUCTION_ACTIVITY_FACTOR = 0.4
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _ACCENTS: Final = ("áàâãäåçéèêëíìîïñóòôõöúùûüýÿ", "aaaaaaceeeeiiiinooooouuuuyy")
 _NON_WORD_PATTERN: Final = r"[^\p{L}\p{N}]+"
-_WORD_CHARACTER_COUNT_MIN: Final = 2  # letters of a word that is looked for
+_WORD_CHARACTER_COUNT_MIN: Final = 2  # shorter words are not indexed
 _COORDINATES: Final = (
     "feed",
     "queue",

@@ -57,9 +57,9 @@ def lock_archive(folder: Path | str) -> Iterator[ArchiveStore]:
     try:
         store = ArchiveStore(folder, feed)
     except FolderInUseError:
-        hint = "it merges and lets go by itself: seal_rows, max_age, max_messages"
+        hint = "it compacts and deletes rows itself: seal_rows, max_age, max_messages"
         raise ArchiveInUseError(
-            f"{folder}: the archive is at work; stop it first, or leave it: {hint}"
+            f"{folder}: the archive is in use by another process; stop it first, or leave it: {hint}"
         ) from None
     with store:
         yield store
@@ -110,7 +110,7 @@ def _merge_in_task(
         for text in batch.column("files").to_pylist():
             parts = msgspec.json.decode(text, type=list[DataFile])
             new = file_name(parts[0].first, generation)
-            with suppress(FileNotFoundError):  # else an earlier attempt left some of it
+            with suppress(FileNotFoundError):  # otherwise an earlier attempt left a part
                 tree.disk(data_folder(parts[0].date)).remove(new + PART_SUFFIX)
             made.append(msgspec.json.encode(merge_files(tree, parts, generation)).decode())
         yield pa.RecordBatch.from_pydict({"number": batch.column("number"), "file": pa.array(made)})
@@ -141,7 +141,7 @@ def retire(
             paths = [str(Path(folder, file.path)) for file in old]
             table = spark.read.option("basePath", str(Path(folder, DATA_FOLDER))).parquet(*paths)
             table.write.mode("overwrite").parquet(place)
-        # By number: what has become too old meanwhile is not there yet.
+        # By count: rows that became too old meanwhile are not in the other table yet.
         kept = store.next_offset - (old[-1].end if old else 0)
         return store.apply_retention(
             RetentionLimits(max_messages=kept) if old else RetentionLimits(), grace=grace

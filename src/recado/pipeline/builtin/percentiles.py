@@ -21,7 +21,7 @@ RUN_SCHEMA: Final = (
     "at bigint, traded bigint, processor map<string,double>"
 )
 QUANTILES: Final = {"p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
-MICROSECOND_NS: Final = 1e3  # in nanoseconds
+MICROSECOND_NS: Final = 1e3
 
 
 def compute_figures(rows: DataFrame) -> DataFrame:

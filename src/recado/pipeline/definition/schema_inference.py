@@ -205,7 +205,7 @@ class SchemaInference:
 
     def _infer_enrich(self, step: EnrichStep, fields: Fields) -> StepOutput:
         if step.table not in self._tables:
-            hint = suggest_name(step.table, self._tables, "add it to the sources; there are")
+            hint = suggest_name(step.table, self._tables, "add it to the sources; available are")
             self._add_problem(f"there is no source {step.table}", hint)
             return StepOutput(Fields(fields.types, is_open=True), has_dead_letters=True)
         table = self._tables[step.table]
@@ -344,7 +344,7 @@ class SchemaInference:
 
     def _require_sink(self, name: str) -> None:
         if name not in self._sinks:
-            hint = suggest_name(name, self._sinks, "add it to the sinks; there are")
+            hint = suggest_name(name, self._sinks, "add it to the sinks; available are")
             self._add_problem(f"there is no sink {name}", hint or f"add [sinks.{name}]")
 
     def _require_time(self, name: str, fields: Fields, missing: str) -> None:

@@ -54,7 +54,7 @@ class FeedBatchReader(DataSourceReader):
         span = RowRange(start, max(start, stop))
         count = count_tasks(span.stop - span.start, options.min_partitions)
         planned = split_range(archive, span, count)
-        # Spark makes one partition of None where there are none.
+        # For an empty list, Spark would call read(None).
         return [
             FeedPartition(part)
             for part in planned or [ReadTask(span, archive.journal_extent(0, 0))]

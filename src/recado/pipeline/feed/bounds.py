@@ -48,7 +48,7 @@ def _check_offset(
     first, end = archive.first_offset, archive.end_offset
     if options.fail_on_data_loss and not first <= offset <= end:
         raise DataLossError(
-            f"{name} is {offset}, and the archive of the feed {archive.feed} has offsets "
+            f"{name} is {offset}, but the archive of the feed {archive.feed} has offsets "
             f"from {first} up to {end} ({archive.path})"
         )
     return max(first, min(offset, end))

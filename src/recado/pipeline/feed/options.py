@@ -25,11 +25,11 @@ Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 StartPosition = Literal["earliest", "latest"] | int
 """Either end of the archive, or an offset."""
-_TIMESTAMP_MAX_US: Final = (1 << 63) - 1  # as a time has 64 bits in an archive
+_TIMESTAMP_MAX_US: Final = (1 << 63) - 1  # archives store times in 64 bits
 _NAMED_POSITIONS: Final[dict[str, Literal["earliest", "latest"]]] = {
     "earliest": "earliest",
     "latest": "latest",
-    "-2": "earliest",  # as Kafka writes them
+    "-2": "earliest",  # Kafka's spelling
     "-1": "latest",
 }
 
@@ -74,21 +74,21 @@ def parse_read_options(given: Mapping[str, str], *, is_streaming: bool = False) 
     """
     raw = parse_options(_RawReadOptions, FORMAT, given)
     if raw.starting_offsets is not None and raw.starting_timestamp is not None:
-        raise OptionError("startingOffsets and startingTimestamp say the same twice: leave one out")
+        raise OptionError("startingOffsets and startingTimestamp exclude each other")
     is_ending = raw.ending_offsets is not None or raw.ending_timestamp is not None
     if is_streaming and is_ending:
         raise OptionError(
-            "endingOffsets and endingTimestamp are for tables: a stream ends where it is stopped, or with "
-            "all that is there now, by .trigger(availableNow=True)"
+            "endingOffsets and endingTimestamp are for tables. A stream ends when it is stopped, or after "
+            "reading the available rows, with .trigger(availableNow=True)"
         )
     if raw.ending_offsets is not None and raw.ending_timestamp is not None:
-        raise OptionError("endingOffsets and endingTimestamp say the same twice: leave one out")
+        raise OptionError("endingOffsets and endingTimestamp exclude each other")
     if raw.selector is not None:
         parse_selector(raw.selector)
     start, feed = parse_position(raw.starting_offsets, "startingOffsets", raw.feed)
     end, feed = parse_position(raw.ending_offsets, "endingOffsets", feed)
     if end == "earliest":
-        raise OptionError("endingOffsets cannot be earliest: nothing is before it")
+        raise OptionError("endingOffsets cannot be earliest")
     return FeedReadOptions(
         path=find_archive(raw.path, feed, raw.config),
         feed=feed,
@@ -108,7 +108,7 @@ def parse_selector(selector: str) -> Selector:
     try:
         return parse(selector)
     except SelectorError as error:
-        raise OptionError(f"option selector cannot be understood: {error}") from None
+        raise OptionError(f"option selector is invalid: {error}") from None
 
 
 def parse_position(
@@ -127,7 +127,7 @@ def parse_position(
     if isinstance(found, dict) and len(found) == 1:
         ((named, found),) = found.items()
         if feed is not None and named != feed:
-            raise OptionError(f"option {name} is for the feed {named!r}, and {feed!r} is read")
+            raise OptionError(f"option {name} is for the feed {named!r}, but {feed!r} is read")
         feed = named
     if isinstance(found, int) and not isinstance(found, bool):
         if str(found) in _NAMED_POSITIONS:
@@ -167,21 +167,27 @@ def find_archive(path: str | None, feed: str | None, config: str | None) -> str:
     if path is not None:
         return str(to_local_path(path))
     if feed is None:
-        raise OptionError(f'format("{FORMAT}") needs the option path, or feed')
+        raise OptionError(f'format("{FORMAT}") needs the option path or feed')
     from recado.node.archives import archive_folder
     from recado.node.config import CONFIG_FILE, ConfigError, load_config
 
     file = Path(config) if config is not None else Path(CONFIG_FILE)
     if not file.is_file():
-        told = f"{file} does not exist" if config is not None else f"there is no {CONFIG_FILE} here"
-        raise OptionError(f"where is the archive of the feed {feed}? {told}: set path, or config")
+        told = (
+            f"{file} does not exist"
+            if config is not None
+            else f"there is no {CONFIG_FILE} in the working directory"
+        )
+        raise OptionError(
+            f"cannot find the archive of the feed {feed}: {told}; set the option path or config"
+        )
     try:
         settings = load_config(file=file, environment=os.environ).settings
     except ConfigError as error:
         raise OptionError(f"{file}: {error}") from None
     found = [name for name, each in settings.feeds.archives.items() if each.feed == feed]
     if not found:
-        raise OptionError(f"{file} has no archive of the feed {feed}: set path")
+        raise OptionError(f"{file} has no archive of the feed {feed}: set the option path")
     return str(Path(archive_folder(settings, found[0])).absolute())
 
 

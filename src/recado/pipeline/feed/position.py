@@ -126,7 +126,7 @@ def _start_offset(archive: ArchiveFollower, start: FeedPosition, *, fail_on_data
     if fail_on_data_loss and start.next < archive.first_offset:
         raise DataLossError(
             f"the rows from offset {start.next} to {archive.first_offset - 1} of the feed {archive.feed} "
-            f"were collected before this query had read them ({archive.path})"
+            f"were deleted before this query read them ({archive.path})"
         )
     if fail_on_data_loss:
         raise _older_archive_error(archive, start)
@@ -135,8 +135,8 @@ def _start_offset(archive: ArchiveFollower, start: FeedPosition, *, fail_on_data
 
 def _older_archive_error(archive: ArchiveFollower, known: FeedPosition) -> DataLossError:
     return DataLossError(
-        f"this query knows of rows up to offset {known.next}, and the archive ends at {archive.end_offset}: "
-        f"{archive.path} is an older state of it"
+        f"this query has read up to offset {known.next}, but the archive ends at {archive.end_offset}: "
+        f"{archive.path} is an older copy of the archive"
     )
 
 
@@ -145,9 +145,9 @@ def _check_vector(archive: ArchiveFollower, start: FeedPosition) -> None:
         had = start.vector.get(publisher, 0)
         if last > had:
             raise DataLossError(
-                f"{archive.path} is another archive of the feed {archive.feed} than the one read so "
-                f"far, and what it has begins behind sequence {last} of publisher {publisher}, "
-                f"of which this query had {had}"
+                f"{archive.path} is another archive of the feed {archive.feed} than the one read "
+                f"before. It starts after sequence {last} of publisher {publisher}, "
+                f"but this query has read only up to {had}"
             )
 
 
@@ -166,8 +166,8 @@ def rows_between(
     ]
     if missing and fail_on_data_loss:
         raise DataLossError(
-            f"a batch that was planned with another archive is to be repeated, and {archive.path} has "
-            f"not all of it: of publisher {missing[0]} it has {available.get(missing[0], 0)}, "
+            f"a batch planned with another archive has to be repeated, but {archive.path} does "
+            f"not have all its rows: of publisher {missing[0]} it has {available.get(missing[0], 0)}, "
             f"not {end.vector[missing[0]]}"
         )
     return RowRange(begin.start, archive.end_offset, start.vector, end.vector)

@@ -24,7 +24,7 @@ from .writer import FeedBatchWriter, FeedStreamWriter
 
 _WRITE_TARGET: Final = "on a feed"
 _CATALOG_HINT: Final = (
-    "set the option path, or feed; "
+    "set the option path or feed; "
     f"in SQL use CREATE TEMPORARY VIEW … USING {FORMAT} OPTIONS (path …)"
 )
 
@@ -71,12 +71,12 @@ class FeedSource(DataSource):
         folder = staging_folder(options, self._raw_options)
         if folder is None:
             raise OptionError(
-                "a stream into a feed needs the option staging, a folder that all machines share, or a "
-                "checkpointLocation that is one"
+                "writing a stream to a feed needs the option staging, a folder that all machines share, or a "
+                "checkpointLocation in such a folder"
             )
         if options.batch is not None:
             raise OptionError(
-                "option batch is for writes that are no stream: a stream numbers its own"
+                "option batch is for batch writes; Spark numbers the batches of a stream"
             )
         return FeedStreamWriter(
             options, check_write_schema(schema, _WRITE_TARGET, overwrite=overwrite), folder

@@ -74,19 +74,19 @@ class PublishRecord(msgspec.Struct, frozen=True):
         """Return the record for a batch. Raises BatchChangedError or StaleBatchError (FS2)."""
         if batch < self.batch:
             raise StaleBatchError(
-                f"batch {self.batch} was published already, and now comes batch {batch}: the folder of the "
-                "option staging is of another query, or of this one before its checkpoint was deleted or an "
-                "older one restored. Put back the newest checkpoint; or name another folder or writer, and "
-                "rows that were published since are published again"
+                f"batch {self.batch} is already published, so batch {batch} belongs to another query. The folder of the "
+                "option staging is used by two queries, or the checkpoint of the query was deleted or an "
+                "older one restored. Put back the newest checkpoint; or set another folder or writer, and "
+                "rows published since then are published again"
             )
         if batch > self.batch and self.is_copy:
-            return PublishRecord(secrets.token_hex(16), batch, 1, rows, digest)  # G3
+            return PublishRecord(secrets.token_hex(16), batch, 1, rows, digest)  # FS3
         if batch > self.batch:
             return PublishRecord(self.publisher, batch, self.first + self.rows, rows, digest)
         if (rows, digest) != (self.rows, self.digest):
             raise BatchChangedError(
                 f"batch {batch} had {self.rows} rows when it was first published, and now has {rows}, or "
-                "others: what makes the rows must give the same ones when it is repeated; or, if an older "
+                "different ones. The query must produce the same rows when it is repeated. If an older "
                 "checkpoint was restored, put back the newest one"
             )
         return self
@@ -98,8 +98,8 @@ class StagingArea:
     """
 
     def __init__(self, folder: Path | str, name: str) -> None:
-        self.folder = to_local_path(str(folder))  # from here on: tasks have another working folder
-        # A feed may be called anything, and is not to name another folder.
+        self.folder = to_local_path(str(folder))  # absolute: tasks have another working directory
+        # The name of a feed may contain slashes.
         self._record_file = self.folder / f"{quote(name, safe='')}.json"
         self._seal_file = self._record_file.with_suffix(".seal")
         self._file_prefix = sha256(name.encode()).hexdigest()[:16]
@@ -147,7 +147,7 @@ class StagingArea:
         try:
             is_sealed = self._seal_file.read_text() == self._seal_text()
         except FileNotFoundError:
-            is_sealed = True  # of before there were seals
+            is_sealed = True  # written before seals were introduced
         return note if is_sealed else replace(note, is_copy=True)
 
     def save_record(self, record: PublishRecord) -> None:
@@ -164,7 +164,7 @@ class StagingArea:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        # Killed before this, the note passes for a copy: that costs a publisher, and no message.
+        # If the process is killed before this, the record counts as a copy: the next batch gets a new publisher.
         part = self._seal_file.with_name(f"{self._seal_file.name}.part")
         part.write_text(self._seal_text())
         part.replace(self._seal_file)

@@ -64,7 +64,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._archive
 
     def initialOffset(self) -> PositionJson:  # noqa: N802 (Spark's name, and those that follow)
-        # Spark asks twice; what came in between would be in no batch if the answer moved.
+        # Spark asks twice; rows stored in between would be lost if the answer changed.
         if self._initial is None:
             archive = self._refresh_archive()
             offset = resolve_start(archive, self._options, default="latest")
@@ -87,7 +87,9 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = rows_from(archive, place, fail_on_data_loss=self._options.fail_on_data_loss)
         if place.archive == archive.id and begin.start != place.next:
             log.warning(
-                "rows of the feed %s are gone: on from offset %d", archive.feed, begin.start
+                "rows were deleted before they were read, continuing (feed=%s offset=%d)",
+                archive.feed,
+                begin.start,
             )
         stop = (
             begin.stop

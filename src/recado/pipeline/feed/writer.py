@@ -36,7 +36,7 @@ from ..row_schema import PROPERTY_TYPES
 from .options import FeedWriteOptions, resolve_id_columns
 from .staging_area import STAGED_SCHEMA, PublishRecord, StagingArea, digest_rows, split_rows
 
-_CACHE_ENTRY_COUNT_MAX: Final = 10_000  # different headers and properties that are remembered
+_CACHE_ENTRY_COUNT_MAX: Final = 10_000  # distinct headers and properties
 
 
 @dataclass
@@ -125,7 +125,7 @@ def publish_batch(
         table = staging.read([each.name for each in staged_files])
     except FileNotFoundError:
         raise OptionError(
-            f"{staging.folder} has not all that tasks have written there: the option staging must name a "
+            f"{staging.folder} does not have all files that tasks wrote there: the option staging must name a "
             "folder that all machines share"
         ) from None
     if table.num_rows:
@@ -137,7 +137,7 @@ def publish_batch(
 
 async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table: pa.Table) -> None:
     earlier = ResumePoint(bytes.fromhex(record.publisher), record.first - 1)
-    # A broker that is away is waited for, between two batches as within one.
+    # Wait for an unavailable broker also when connecting, not only within a batch.
     async with FeedConnection(
         options.url, reconnect_timeout=options.reconnect_timeout, wait_for_broker=True
     ) as link:

@@ -32,7 +32,7 @@ RECENT_BATCH_COUNT: Final = 100
 """Batches of a writer whose digests are stored in table metadata; as many as Spark retains in a
 checkpoint (`spark.sql.streaming.minBatchesToRetain`).
 """
-_DIGEST_BITS: Final = 63  # a Delta log keeps signed 64-bit numbers
+_DIGEST_BITS: Final = 63  # Delta's log stores signed 64-bit numbers
 
 
 class Batch(NamedTuple):
@@ -102,31 +102,31 @@ def is_already_written(
         TableError: the table has other rows under this number (LB5).
     """
     if last_number is None or batch.number > last_number:
-        return False  # B1
+        return False  # LB1
     if table_digests is None and batch.number == last_number:
-        return True  # B4
+        return True  # LB4
     if (
         table_digests is not None
         and batch.offsets
         and table_digests.offsets == offsets_digest(batch)
     ):
-        return True  # B2
+        return True  # LB2
     found = fingerprint()
     if table_digests is not None and table_digests.rows == rows_digest(batch, found):
-        return True  # B2
+        return True  # LB2
     if batch.number < last_number and not found.row_count:
-        return True  # B3
+        return True  # LB3
     if batch.is_named:
         raise TableError(
-            f"{table} has the batch {batch.writer} with other rows, so these were not written: the sources or "
-            "the steps have changed since. Run it under another name; rows that both have are in the table "
-            "twice then"
+            f"{table} already has the batch {batch.writer} with other rows, so nothing was written. The sources or "
+            "the steps have changed since. Run the batch under another name; rows that both batches have will be "
+            "in the table twice"
         )
     raise TableError(
-        f"{table} has batches up to {last_number} of {batch.writer}, and other rows as batch {batch.number}, which "
+        f"{table} has batches up to {last_number} of {batch.writer}, with other rows as batch {batch.number}, which "
         "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
-        "pipelines run with copies of it. Put back the checkpoint that wrote the table last; or begin with a "
-        "new checkpoint and a new table. With a new checkpoint alone, rows that the sources still have would "
-        "be in the table twice. If a source is a queue, keep the folder spool of this checkpoint: it may have "
-        "messages that are nowhere else"
+        "pipelines run with copies of it. Put back the newest checkpoint, which wrote the table; or start with a "
+        "new checkpoint and a new table. With only a new checkpoint, rows that the sources still have would "
+        "be in the table twice. If a source is a queue, keep the folder spool of this checkpoint: it may have the "
+        "only copy of some messages"
     )

@@ -167,8 +167,8 @@ def reject_column_mapping(table: DeltaTable) -> None:
     mode = table.metadata().configuration.get("delta.columnMapping.mode") or "none"
     if mode != "none":
         raise TableError(
-            f"{table.table_uri} has other names for its columns in its files (column mapping): use a table "
-            "without, or a Spark with Delta's jars"
+            f"{table.table_uri} uses column mapping, which is not supported: use a table "
+            "without it, or Spark with Delta's jars"
         )
 
 

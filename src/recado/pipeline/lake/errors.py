@@ -16,15 +16,13 @@ def unreachable_error(location: str, error: Exception) -> TableError:
     """An object store does not respond as expected. deltalake explains why in many lines, with colours."""
     lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
     why = ": ".join(line for line in lines if line)
-    return TableError(
-        f"{location} cannot be reached: {why}; the option storage has the store's options"
-    )
+    return TableError(f"{location} cannot be accessed: {why}; check the option storage")
 
 
 def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
     """The table is partitioned by other columns than those of `partitionBy`."""
     return TableError(
-        f"{table} is laid out by {', '.join(names) or 'nothing'}: set partitionBy to that"
+        f"{table} is partitioned by {', '.join(names) or 'no column'}: set the option partitionBy accordingly"
     )
 
 
@@ -34,9 +32,9 @@ def schema_mismatch_error(
     """The table has a column with another type, or not at all."""
     if table_type is None:
         return TableError(
-            f"{table} has no column {name}, which is {row_type} here; the option evolve=true adds it, "
-            "or leave it out: the step translate has select"
+            f"{table} has no column {name} of type {row_type}; the option evolve=true adds it, "
+            "or drop the column with select of the step translate"
         )
     return TableError(
-        f"{table} has the column {name} as {table_type}, and here it is {row_type}; the step translate can change it"
+        f"{table} has the column {name} as {table_type}, but the rows have {row_type}; convert it with the step translate"
     )

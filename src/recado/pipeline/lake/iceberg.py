@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _PROPERTY_PREFIX: Final = "recado.batch."
-_COMMIT_ATTEMPTS_MAX: Final = 5  # another writer may commit at the same time
+_COMMIT_ATTEMPTS_MAX: Final = 5  # another writer may commit concurrently
 
 
 class WriterHistory(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def write_iceberg(rows: DataFrame, options: IcebergOptions, batch: Batch) -> boo
                     raise
                 table = table.refresh()
                 if _has_batch(table, batch, rows):
-                    return False  # by our own commit after all, or by a job thought dead
+                    return False  # our commit succeeded after all, or that of a job presumed dead
         return True
     except OSError as error:
         if is_local(options.warehouse):

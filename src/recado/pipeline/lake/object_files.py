@@ -24,7 +24,7 @@ from .parquet_files import TableFile, WrittenBatch, observe_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ROW_GROUP_BYTES: Final = 64 << 20  # in memory, for each open file of a task
+ROW_GROUP_BYTES: Final = 64 << 20  # in memory, per open file of a task
 _PARTITION_PREFIX: Final = "_recado_partition_"
 _RESULT_SCHEMA: Final = "path string, rows bigint, size bigint, partition string"
 
@@ -43,7 +43,7 @@ def write_objects(
     from pyspark.sql import functions as f
 
     observed, observe = observe_rows(rows)
-    for number, name in enumerate(partition_by):  # as Spark writes values in the names of folders
+    for number, name in enumerate(partition_by):  # as Spark formats values in partition paths
         observed = observed.withColumn(f"{_PARTITION_PREFIX}{number}", f.col(name).cast("string"))
     work = partial(_write_partition, store, prefix, tuple(partition_by))
     now_ms = time.time_ns() // 1_000_000
@@ -54,7 +54,7 @@ def write_objects(
     written, stored = observe(), sum(each.rows for each in found)
     if written.row_count != stored:
         raise TableError(
-            f"{written.row_count} rows were to be written below {prefix}, and {stored} were: try again"
+            f"{written.row_count} rows should be stored below {prefix}, but {stored} were: try again"
         )
     return WrittenBatch(found, written)
 
@@ -124,7 +124,7 @@ class _ParquetObject:
         table = pa.concat_tables(self._pending)
         self._pending.clear()
         if self._writer is None:
-            # Without Arrow's own schema in it: only Parquet's types count, as in files of Spark.
+            # Without Arrow's schema in the metadata, so that only Parquet's types count, as in Spark's files.
             self._writer = pq.ParquetWriter(self._sink, table.schema, store_schema=False)
         self._writer.write_table(table, row_group_size=table.num_rows)
 

@@ -81,13 +81,13 @@ def check_parquet_path(path: str) -> None:
     """Raises OptionError."""
     if is_object_store(path):
         raise OptionError(
-            f"option path is {path}: a Parquet table commits a batch by renaming a folder, and an object store "
+            f"option path is {path}: a Parquet table commits a batch by renaming a folder, which an object store "
             "cannot do that atomically; use the format delta or iceberg there"
         )
     if not is_local(path):
         raise OptionError(
-            f"option path is {path}: a Parquet table must be in a folder, local or mounted; a folder with such "
-            f"a name is ./{path}"
+            f"option path is {path}: a Parquet table must be in a folder, local or mounted; a local folder "
+            f"of this name is ./{path}"
         )
     to_local_path(path)
 
@@ -99,12 +99,12 @@ def check_table_location(option: str, location: str) -> None:
     elif not is_object_store(location):
         known = ", ".join(f"{each}://" for each in OBJECT_STORE_SCHEMES)
         raise OptionError(
-            f"option {option} is {location}, and there is no store for {parse_scheme(location)}: name a folder, "
-            f"local or mounted, or an object store ({known}); a folder with such a name is ./{location}"
+            f"option {option} is {location}, but there is no object store for {parse_scheme(location)}: name a folder, "
+            f"local or mounted, or an object store ({known}); a local folder of this name is ./{location}"
         )
     elif not has_bucket(location):
         raise OptionError(
-            f"option {option} is {location}, which names no bucket: write {parse_scheme(location)}://BUCKET/PATH"
+            f"option {option} is {location}, without a bucket: write {parse_scheme(location)}://BUCKET/PATH"
         )
 
 
@@ -113,6 +113,6 @@ def check_catalogue(options: IcebergOptions | IcebergSourceOptions) -> None:
     check_table_location("warehouse", options.warehouse)
     if is_object_store(options.warehouse) and not options.catalogue:
         raise OptionError(
-            f"option warehouse is {options.warehouse}, where no database can be: name that of the catalogue by "
+            f"option warehouse is {options.warehouse}, which cannot hold a database: name the database of the catalogue with "
             "the option catalogue, such as sqlite:////data/catalogue.db or postgresql+psycopg2://…"
         )

@@ -42,7 +42,7 @@ def write_parquet(rows: DataFrame, options: ParquetOptions, batch: Batch) -> boo
     table = to_local_path(options.path)
     final = table / f"{_BATCH_PREFIX}{batch.key}"
     last = _last_batch(table, batch.writer)
-    # The number of the last batch is noted first: killed before it was renamed, the batch is not there.
+    # The number is recorded before the rename. If the process was killed in between, the batch is missing.
     is_missing = last == batch.number and not final.exists()
     if not is_missing and is_already_written(
         str(table), batch, last, _read_digests(final), lambda: fingerprint_rows(rows)

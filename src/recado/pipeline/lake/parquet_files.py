@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
-# Spark's own are INT96, which Delta and Iceberg know only by hearsay.
+# Spark's default is INT96, which Delta and Iceberg do not fully support.
 _TIMESTAMP_SETTINGS: Final = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _SUM_COLUMNS: Final = ("high", "low")
@@ -49,7 +49,7 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
     An executor that does not share the folder would write to its own disk without any error. So rows are
     counted when they are written, and compared with those in the files. Raises TableError if they differ.
     """
-    shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was killed
+    shutil.rmtree(folder, ignore_errors=True)  # left by a killed attempt
     observed, observe = observe_rows(rows)
     with override_settings(rows.sparkSession, _TIMESTAMP_SETTINGS):
         observed.write.mode("overwrite").partitionBy(*partition_by).parquet(local_uri(folder))
@@ -67,7 +67,7 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
     written, here = observe(), sum(file.rows for file in files)
     if written.row_count != here:
         raise TableError(
-            f"{written.row_count} rows were written into {folder}, and {here} of them are here: the folder of a "
+            f"{written.row_count} rows were written to {folder}, but its files have {here}: the folder of a "
             "table must be one that all machines share"
         )
     if not files:

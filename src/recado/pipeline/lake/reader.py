@@ -32,12 +32,12 @@ def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     reject_column_mapping(table)
     if "deletionVectors" in (table.protocol().reader_features or ()):
         raise OptionError(
-            f"{folder} has files in which rows may be deleted (deletion vectors), which only Delta's own "
-            "reader knows: purge it, and drop that feature of the table"
+            f"{folder} uses deletion vectors, which only Delta's own "
+            "reader supports: purge the table and drop the feature"
         )
     if table.metadata().partition_columns:
         raise OptionError(
-            f"{folder} is laid out by columns, which are in no file: read it by deltalake"
+            f"{folder} is partitioned, and its files lack the partition columns: read it with deltalake"
         )
     return _read_files(spark, [unquote(uri) for uri in table.file_uris()], str(folder))
 
@@ -56,7 +56,7 @@ def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
         catalogue.close()
     if any(task.delete_files for task in tasks):
         raise OptionError(
-            f"{options.table} has files of deleted rows, which only Iceberg's own reader knows: rewrite it"
+            f"{options.table} has delete files, which only Iceberg's own reader supports: rewrite the table"
         )
     return _read_files(spark, [task.file.file_path for task in tasks], options.table)
 

@@ -40,14 +40,14 @@ from .spool_record import SpoolSlice
 
 log = logging.getLogger("recado.pipeline")
 
-TASK_BYTES: Final = 8 << 20  # bytes that one task reads, about
+TASK_BYTES: Final = 8 << 20  # approximate size of a task
 SYNC_INTERVAL_MIN_S: Final = 0.02
 """Minimum time between groups: each costs half a millisecond, however many rows it has."""
-_LARGE_BATCH_ROW_COUNT: Final = 100_000  # rows that are worth a batch of their own
-_LOCK_TIMEOUT_S: Final = 30.0  # seconds until another process must have let go of the spool
-_POLL_INTERVAL_S: Final = 0.1  # seconds
-_IDLE_POLL_COUNT_MAX: Final = 300  # at a queue whose messages do not come; half a minute
-_CLOSE_TIMEOUT_S: Final = 5.0  # seconds for the broker to close the connection
+_LARGE_BATCH_ROW_COUNT: Final = 100_000  # enough for an efficient batch
+_LOCK_TIMEOUT_S: Final = 30.0  # for another process to release the spool
+_POLL_INTERVAL_S: Final = 0.1
+_IDLE_POLL_COUNT_MAX: Final = 300  # half a minute without a delivery
+_CLOSE_TIMEOUT_S: Final = 5.0  # for the broker to close the connection
 
 
 class NoDeliveriesError(PipelineError):
@@ -55,9 +55,9 @@ class NoDeliveriesError(PipelineError):
 
     def __init__(self, queue: str, messages: int) -> None:
         super().__init__(
-            f"the queue '{queue}' has {messages} messages, and the broker gives out none of them. Either it is "
-            "a stream, which is not read this way; or another consumer has it to itself, as its single active "
-            "one or by its priority: end that one, or wait for it with another trigger than availableNow"
+            f"the queue '{queue}' has {messages} messages, but the broker delivers none of them. Either it is "
+            "a stream, which this source cannot read, or another consumer gets all messages, as the single active "
+            "consumer or by its priority. Stop that consumer, or use another trigger than availableNow"
         )
 
 
@@ -79,12 +79,12 @@ class SpoolingConsumer:
         self._thread = LoopThread("recado queue source", SourceStoppedError)
         self._error: Exception | None = None
         self._task: asyncio.Task[None] | None = None
-        self._progressed = asyncio.Event()  # set when there is more to read, or nothing to wait for
+        self._progressed = (
+            asyncio.Event()
+        )  # set when rows became durable, or nothing more will arrive
         self._space_freed = asyncio.Event()
         self._sync_lock = asyncio.Lock()
-        self._remaining: int | None = (
-            None  # messages to take before it is enough; None: it never is
-        )
+        self._remaining: int | None = None  # messages still to take; None: no limit
         self._outage = ""
 
     # -- Spark's thread ----------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class SpoolingConsumer:
             except FolderInUseError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(_POLL_INTERVAL_S)  # a lock cannot be waited for and given up in time
+                time.sleep(_POLL_INTERVAL_S)  # there is no lock call with a timeout
         self._spool = Spool(disk, window_size=self._options.dedup_window)
         self._spool.recover(self._options.queue, lambda: uuid4().bytes)
         self._thread.start()
@@ -171,7 +171,7 @@ class SpoolingConsumer:
         """Stop consuming. Messages that are not durable are not acknowledged; the broker delivers them again."""
         if self._thread.is_running:
             self._thread.run(self._stop())
-            self._thread.stop()  # which waits for a sync that is under way, and needs the files
+            self._thread.stop()  # waits for a running sync, which needs the files
             self._spool.close()
         if self._disk is not None:
             self._disk.close()
@@ -198,7 +198,7 @@ class SpoolingConsumer:
 
     async def _stop(self) -> None:
         if self._task is not None:
-            # Then it parts from the broker, which may hold something for it until then.
+            # All messages are taken: let the connection close in order.
             if self._remaining == 0:
                 await asyncio.wait([self._task], timeout=_CLOSE_TIMEOUT_S)
             self._task.cancel()
@@ -233,7 +233,7 @@ class SpoolingConsumer:
 
     async def _consume(self, available_now: bool, counted: asyncio.Future[None]) -> None:
         options = self._options
-        patient = not self._spool.is_new  # else it is mostly a mistake in the URL
+        patient = not self._spool.is_new  # with a new spool, the most likely error is a wrong URL
         async with connect(
             options.url, on_event=self._on_event, reconnect_timeout=None, wait_for_broker=patient
         ) as connection:
@@ -257,10 +257,10 @@ class SpoolingConsumer:
                     self._remaining = 0
                     break
                 await self._store_batch(batch)
-                # After more than that, the broker would have to wait for us.
+                # With more messages, the prefetch window would run empty meanwhile.
                 if self._remaining != 0 and len(batch) < options.prefetch // 4:
                     await asyncio.sleep(begun + SYNC_INTERVAL_MIN_S - loop.time())
-            self._progressed.set()  # it takes the broker a while to close the connection
+            self._progressed.set()  # do not wait for the connection to close
 
     @property
     def _is_full(self) -> bool:
@@ -275,14 +275,14 @@ class SpoolingConsumer:
         if self._remaining is None:
             return await consumer.next_batch()
         empty_polls = polls = 0
-        while empty_polls < 2:  # an answer may overtake a delivery once
+        while empty_polls < 2:  # a reply may overtake a delivery once
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_INTERVAL_S):
                     return (await consumer.next_batch())[: self._remaining]
-            # Others may take messages as well, or time: then fewer come than were there.
+            # Messages can also expire or go to other consumers: then fewer arrive than were counted.
             state = await channel.declare_queue(self._options.queue, passive=True)
             empty_polls = 0 if state.message_count else empty_polls + 1
-            polls += 1  # and no clock: a broker that is away is waited for, within one look
+            polls += 1  # polls, not seconds: an outage of the broker lasts one poll
             if state.message_count and polls >= _IDLE_POLL_COUNT_MAX:
                 raise NoDeliveriesError(self._options.queue, state.message_count)
         return []
@@ -290,7 +290,7 @@ class SpoolingConsumer:
     async def _store_batch(self, batch: list[Delivery]) -> None:
         self._spool.append(batch, time.time_ns() // 1000)
         await self._flush()
-        # A stale delivery is given out again. All others are acknowledged by this: those before are done with.
+        # Stale deliveries are redelivered. The multiple ack settles all others; earlier ones are already settled.
         if batch[-1].ack(multiple=True) and self._remaining is not None:
             self._remaining -= sum(not each.is_stale for each in batch)
 
@@ -298,13 +298,19 @@ class SpoolingConsumer:
         match notice:
             case ConnectionLost(error):
                 self._outage = str(error)
-                log.warning("queue '%s': waiting for the broker: %s", self._options.queue, error)
+                log.warning(
+                    "connection to broker lost, reconnecting (queue=%s): %s",
+                    self._options.queue,
+                    error,
+                )
             case ReconnectScheduled(_, _, error):
                 self._outage = str(error)
             case ConnectionRecovered(_, seconds):
                 self._outage = ""
                 log.warning(
-                    "queue '%s': the broker is back after %.1f s", self._options.queue, seconds
+                    "connection to broker restored (queue=%s outage_s=%.1f)",
+                    self._options.queue,
+                    seconds,
                 )
             case _:
                 pass

@@ -18,7 +18,7 @@ class DedupWindow:
 
     def __init__(self, size: int, ids: Iterable[bytes] = ()) -> None:
         self._size = size
-        # A plain dict looks for its oldest key among all that were deleted: 70 µs with 100,000 ids, not 0.1.
+        # A dict scans its deleted entries to find the oldest key: 70 µs with 100,000 ids instead of 0.1.
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         for each in ids:
             self.add_new(each)

@@ -23,7 +23,7 @@ from recado.pipeline.options import OptionError
 from ..errors import PipelineError
 
 NO_IDS: Final = "none"
-ID_BYTES_MAX: Final = 255  # bytes of a property
+ID_BYTES_MAX: Final = 255  # limit of AMQP's short strings
 _SEPARATOR: Final = ":"
 
 
@@ -48,16 +48,16 @@ def choose_id_columns(
         missing = [name for name in names if name not in columns]
         if missing:
             raise OptionError(
-                f"idColumns names {missing[0]!r}, and there is no such column: {', '.join(columns)}"
+                f"idColumns names {missing[0]!r}, but the columns are {', '.join(columns)}"
             )
         return (names,)
     known = tuple(names for names in _DEFAULT_COLUMNS if set(names) <= set(columns))
     if known:
         return known
     raise OptionError(
-        f'format("{format_}") makes a message\'s id of the column message_id, or of publisher and sequence, and '
-        "there is neither. Name other columns that tell rows apart: .option('idColumns', 'order,line'); "
-        "or do without ids, and with more repeats: .option('idColumns', 'none')"
+        f'format("{format_}") makes message ids of the column message_id, or of publisher and sequence, but '
+        "the rows have neither. Name other columns that identify a row: .option('idColumns', 'order,line'); "
+        "or publish without ids, which allows more duplicates: .option('idColumns', 'none')"
     )
 
 
@@ -72,8 +72,8 @@ def make_message_ids(batch: pa.RecordBatch, id_columns: Sequence[tuple[str, ...]
     if ids.null_count:
         names = " nor ".join(" and ".join(each) for each in id_columns)
         raise MessageIdError(
-            f"{ids.null_count} rows have no {names}, of which their ids are made. Name columns by the option "
-            "idColumns that have a value in every row, or do without ids: idColumns=none"
+            f"{ids.null_count} rows have no {names} to make an id of. Name columns with the option "
+            "idColumns that have a value in every row, or publish without ids: idColumns=none"
         )
     if len(pc.unique(ids)) < len(ids):
         _check_duplicates(ids.to_pylist(), batch)
@@ -101,9 +101,9 @@ def _check_duplicates(ids: list[str], batch: pa.RecordBatch) -> None:
     for each, body in zip(ids, bodies, strict=True):
         if known.setdefault(each, body) != body:
             raise MessageIdError(
-                f"different messages have the id {each!r}, and a broker that looks for repeats would drop all "
-                "but one. If one message became several rows, name a column by the option idColumns that tells "
-                "them apart: idColumns=message_id,number"
+                f"different messages have the id {each!r}, and a broker with deduplication would drop all "
+                "but one. If one message became several rows, add a column to the option idColumns that distinguishes "
+                "them: idColumns=message_id,number"
             )
 
 

@@ -24,9 +24,11 @@ _TABLE_ENTRY_COUNT_MAX = 1 << 16
 _MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x80, 0x40
 _OTHER_PROPERTIES_MASK = 0xFF - _MESSAGE_ID_FLAG - _TIMESTAMP_FLAG
 _unpack_seconds = Struct(">Q").unpack_from
-_TIMESTAMP_MAX_S = 253_402_300_799  # the last second of the year 9999: later ones are no times, to Python and others
-_BATCH_ROW_COUNT = 10_000  # rows that are unfolded at a time, about
-_BATCH_BYTES = 8 << 20  # bytes, likewise
+_TIMESTAMP_MAX_S = (
+    253_402_300_799  # the last second of the year 9999, the maximum of Python's datetime
+)
+_BATCH_ROW_COUNT = 10_000  # approximate
+_BATCH_BYTES = 8 << 20  # approximate
 
 
 def decode_rows(

@@ -29,7 +29,7 @@ _MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x80, 0x40
 _ROUTING_HEADERS: Final = frozenset({"CC", "BCC"})
 """Headers by which a broker routes a message; it was already routed when it was first published."""
 _pack_seconds = Struct(">Q").pack
-_CACHE_ENTRY_COUNT_MAX: Final = 10_000  # different properties that are remembered
+_CACHE_ENTRY_COUNT_MAX: Final = 10_000  # distinct properties
 _COLUMN_TYPES: Final = {
     "body": ("binary", "string"),
     "exchange": ("string",),
@@ -64,11 +64,11 @@ def resolve_id_columns(
     check_message_columns(columns, _COLUMN_TYPES, "amqp")
     if options.exchange is None and "exchange" not in columns:
         raise OptionError(
-            'format("amqp") needs the option exchange (the default one is ""), or a column of that name'
+            'format("amqp") needs the option exchange ("" is the default exchange) or a column of that name'
         )
     if options.routing_key is None and "routing_key" not in columns and not options.exchange:
         raise OptionError(
-            'format("amqp") needs the option routingKey, or a column routing_key: to the default exchange '
+            'format("amqp") needs the option routingKey or a column routing_key: for the default exchange '
             "it is the name of the queue"
         )
     return choose_id_columns(options.id_columns, [*columns])
@@ -101,7 +101,7 @@ class RowEncoder:
             _times(self._column("timestamp", batch)),
             _values(self._column("properties", batch)),
             _values(self._column("headers", batch)),
-            strict=False,  # what no row has is repeated for ever
+            strict=False,  # missing columns are endless iterators of None
         )
         for exchange, key, body, message_id, time, properties, headers in rows:
             encoded = self._encode_properties(message_id, time, properties, headers)
@@ -159,7 +159,7 @@ class RowEncoder:
         try:
             encoded = encode_properties(Properties(**values, headers=table or None))
         except ValueError as error:
-            raise RowEncodingError(f"a row cannot be a message: {error}") from None
+            raise RowEncodingError(f"a row cannot be encoded as a message: {error}") from None
         at = find_message_id_offset(encoded)
         return encoded[:at], encoded[1], encoded[at:]
 

@@ -62,7 +62,7 @@ class QueueSource(DataSource):
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 - Spark's name
         options = parse_options(QueueReadOptions, "amqp", self.options)
         parse_broker_url(options.url)
-        # Resolved here, in the driver: tasks have another working directory.
+        # Resolve the path in the driver: tasks have another working directory.
         options = replace(options, spool=str(to_local_path(options.spool)))
         return QueueStreamReader(
             options, select_columns(QUEUE_SCHEMA, check_read_schema(schema, QUEUE_SCHEMA, "amqp"))
@@ -71,7 +71,7 @@ class QueueSource(DataSource):
     def reader(self, schema: StructType) -> NoReturn:
         raise OptionError(
             'a queue is read as a stream: spark.readStream.format("amqp"); '
-            "with .trigger(availableNow=True) it ends when all that is there now was read"
+            "with .trigger(availableNow=True) it ends after reading the available messages"
         )
 
     def writer(self, schema: StructType, overwrite: bool) -> QueueBatchWriter:
@@ -99,8 +99,8 @@ class SpoolMismatchError(PipelineError):
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(
-            f"{folder} is not the spool that this query's checkpoint speaks of: {why}. "
-            "The two belong together: move, copy and delete them together only."
+            f"{folder} is not the spool of this query's checkpoint: {why}. "
+            "Move, copy and delete the spool and the checkpoint only together."
         )
 
 
@@ -152,7 +152,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802
         first = self._row_of(start)
         if first > (end := self._open_consumer().durable_end()):
-            why = f"the checkpoint is at row {first}, and the spool ends at {end}"
+            why = f"the checkpoint is at row {first}, but the spool ends at row {end}"
             raise SpoolMismatchError(self._options.spool, why)
         consumer = self._start_consumer()
         consumer.mark_planned(first)
@@ -188,7 +188,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _row_of(self, offset: OffsetJson) -> int:
         if offset["spool"] != self._open_consumer().id:
-            raise SpoolMismatchError(self._options.spool, "it has another id")
+            raise SpoolMismatchError(self._options.spool, "its id differs")
         row = offset["next"]
         assert isinstance(row, int)
         return row

@@ -36,7 +36,7 @@ from .spool_record import (
 )
 
 SEGMENT_BYTES = 16 << 20
-RECORD_BYTES = 8 << 20  # about; a single message may be larger
+RECORD_BYTES = 8 << 20  # approximate; a single message may be larger
 
 
 class WrongSpoolError(PipelineError):
@@ -70,9 +70,9 @@ class Spool:
         self._journal = Journal(disk, segment_bytes=segment_bytes)
         self._window = DedupWindow(window_size)
         self._records: list[_RecordEntry] = []
-        self._planned_count = 0  # how many of the places are in batches of the reader's
-        self._unplanned_bytes = 0  # bytes of the others
-        self._head_position = 0  # where the last head is in the journal
+        self._planned_count = 0  # leading records whose rows are all in batches
+        self._unplanned_bytes = 0  # size of the other records
+        self._head_position = 0  # journal position of the last head
         self._written_end = 0
         self._committed_written = 0
         self._durable_committed = 0
@@ -83,7 +83,7 @@ class Spool:
         damage error.
         """
         known = ""
-        needed = 0  # what is before this offset is missing: so it must have been committed
+        needed = 0  # rows before this offset are missing, so they must have been committed
         for position, payload in self._journal.recover():
             match decode(payload):
                 case SpoolHead(name, following, committed, known, ids):
@@ -102,12 +102,12 @@ class Spool:
                 case SpoolCommitted(offset):
                     self.committed = max(self.committed, offset)
         if needed > self.committed:
-            what = f"rows before offset {needed} are missing that were never committed"
+            what = f"rows before offset {needed} are missing, but were never committed"
             raise CorruptJournalError(self._disk.folder, self._journal.position, what)
         if known not in ("", queue):
             raise WrongSpoolError(
-                f"{self._disk.folder} is the spool of the queue '{known}', and this query reads '{queue}'. "
-                "Give each queue and query a folder of its own."
+                f"{self._disk.folder} is the spool of the queue '{known}', but this query reads '{queue}'. "
+                "Use a separate folder for each queue and query."
             )
         self._queue, self.is_new = queue, not known
         if self.is_new:
@@ -158,7 +158,7 @@ class Spool:
         [position] = self._journal.append(payload)
         self._index_record(position, len(payload), rows.batch.num_rows)
         if len(self._journal.segments) > before:
-            # The ids in the segments before it are needed when those are gone.
+            # The ids must outlive the earlier segments, so each segment has a head with the recent ids.
             [self._head_position] = self._journal.append(self._head())
 
     def _index_record(self, position: int, size: int, rows: int) -> None:
@@ -192,15 +192,17 @@ class Spool:
         first = bisect_right(self._records, start, key=_first_offset) - 1
         if first < 0 or end > self.durable:
             raise LookupError(
-                f"rows {start} to {end} are asked for, and the spool has "
+                f"rows {start} to {end} were requested, but the spool has "
                 f"{self._records[0].offset if self._records else self.end} to {self.durable}"
             )
         places = list(takewhile(lambda each: each[0].offset < end, self._records_from(first)))
         total = sum(place.size for place, _ in places)
-        share = total / ceil(total / task_bytes)  # whoever has the largest is waited for
+        share = total / ceil(
+            total / task_bytes
+        )  # equal shares, because Spark waits for the largest task
         pieces: list[SpoolSlice] = []
-        current = -1, 0  # the segment and the share of the last piece
-        before = 0  # bytes
+        current = -1, 0  # segment and share of the last slice
+        before = 0  # bytes of the records so far
         for place, behind in places:
             base = self._journal.segment_base(place.position)
             stop = place.position + RECORD_HEADER_BYTES + place.size

@@ -99,7 +99,7 @@ def decode(payload: bytes) -> SpoolEntry:
         case 3:
             return SpoolCommitted(_COMMITTED_STRUCT.unpack(payload)[1])
         case kind:
-            raise ValueError(f"a record of kind {kind} is not known here")
+            raise ValueError(f"unknown record type {kind}")
 
 
 def _decode_ids(payload: bytes, at: int) -> Iterator[bytes]:
@@ -127,7 +127,7 @@ def to_record_batch(deliveries: Sequence[Delivery], received_us: int) -> pa.Reco
     return pa.RecordBatch.from_arrays(arrays, schema=SPOOL_SCHEMA)
 
 
-# `pa.read_array` of a list takes as long, but imports pandas when it is first called: 0.2 s in which nothing comes,
+# `pa.array` of a list is as fast, but imports pandas on its first call: a delay of 0.2 s
 # at the start of each query.
 
 
@@ -166,8 +166,8 @@ class SpoolUnreachableError(PipelineError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path} is not there. Executors read the spool: on a cluster its folder must be on storage that "
-            "the driver and all workers share; and nobody but the query may remove anything in it."
+            f"{path} does not exist. Executors read the spool: on a cluster its folder must be on storage that "
+            "the driver and all workers share, and only the query may remove files in it."
         )
 
 

@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.pipeline")
 
-_DRAIN_MESSAGE_COUNT: Final = (
-    256  # messages that are handed over before it is asked whether there is room
-)
+_DRAIN_MESSAGE_COUNT: Final = 256  # messages between two checks of the confirm window
 
 
 class PublishFailedError(PipelineError):
@@ -128,8 +126,8 @@ class _PublishTask:
             except TimeoutError:
                 if self._channel.unconfirmed_count >= before:
                     raise PublishFailedError(
-                        f"the broker confirmed nothing for {self._options.confirm_timeout:g} s, and {before} "
-                        "messages are not confirmed. It may be short of memory or disk; see also the option "
+                        f"the broker confirmed nothing for {self._options.confirm_timeout:g} s, while {before} "
+                        "messages were unconfirmed. It may be short of memory or disk space; see also the option "
                         "confirmTimeout"
                     ) from None
 
@@ -141,15 +139,15 @@ class _PublishTask:
     def _check_returned(self) -> None:
         for first in self._first_returned:
             raise PublishFailedError(
-                f"no queue wants {self._returned_count} messages, the first of them with the routing key "
-                f"'{first.routing_key}' at the exchange '{first.exchange}': {first.reply_text}. Bind a queue, or let "
-                "them be dropped: .option('mandatory', 'false')"
+                f"{self._returned_count} messages were unroutable, the first with the routing key "
+                f"'{first.routing_key}' at the exchange '{first.exchange}': {first.reply_text}. Bind a queue, or "
+                "drop unroutable messages: .option('mandatory', 'false')"
             )
 
 
 def _log_event(notice: ConnectionEvent) -> None:
     if isinstance(notice, ConnectionLost):
-        log.warning("a task of the sink: waiting for the broker: %s", notice.error)
+        log.warning("connection to broker lost, reconnecting (sink task): %s", notice.error)
 
 
 def _closed_error() -> Exception:

@@ -23,9 +23,9 @@ def apply_aggregate(step: AggregateStep, flow: Flow, context: StepContext) -> Fl
     without_time = None
     if (
         step.time not in context.watermarked
-    ):  # else the step that set it let no row without a time pass
+    ):  # otherwise the step that set the watermark has removed rows without a time
         without_time = make_dead_letters(
-            context, rows.where(time.isNull()), f"{step.time} is NULL: in no window"
+            context, rows.where(time.isNull()), f"{step.time} is NULL: the row is in no window"
         )
     timed = set_watermark(rows.where(time.isNotNull()), step.time, context)
     window = f.window(time, step.window, step.slide or None).alias("__window")

@@ -92,7 +92,7 @@ class SparkAnalyser:
         Steps put most expressions in brackets, so an expression must be valid in brackets. The position of an error is
         that in the expression without brackets, if it is invalid there as well.
         """
-        tokenize(sql)  # refuses brackets that are nested too deep for Spark's parser
+        tokenize(sql)  # rejects brackets that are nested too deeply for Spark's parser
         rows = self._empty_rows(fields)
         errors: list[tuple[AnalysisException, str]] = []
         with _disable_error_log():
@@ -110,7 +110,7 @@ class SparkAnalyser:
         return None
 
     def _empty_rows(self, fields: Fields) -> DataFrame:
-        spark = self._spark  # types are parsed by it
+        spark = self._spark  # parsing types needs the session
         known = [StructField(name, self._parse_type(kind)) for name, kind in fields.types.items()]
         return spark.createDataFrame([], StructType(known))
 
@@ -121,7 +121,7 @@ class SparkAnalyser:
             with _disable_error_log():
                 try:
                     self._types[kind] = DataType.fromDDL(kind)
-                except ParseException:  # names inside of structs are not quoted
+                except ParseException:  # names in structs are not quoted
                     self._types[kind] = NullType()
         return self._types[kind]
 

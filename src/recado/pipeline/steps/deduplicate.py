@@ -16,7 +16,7 @@ from .watermark import set_watermark
 def apply_deduplicate(step: DeduplicateStep, flow: Flow, context: StepContext) -> Flow:
     needed = [*step.by, *([step.time] if step.time and context.is_streaming else [])]
     unknown = reduce(or_, [column.isNull() for column in columns(needed)])
-    reason = f"{' or '.join(needed)} is NULL: it cannot be told from others"
+    reason = f"{' or '.join(needed)} is NULL: the row cannot be compared"
     dead = make_dead_letters(context, flow.rows.where(unknown), reason)
     rows = flow.rows.where(~unknown)
     if not context.is_streaming:

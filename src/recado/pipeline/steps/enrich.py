@@ -49,4 +49,4 @@ def check_unique_keys(step: EnrichStep, table: DataFrame, pipeline: str, label: 
     for row in counted:
         key = ", ".join(f"{name} {row[name]!r}" for name in step.on)
         what = f"{step.table} has {row['count']} rows with {key}"
-        raise InvalidPipelineError(pipeline, [Problem(label, what, "a row would be doubled")])
+        raise InvalidPipelineError(pipeline, [Problem(label, what, "rows would be duplicated")])

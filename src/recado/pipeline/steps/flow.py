@@ -94,7 +94,7 @@ def make_dead_letters(context: StepContext, rows: DataFrame, reason: str = "") -
     )
     values["headers"] = headers
     if fields.type_of("headers") == "map<string,string>":
-        # One that was a dead letter before has such headers already, and Spark lets no key be twice.
+        # A row that was a dead letter before already has these headers, and Spark rejects duplicate keys.
         given = f.coalesce("headers", f.create_map().cast("map<string,string>"))
         own = f.map_filter(given, lambda key, _: ~key.isin(*DEAD_LETTER_HEADERS.values()))
         values["headers"] = f.map_concat(own, headers)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _STATE_SCHEMA: Final = "expected long, held binary, since long"
 _OUTPUT_SCHEMA: Final = "number long, packed binary, refused boolean"
-_DUPLICATE_REASON: Final = "it came again, or after its turn was over"
+_DUPLICATE_REASON: Final = "duplicate, or its number was skipped"
 _REFUSED_COLUMN: Final = "__refused"
 
 
@@ -47,7 +47,9 @@ def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> 
     needed = columns([*step.by, step.sequence])
     unknown = reduce(or_, [column.isNull() for column in needed])
     lost = make_dead_letters(
-        context, flow.rows.where(unknown), f"{step.sequence} or its key is NULL: it has no turn"
+        context,
+        flow.rows.where(unknown),
+        f"{step.sequence} or its key is NULL: the row cannot be ordered",
     )
     rows = flow.rows.where(~unknown)
     marked = _mark_stream(step, rows) if context.is_streaming else _mark_batch(step, rows)
@@ -98,21 +100,21 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
         refused: list[tuple[int, bytes]] = []
         now = over + wait
         for some in arrived:
-            if some.empty:  # it is only told that the time is over
+            if some.empty:  # the call only reports a timeout
                 continue
             more, again = waiting.add_rows(zip(some["number"], some["packed"], strict=True))
             given += more
             refused += again
             now = max(now, int(some["seen"].max().timestamp() * 1000))
         if since is None or waiting.expected != expected:
-            since = now  # it waits for another one
+            since = now  # it waits for another number now
         kept = msgspec.msgpack.encode(list(waiting.held.items())) if waiting.held else None
         state.update((waiting.expected, kept, since if kept else None))
         if kept:
             state.setTimeoutTimestamp(max(since, over + 1))
         yield from _to_pandas(given, refused)
 
-    # PySpark's stubs ask for the kind of function, too, and PySpark warns whoever tells it.
+    # PySpark's stubs require the function type as well, but passing it causes a warning.
     packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
     unpacked = arrow_udf(unpack, shape)  # type: ignore[call-overload]
     keys = [f.col(quote_name(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]

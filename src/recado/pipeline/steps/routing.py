@@ -32,7 +32,7 @@ def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
         return flow.send_to(step.to, flow.rows)
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     copy = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
-    # What cannot be tapped goes on all the same; that it could not is told.
+    # A row on which the condition fails continues, and a dead letter reports the failure.
     return copy.with_rows(flow.rows, make_failed_letters(context, flow.rows, condition, step.where))
 
 
@@ -64,7 +64,7 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
 
     for number, branch in enumerate(step.branches):
         flow = flow.send_to(branch.to, those(number))
-    lost = make_dead_letters(context, those(_FAILED_INDEX), "no branch could be computed")
+    lost = make_dead_letters(context, those(_FAILED_INDEX), "the conditions of the branches failed")
     can_fail = any(f"THEN {_FAILED_INDEX}" in case for case in cases)
     return flow.with_rows(those(_NO_BRANCH_INDEX), lost if can_fail else None)
 
@@ -76,5 +76,5 @@ def make_failed_letters(
     if not condition.can_fail:
         return None
     return make_dead_letters(
-        context, rows.where(failure_sql(condition.sql)), f"cannot be computed: {sql_text}"
+        context, rows.where(failure_sql(condition.sql)), f"evaluation failed: {sql_text}"
     )

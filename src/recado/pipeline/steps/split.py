@@ -47,6 +47,4 @@ def apply_split(step: SplitStep, flow: Flow, context: StepContext) -> Flow:
     if step.empty != "dead_letter":
         return flow.with_rows(parts)
     nothing = rows.where(array.isNull() | (f.size(array) == 0))
-    return flow.with_rows(
-        parts, make_dead_letters(context, nothing, f"{step.column} has nothing in it")
-    )
+    return flow.with_rows(parts, make_dead_letters(context, nothing, f"{step.column} is empty"))

@@ -35,7 +35,7 @@ _TEXT_COLUMN: Final = "__text"
 _VARIANT_COLUMN: Final = "__tree"
 _FAILS_COLUMN: Final = "__fails"
 _EXCERPT_CHARACTER_COUNT: Final = 80
-_DOUBLE_MAX_SQL: Final = "1.7976931348623157E308D"  # of a double
+_DOUBLE_MAX_SQL: Final = "1.7976931348623157E308D"  # the largest double
 _BARRIER_CASE: Final = "WHEN spark_partition_id() < 0 THEN ''"
 """Never true; but Spark does not know that, and does not move expressions that contain it."""
 
@@ -43,7 +43,7 @@ _BARRIER_CASE: Final = "WHEN spark_partition_id() < 0 THEN ''"
 def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Flow:
     rows = flow.rows
     dead = None
-    # Of the first alone it is known what its columns are.
+    # Types of computed columns are not known here, so only the first expression can be judged.
     can_fail = bool(step.json) or len(step.compute) > 1
     can_fail = can_fail or any(
         not is_safe(sql, fields_of_rows(rows)) for sql in step.compute.values()
@@ -64,7 +64,7 @@ def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Fl
             rows.where(f"{REASON_COLUMN} IS NOT NULL").select(f"{_ROW_COLUMN}.*", REASON_COLUMN),
         )
         rows = rows.where(f"{REASON_COLUMN} IS NULL").drop(_ROW_COLUMN, REASON_COLUMN)
-    if step.rename:  # all at once, so that two may change names
+    if step.rename:  # all at once, so that two columns can swap names
         names = {old.lower(): new for old, new in step.rename.items()}
         rows = rows.toDF(*(names.get(name.lower(), name) for name in rows.columns))
     if step.select:
@@ -80,16 +80,16 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
         "`body`" if fields_of_rows(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
     )
     rows = rows.withColumn(_TEXT_COLUMN, f.expr(f"try_validate_utf8({body})"))
-    # The parser stops behind the first value: only if what is put behind it is found was all of it read.
+    # The parser stops after the first value. The text is complete only if the hash appended to it is found.
     whole = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
     rows = rows.withColumn(_VARIANT_COLUMN, f.expr(whole))
     of_body = (
-        "CASE WHEN `body` IS NULL THEN 'there is no body' "
-        f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is no UTF-8' "
+        "CASE WHEN `body` IS NULL THEN 'the body is NULL' "
+        f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is not UTF-8' "
         f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> xxhash64({_TEXT_COLUMN}), TRUE) "
-        "THEN 'the body is no JSON' "
+        "THEN 'the body is not JSON' "
         f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', 'variant')), 'OBJECT') "
-        "THEN 'the body is no JSON object' END"
+        "THEN 'the body is not a JSON object' END"
     )
     reasons = [of_body]
     if step.extra == "refuse":
@@ -97,7 +97,7 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
             _text_literal(_json_path(name, spec)[0]) for name, spec in step.json.items()
         )
         others = f"array_except(json_object_keys({_TEXT_COLUMN}), array({known}))"
-        told = "'there is a field that was not expected: '"
+        told = "'unexpected field: '"
         reasons.append(f"CASE WHEN size({others}) > 0 THEN concat({told}, ({others})[0]) END")
     values = {}
     for at, (name, spec) in enumerate(step.json.items()):
@@ -108,10 +108,10 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
         values[value] = f.expr(f"try_variant_get({_VARIANT_COLUMN}, {path}, '{kind}')")
         found = f"try_variant_get({_VARIANT_COLUMN}, {path}, 'variant')"
         is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
-        wrong = f"concat({_text_literal(f'{name} is no {kind}: ')}, left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
+        wrong = f"concat({_text_literal(f'{name} is not a {kind}: ')}, left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
         missing = "NULL" if written.endswith("?") else _text_literal(f"{name} is missing")
         infinite = (
-            f"WHEN {condition} THEN concat({_text_literal(f'{name} is no finite number: ')}, "
+            f"WHEN {condition} THEN concat({_text_literal(f'{name} is not a finite number: ')}, "
             f"left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
             if (condition := _infinite_sql(value, kind, found))
             else ""
@@ -134,7 +134,7 @@ def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
     the variant from which the value was taken.
     """
     if kind in ("double", "float"):
-        return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"  # in Spark NaN is larger than any number
+        return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"  # in Spark, NaN is larger than any number
     if kind == "string" and tree:
         return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({tree}) = 'DOUBLE')"
     each = f"__each_{depth}"
@@ -155,7 +155,7 @@ def _add_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
     fields = fields_of_rows(rows)
     if is_safe(sql, fields):
         return rows.withColumn(name, f.expr(sql))
-    told = _text_literal(f"{name} cannot be computed: {sql}")
+    told = _text_literal(f"{name} evaluation failed: {sql}")
     rows = rows.withColumn(_FAILS_COLUMN, f.expr(f"{REASON_COLUMN} IS NULL AND {failure_sql(sql)}"))
     value = f.expr(f"CASE WHEN {REASON_COLUMN} IS NULL AND NOT {_FAILS_COLUMN} THEN ({sql}) END")
     reason = f.expr(

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _OUTPUT_COLUMN: Final = "__outlet"
-_UNROUTED_REASON: Final = "it went none of the ways, and nothing takes the others"
+_UNROUTED_REASON: Final = "no branch matched, and there is no sink for other rows"
 
 
 def preview(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
@@ -139,7 +139,7 @@ def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFra
     try:
         return reduce(getattr, name.split("."), import_module(module))  # type: ignore[return-value]
     except (ImportError, AttributeError) as error:
-        hint = "a module is looked for in the current folder, and where Python looks"
+        hint = "modules are searched in the working directory and in Python's path"
         raise InvalidPipelineError(
             context.pipeline, [Problem(context.label, str(error), hint)]
         ) from error
