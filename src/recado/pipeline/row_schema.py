@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +19,11 @@ import pyarrow as pa
 from recado.amqp.properties import Properties
 from recado.amqp.values import FieldValue, LongString, ScaledDecimal
 from recado.feeds.message import decode_headers, decode_message_properties
+
+from .options import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _STRING_MAP: Final = pa.map_(pa.string(), pa.string())
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
@@ -107,6 +112,33 @@ def select_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
         known = ", ".join(schema.names)
         raise ValueError(f"unknown column {unknown[0]!r}; the columns are {known}")
     return pa.schema([schema.field(name) for name in names])
+
+
+# --- schemas that Spark passes ------------------------------------------------------------------
+
+
+def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list[str]:
+    """Return the columns that a user's schema selects. Raises OptionError for unknown columns and other types."""
+    names = list(schema.fieldNames())
+    try:
+        known_types = spark_type_names(select_columns(known, names))
+    except ValueError as error:
+        raise OptionError(f'invalid schema for format("{source}"): {error}') from None
+    for field in schema.fields:
+        spark_type = field.dataType.simpleString()
+        if spark_type != known_types[field.name]:
+            raise OptionError(
+                f'the schema declares {field.name} as {spark_type}, but in format("{source}") it is '
+                f"{known_types[field.name]}: cast it after reading"
+            )
+    return names
+
+
+def check_write_schema(schema: StructType, target: str, *, overwrite: bool) -> dict[str, str]:
+    """Return Spark's type names of the columns to write. Raises OptionError for the mode overwrite."""
+    if overwrite:
+        raise OptionError(f"messages {target} cannot be overwritten: use mode append")
+    return {field.name: field.dataType.simpleString() for field in schema.fields}
 
 
 # --- headers and properties ----------------------------------------------------------------------

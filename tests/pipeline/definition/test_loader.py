@@ -202,7 +202,7 @@ BOMB = "a: &a [x, x, x]\n" + "".join(
 )
 def test_a_file_that_is_none(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidPipelineError, match="file: (not|the file is not) "):
+    with pytest.raises(InvalidPipelineError, match=r"file: (not|the file is not) "):
         load(tmp_path / name)
 
 

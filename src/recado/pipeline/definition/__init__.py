@@ -4,6 +4,7 @@ problems.py          problems: location, message, hint
 step.py              the steps
 pipeline.py          sources, steps and sinks, and their Python API
 loader.py            pipelines from TOML, YAML and modules
+duration.py          durations such as `10 minutes`
 fields.py            the fields of rows between steps
 expression.py        SQL expressions without Spark; the port to Spark's analyser
 satisfiability.py    selectors that no message can satisfy

@@ -8,12 +8,13 @@ from typing import Final
 
 import msgspec
 
+from .duration import parse_duration
 from .expression import SqlAnalyser, TokenAnalyser
 from .fields import Fields
 from .formats import check_checkpoint, check_dead_letters, check_sink, check_source
 from .pipeline import AVAILABLE_NOW, Pipeline
 from .problems import InvalidPipelineError, Problem, quote_excerpt, suggest_name
-from .schema_inference import SchemaInference, parse_duration
+from .schema_inference import SchemaInference
 from .step import RouteStep, step_label
 
 DEAD_LETTER_FIELDS: Final = Fields(

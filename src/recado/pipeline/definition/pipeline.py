@@ -76,8 +76,6 @@ class Source(Endpoint, frozen=True):
 class Sink(Endpoint, frozen=True):
     """A sink for rows: `parquet`, `delta`, `iceberg`, `amqp`, `recado` or `console`, and its options."""
 
-    pass
-
 
 class Pipeline(msgspec.Struct, frozen=True):
     """Sources, steps and sinks under a name.

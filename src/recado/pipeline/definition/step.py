@@ -155,10 +155,10 @@ AnyStep = (
 )
 
 STEP_CLASSES: dict[str, type[AnyStep]] = {
-    kind.__struct_config__.tag: kind  # type: ignore[misc]  # a tag may be a number; ours are texts
+    kind.__struct_config__.tag: kind  # type: ignore[misc]  # a tag could be a number; ours are strings
     for kind in (
-        TranslateStep, FilterStep, RouteStep, EnrichStep, SplitStep, AggregateStep, ResequenceStep, DeduplicateStep, WireTapStep, DeadLetterStep,
-        ApplyStep,
+        TranslateStep, FilterStep, RouteStep, EnrichStep, SplitStep, AggregateStep, ResequenceStep,
+        DeduplicateStep, WireTapStep, DeadLetterStep, ApplyStep,
     )
 }  # fmt: skip
 

@@ -15,8 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from ..options import OptionError, reject_catalog_table
-from ..row_schema import FEED_SCHEMA, to_ddl
-from ..spark_schema import check_read_schema, check_write_schema
+from ..row_schema import FEED_SCHEMA, check_read_schema, check_write_schema, to_ddl
 from .batch_reader import FeedBatchReader
 from .options import FORMAT, parse_read_options, parse_write_options, staging_folder
 from .stream_reader import FeedStreamReader

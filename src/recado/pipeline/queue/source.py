@@ -25,8 +25,13 @@ from pyspark.sql.streaming.datasource import (
 
 from recado.pipeline.location import to_local_path
 from recado.pipeline.options import OptionError, parse_options, reject_catalog_table
-from recado.pipeline.row_schema import QUEUE_SCHEMA, select_columns, to_ddl
-from recado.pipeline.spark_schema import check_read_schema, check_write_schema
+from recado.pipeline.row_schema import (
+    QUEUE_SCHEMA,
+    check_read_schema,
+    check_write_schema,
+    select_columns,
+    to_ddl,
+)
 
 from ..errors import PipelineError
 from . import spool_record

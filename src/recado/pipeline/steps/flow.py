@@ -40,14 +40,14 @@ class Flow:
 
     rows: DataFrame
     sent: tuple[tuple[str, DataFrame], ...] = ()
-    dead: tuple[DataFrame, ...] = ()
-    later: Callable[[Flow], Flow] | None = None
-    """What is left to be done with each batch of a stream: a step whose rows it must not see twice."""
+    dead_letters: tuple[DataFrame, ...] = ()
+    after_batch: Callable[[Flow], Flow] | None = None
+    """Applied to each batch of a stream after the query, by a step whose rows must be read only once."""
 
-    def with_rows(self, rows: DataFrame, *dead: DataFrame | None) -> Flow:
+    def with_rows(self, rows: DataFrame, *dead_letters: DataFrame | None) -> Flow:
         """Return the flow with other rows, and with these dead letters added."""
-        more = tuple(each for each in dead if each is not None)
-        return replace(self, rows=rows, dead=(*self.dead, *more))
+        more = tuple(each for each in dead_letters if each is not None)
+        return replace(self, rows=rows, dead_letters=(*self.dead_letters, *more))
 
     def send_to(self, sink: str, rows: DataFrame) -> Flow:
         """Return the flow with these rows added for a sink."""

@@ -30,7 +30,7 @@ from pyspark.sql.types import BinaryType
 from ..definition.step import ResequenceStep
 from .flow import Flow, StepContext, columns, make_dead_letters, quote_name
 from .reorder_buffer import ReorderBuffer
-from .watermark import seconds
+from .watermark import to_seconds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,9 @@ def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> 
     rows = flow.rows.where(~unknown)
     marked = _mark_stream(step, rows) if context.is_streaming else _mark_batch(step, rows)
     if context.is_streaming:
-        return replace(flow.with_rows(marked, lost), later=partial(_split_refused, context=context))
+        return replace(
+            flow.with_rows(marked, lost), after_batch=partial(_split_refused, context=context)
+        )
     return _split_refused(flow.with_rows(marked, lost), context)
 
 
@@ -82,7 +84,7 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
 
     shape = rows.schema
     kind = to_arrow_type(shape, timezone="UTC")
-    wait = max(1, round(seconds(step.wait) * 1000))
+    wait = max(1, round(to_seconds(step.wait) * 1000))
     start = step.start
 
     def pack(whole: pa.Array) -> pa.Array:

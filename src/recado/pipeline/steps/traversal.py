@@ -147,7 +147,7 @@ def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFra
 
 def rows_by_sink(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
     """Return the rows of each sink by its name."""
-    dead = list(flow.dead)
+    dead = list(flow.dead_letters)
     if not pipeline.output_sinks():
         last = StepContext(
             pipeline.name, step_label(len(pipeline.steps), pipeline.steps[-1]), False
@@ -172,7 +172,7 @@ def bundle(flow: Flow) -> DataFrame:
     """Combine all outputs of a flow into one DataFrame: the index of the output, and a struct column for each
     output.
     """
-    parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead]
+    parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead_letters]
     if len(parts) == 1:
         return flow.rows
     shapes = [f.struct(*columns(part.columns)) for part in parts]
@@ -191,11 +191,11 @@ def bundle(flow: Flow) -> DataFrame:
 
 def unbundle(rows: DataFrame, template: Flow) -> Flow:
     """Separate the rows of one batch into the outputs of the flow that was bundled."""
-    count = 1 + len(template.sent) + len(template.dead)
+    count = 1 + len(template.sent) + len(template.dead_letters)
     if count == 1:
-        return Flow(rows) if template.later is None else template.later(Flow(rows))
+        return Flow(rows) if template.after_batch is None else template.after_batch(Flow(rows))
     parts = [rows.where(f.col(_OUTPUT_COLUMN) == at).select(f"__{at}.*") for at in range(count)]
     names = [sink for sink, _ in template.sent]
     sent = tuple(zip(names, parts[1 : 1 + len(names)], strict=True))
     flow = Flow(parts[0], sent, tuple(parts[1 + len(names) :]))
-    return flow if template.later is None else template.later(flow)
+    return flow if template.after_batch is None else template.after_batch(flow)

@@ -6,9 +6,9 @@ steps sets it.
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ..definition.duration import parse_duration
 from ..definition.pipeline import Pipeline
 from ..definition.step import AggregateStep, DeduplicateStep
 from .flow import StepContext
@@ -16,30 +16,25 @@ from .flow import StepContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_UNIT_SECONDS: Final = {
-    "microsecond": 1e-6, "millisecond": 1e-3, "second": 1, "minute": 60, "hour": 3600, "day": 86_400,
-    "week": 604_800,
-}  # fmt: skip
 
-
-def seconds(duration: str) -> float:
-    """`10 minutes`, which was checked to be one."""
-    found = re.fullmatch(r"\s*([\d.]+)\s*(\w+?)s?\s*", duration)
-    assert found
-    return float(found[1]) * _UNIT_SECONDS[found[2].lower()]
+def to_seconds(duration: str) -> float:
+    """Convert a duration that the checker has accepted."""
+    seconds = parse_duration(duration)
+    assert seconds is not None
+    return seconds
 
 
 def watermark_delays(pipeline: Pipeline) -> dict[str, str]:
     """Return the longest delay for each time column."""
-    found: dict[str, str] = {}
+    delays: dict[str, str] = {}
     for step in pipeline.steps:
         match step:
             case AggregateStep(time=time, late=delay) | DeduplicateStep(time=time, within=delay):
-                if time and delay and seconds(delay) > seconds(found.get(time, "0 seconds")):
-                    found[time] = delay
+                if time and delay and to_seconds(delay) > to_seconds(delays.get(time, "0 seconds")):
+                    delays[time] = delay
             case _:
                 pass
-    return found
+    return delays
 
 
 def set_watermark(rows: DataFrame, time: str, context: StepContext) -> DataFrame:
