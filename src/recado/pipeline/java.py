@@ -72,12 +72,12 @@ def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator
 def java_version(program: Path) -> int:
     """Return the major version of a Java program; 0 if it does not run."""
     try:
-        asked = subprocess.run(
+        completed = subprocess.run(
             [program, "-version"], capture_output=True, text=True, check=True, timeout=60
         )
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)
+    found = re.search(r'version "(?:1\.)?(\d+)', completed.stderr + completed.stdout)
     return int(found[1]) if found else 0
 
 

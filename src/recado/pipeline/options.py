@@ -144,8 +144,8 @@ def _parse_table(text: str) -> object:
     }
 
 
-def _to_option_error(source: str, told: str, values: Mapping[str, object]) -> OptionError:
-    what, _, place = told.partition(" - at `$.")
+def _to_option_error(source: str, error_text: str, values: Mapping[str, object]) -> OptionError:
+    what, _, place = error_text.partition(" - at `$.")
     name = place.rstrip("`")
     if name in values:
         what = what[:1].lower() + what[1:]

@@ -74,12 +74,12 @@ def count_batch_rows(source: Mapping[str, Any]) -> int:
     counted = int(source.get("numInputRows", 0))
     start, end = _parse_offset(source.get("startOffset")), _parse_offset(source.get("endOffset"))
     match start, end:
-        case None, {"next": int(behind)}:
-            return min(counted, behind)
-        case {"next": int(first)}, {"next": int(behind)} if _offset_owner(start) == _offset_owner(
+        case None, {"next": int(end_row)}:
+            return min(counted, end_row)
+        case {"next": int(first)}, {"next": int(end_row)} if _offset_owner(start) == _offset_owner(
             end
         ):
-            return min(counted, max(0, behind - first))
+            return min(counted, max(0, end_row - first))
         case _:
             return counted
 

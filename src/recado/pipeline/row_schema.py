@@ -97,7 +97,9 @@ _SPARK_TYPE_NAMES: Final = {
 
 def to_ddl(schema: pa.Schema) -> str:
     """Return the schema as a DDL string for Spark."""
-    return ", ".join(f"`{name}` {told}" for name, told in spark_type_names(schema).items())
+    return ", ".join(
+        f"`{name}` {type_name}" for name, type_name in spark_type_names(schema).items()
+    )
 
 
 def spark_type_names(schema: pa.Schema) -> dict[str, str]:

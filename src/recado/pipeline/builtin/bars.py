@@ -138,10 +138,10 @@ def _shape(grouped: DataFrame, width: str) -> DataFrame:
 def _squared_log_returns(in_order: Column, close_field: str, open_field: str) -> Column:
     """Return ln² of `open_field` of each element over `close_field` of the one before."""
     count = f.size(in_order) - 1
-    before, behind = f.slice(in_order, 1, count), f.slice(in_order, 2, count)
+    before, after = f.slice(in_order, 1, count), f.slice(in_order, 2, count)
     return f.zip_with(
         before,
-        behind,
+        after,
         lambda one, other: f.pow(f.log(other[open_field] / one[close_field]), f.lit(2.0)),
     )
 

@@ -87,13 +87,13 @@ def _merge_groups(
 ) -> list[DataFile]:
     """Merge each group of files; return the new files in order, complete and durable (AM1)."""
     plans = [(number, msgspec.json.encode(group).decode()) for number, group in enumerate(groups)]
-    made = (
+    merged = (
         spark.createDataFrame(plans, "number bigint, files string")
         .repartition(len(plans), "number")
         .mapInArrow(partial(_merge_in_task, str(folder), generation), "number bigint, file string")
         .collect()
     )
-    files = [msgspec.json.decode(text, type=DataFile) for _, text in sorted(made)]
+    files = [msgspec.json.decode(text, type=DataFile) for _, text in sorted(merged)]
     for file in files:
         where, _, name = file.path.rpartition("/")
         verify_checksum(FolderTree(folder), where, name, file.bytes, file.crc32)
@@ -106,14 +106,16 @@ def _merge_in_task(
     """Runs in an executor."""
     tree = FolderTree(Path(folder))
     for batch in plans:
-        made = []
+        new_files = []
         for text in batch.column("files").to_pylist():
             parts = msgspec.json.decode(text, type=list[DataFile])
             new = file_name(parts[0].first, generation)
             with suppress(FileNotFoundError):  # otherwise an earlier attempt left a part
                 tree.disk(data_folder(parts[0].date)).remove(new + PART_SUFFIX)
-            made.append(msgspec.json.encode(merge_files(tree, parts, generation)).decode())
-        yield pa.RecordBatch.from_pydict({"number": batch.column("number"), "file": pa.array(made)})
+            new_files.append(msgspec.json.encode(merge_files(tree, parts, generation)).decode())
+        yield pa.RecordBatch.from_pydict(
+            {"number": batch.column("number"), "file": pa.array(new_files)}
+        )
 
 
 # --- retention -----------------------------------------------------------------------------------
@@ -142,7 +144,7 @@ def retire(
             table = spark.read.option("basePath", str(Path(folder, DATA_FOLDER))).parquet(*paths)
             table.write.mode("overwrite").parquet(place)
         # By count: rows that became too old meanwhile are not in the other table yet.
-        kept = store.next_offset - (old[-1].end if old else 0)
+        remaining = store.next_offset - (old[-1].end if old else 0)
         return store.apply_retention(
-            RetentionLimits(max_messages=kept) if old else RetentionLimits(), grace=grace
+            RetentionLimits(max_messages=remaining) if old else RetentionLimits(), grace=grace
         )

@@ -26,11 +26,11 @@ MICROSECOND_NS: Final = 1e3
 
 def compute_figures(rows: DataFrame) -> DataFrame:
     """Return one row per finished run: rate, mean and percentiles in µs, and its duration in seconds."""
-    asked = _parse_bodies(rows, "asked", ASK_SCHEMA)
+    asks = _parse_bodies(rows, "asked", ASK_SCHEMA)
     began, ended = f.min("began"), f.max(f.col("began") + f.col("nanoseconds"))
     took = f.col("nanoseconds")
     quantiles = [f.percentile(took, q).alias(name) for name, q in QUANTILES.items()]
-    of_asks = asked.groupBy("run").agg(
+    run_figures = asks.groupBy("run").agg(
         f.count("*").alias("counted"),
         f.count_distinct("client", "number").alias("different"),
         ((ended - began) / 1e9).alias("seconds"),
@@ -39,16 +39,16 @@ def compute_figures(rows: DataFrame) -> DataFrame:
     )
     times = [(f.col(name) / MICROSECOND_NS).alias(name) for name in ("mean", *QUANTILES)]
     counted, different = (f.coalesce(name, f.lit(0)) for name in ("counted", "different"))
-    asks = f.col("asks")
+    expected = f.col("asks")
     return (
         _parse_bodies(rows, "run", RUN_SCHEMA, "offset")
-        .join(of_asks, "run", "left")
+        .join(run_figures, "run", "left")
         .select(
             "offset",
             *(field.split()[0] for field in RUN_SCHEMA.split(", ")),
             counted.alias("counted"),
             different.alias("different"),
-            ((counted == asks) & (different == asks)).alias("complete"),
+            ((counted == expected) & (different == expected)).alias("complete"),
             (f.col("counted") / f.col("seconds")).alias("rate"),
             *times,
             "seconds",
@@ -72,7 +72,7 @@ def select_best_runs(of_runs: DataFrame) -> DataFrame:
     )
 
 
-def _parse_bodies(rows: DataFrame, key: str, schema: str, *more: str) -> DataFrame:
+def _parse_bodies(rows: DataFrame, key: str, schema: str, *extra_columns: str) -> DataFrame:
     body: Column = f.from_json(f.col("body").cast("string"), schema)
-    chosen = rows.where(f.col("routing_key") == key)
-    return chosen.select(*more, body.alias("body")).select(*more, "body.*")
+    matching = rows.where(f.col("routing_key") == key)
+    return matching.select(*extra_columns, body.alias("body")).select(*extra_columns, "body.*")

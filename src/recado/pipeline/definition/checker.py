@@ -80,8 +80,8 @@ def examine(
     streams, tables = [], {}
     for name in pipeline.sources:
         is_table = name in pipeline.lookup_tables()
-        fields, wrong = check_source(pipeline, name, is_streaming=not (batch or is_table))
-        problems += wrong
+        fields, source_problems = check_source(pipeline, name, is_streaming=not (batch or is_table))
+        problems += source_problems
         if is_table:
             tables[name] = fields
         else:

@@ -31,8 +31,8 @@ def describe_pipeline(checked: CheckedPipeline) -> str:
     for number, step in enumerate(pipeline.steps, 1):
         stateful = " (stateful)" if is_stateful(step) else ""
         lines.append(f"  {step_label(number, step)}{stateful}: {_describe_step(step)}")
-        before, behind = checked.step_fields[number - 1], checked.step_fields[number]
-        if change := _describe_change(before, behind):
+        before, after = checked.step_fields[number - 1], checked.step_fields[number]
+        if change := _describe_change(before, after):
             lines.append(f"       {change}")
     for name, sink in pipeline.sinks.items():
         what = "dead letters" if name == pipeline.dead_letters else "rows that steps send to it"
@@ -42,28 +42,28 @@ def describe_pipeline(checked: CheckedPipeline) -> str:
     return "\n".join(lines)
 
 
-def _describe_change(before: Fields, behind: Fields) -> str:
+def _describe_change(before: Fields, after: Fields) -> str:
     """Describe the fields that a step adds and removes."""
     added = {
         name: kind
-        for name, kind in behind.types.items()
+        for name, kind in after.types.items()
         if name not in before or before.type_of(name) != kind
     }
-    gone = [name for name in before.types if name not in behind]
-    if gone and len(gone) >= len(before.types) // 2:
-        return f"= {behind.to_text()}"
+    removed = [name for name in before.types if name not in after]
+    if removed and len(removed) >= len(before.types) // 2:
+        return f"= {after.to_text()}"
     parts = [f"+ {Fields(added).to_text()}"] if added else []
-    parts += [f"- {', '.join(gone)}"] if gone else []
+    parts += [f"- {', '.join(removed)}"] if removed else []
     return "; ".join(parts)
 
 
 def _describe_step(step: Step) -> str:
-    said = []
+    parts = []
     for field in msgspec.structs.fields(step):
         value = getattr(step, field.name)
         if value and value != field.default and field.name != "name":
-            said.append(f"{field.name}={_describe_value(value)}")
-    return ", ".join(said)
+            parts.append(f"{field.name}={_describe_value(value)}")
+    return ", ".join(parts)
 
 
 def _describe_value(value: object) -> str:

@@ -55,10 +55,10 @@ class Fields(msgspec.Struct, frozen=True):
         found = self.find(name)
         return self.types[found] if found is not None else None
 
-    def with_fields(self, more: Mapping[str, str | None]) -> Fields:
+    def with_fields(self, added: Mapping[str, str | None]) -> Fields:
         """Return the fields with these added; existing fields of the same name are replaced."""
-        types = {name: kind for name, kind in self.types.items() if name not in Fields(dict(more))}
-        return Fields({**types, **more}, self.is_open)
+        types = {name: kind for name, kind in self.types.items() if name not in Fields(dict(added))}
+        return Fields({**types, **added}, self.is_open)
 
     def select(self, names: Iterable[str]) -> Fields:
         return Fields({name: self.type_of(name) for name in names})
@@ -75,8 +75,8 @@ class Fields(msgspec.Struct, frozen=True):
         )
 
     def to_text(self) -> str:
-        told = [f"{name} {kind or '?'}" for name, kind in self.types.items()]
-        return ", ".join([*told, *(["…"] if self.is_open else [])])
+        parts = [f"{name} {kind or '?'}" for name, kind in self.types.items()]
+        return ", ".join([*parts, *(["…"] if self.is_open else [])])
 
 
 UNKNOWN_FIELDS: Final = Fields({}, is_open=True)

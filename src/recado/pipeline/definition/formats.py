@@ -102,9 +102,9 @@ def _check_options(format_: str, options: Mapping[str, str], *, is_streaming: bo
         case "amqp":
             from ..queue.options import QueueReadOptions, parse_broker_url
 
-            asked = parse_options(QueueReadOptions, "amqp", options)
-            parse_broker_url(asked.url)
-            to_local_path(asked.spool)
+            parsed = parse_options(QueueReadOptions, "amqp", options)
+            parse_broker_url(parsed.url)
+            to_local_path(parsed.spool)
         case "delta":
             check_table_location("path", parse_options(DeltaSourceOptions, "delta", options).path)
         case "iceberg":
@@ -163,34 +163,32 @@ def check_sink(name: str, sink: Sink, fields: Fields) -> Iterator[Problem]:
 
 
 def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield a problem if dead letters would return to their source, where they would become dead letters
-    again.
-    """
+    """Yield a problem if dead letters would return to their source and become dead letters again."""
     sink = pipeline.sinks[pipeline.dead_letters]
     options = _lowercase_keys(sink.options)
-    place = f"sink {pipeline.dead_letters}"
+    location = f"sink {pipeline.dead_letters}"
     if sink.format == "amqp":
         for option in ("exchange", "routingKey"):
             if option.lower() not in options:
-                what = f"dead letters need the option {option}"
-                yield Problem(place, what, "otherwise they return to their source")
+                message = f"dead letters need the option {option}"
+                yield Problem(location, message, "otherwise they return to their source")
     for name, source in pipeline.streaming_sources().items():
-        told = _lowercase_keys(source.options)
+        source_options = _lowercase_keys(source.options)
         match sink.format, source.format:
             case "amqp", "amqp":
-                way = (told.get("url"), "", told.get("queue"))
-                loops = way == tuple(
+                target = (source_options.get("url"), "", source_options.get("queue"))
+                loops = target == tuple(
                     options.get(each) for each in ("url", "exchange", "routingkey")
                 )
             case "recado", "recado":
                 loops = options.get("feed", "") == (
-                    told.get("feed") or _feed_of_archive(told.get("path", ""))
+                    source_options.get("feed") or _feed_of_archive(source_options.get("path", ""))
                 )
             case _:
                 loops = False
         if loops:
-            what = f"dead letters return to their source {name}"
-            yield Problem(place, what, "use another target")
+            message = f"dead letters return to their source {name}"
+            yield Problem(location, message, "use another target")
 
 
 def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
@@ -230,28 +228,28 @@ def _feed_of_archive(path: str) -> str | None:
 
 
 def _check_parquet(options: Mapping[str, str], fields: Fields) -> None:
-    asked = parse_options(ParquetOptions, "parquet", options)
-    check_parquet_path(asked.path)
-    _check_partition_by(asked, fields)
+    parsed = parse_options(ParquetOptions, "parquet", options)
+    check_parquet_path(parsed.path)
+    _check_partition_by(parsed, fields)
 
 
 def _check_delta(options: Mapping[str, str], fields: Fields) -> None:
-    asked = parse_options(DeltaOptions, "delta", options)
-    check_table_location("path", asked.path)
-    _check_partition_by(asked, fields)
+    parsed = parse_options(DeltaOptions, "delta", options)
+    check_table_location("path", parsed.path)
+    _check_partition_by(parsed, fields)
     _reject_variants("delta", fields)
 
 
-def _check_partition_by(asked: ParquetOptions, fields: Fields) -> None:
-    for column in filter(None, asked.partition_by.split(",")):
+def _check_partition_by(parsed: ParquetOptions, fields: Fields) -> None:
+    for column in filter(None, parsed.partition_by.split(",")):
         _require_field("partitionBy", column.strip(), fields)
 
 
 def _check_iceberg(options: Mapping[str, str], fields: Fields) -> None:
-    asked = parse_options(IcebergOptions, "iceberg", options)
-    if asked.table.count(".") != 1:
-        raise OptionError(f"option table is {asked.table!r}: write NAMESPACE.NAME")
-    check_catalogue(asked)
+    parsed = parse_options(IcebergOptions, "iceberg", options)
+    if parsed.table.count(".") != 1:
+        raise OptionError(f"option table is {parsed.table!r}: write NAMESPACE.NAME")
+    check_catalogue(parsed)
     _reject_variants("iceberg", fields)
 
 
@@ -263,22 +261,22 @@ def _check_amqp(options: Mapping[str, str], fields: Fields) -> None:
     from ..queue.options import QueueWriteOptions, parse_broker_url
     from ..queue.row_encoder import resolve_id_columns
 
-    asked = parse_options(QueueWriteOptions, "amqp", options)
-    parse_broker_url(asked.url)
+    parsed = parse_options(QueueWriteOptions, "amqp", options)
+    parse_broker_url(parsed.url)
     _check_body(fields)
     if not fields.is_open:
-        resolve_id_columns(asked, fields.types)
+        resolve_id_columns(parsed, fields.types)
 
 
 def _check_recado(options: Mapping[str, str], fields: Fields) -> None:
     from ..feed.options import parse_write_options, resolve_id_columns
 
-    asked = parse_write_options(options)
-    if asked.staging is not None:
-        to_local_path(asked.staging)
+    parsed = parse_write_options(options)
+    if parsed.staging is not None:
+        to_local_path(parsed.staging)
     _check_body(fields)
     if not fields.is_open:
-        resolve_id_columns(asked, fields.types)
+        resolve_id_columns(parsed, fields.types)
 
 
 def _check_body(fields: Fields) -> None:

@@ -191,9 +191,9 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
         rows = []
     for number, row in enumerate(rows, 1):
         options = {str(key): value for key, value in row.items() if key != "step"}
-        step, wrong = parse_step(row.get("step"), options, number)
+        step, step_problems = parse_step(row.get("step"), options, number)
         steps.append(step)
-        problems += wrong
+        problems += step_problems
     pipeline = Pipeline(**text_values, sources=sources, steps=tuple(steps), sinks=sinks)
     return Draft(pipeline, problems)
 

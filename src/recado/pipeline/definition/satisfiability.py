@@ -62,7 +62,7 @@ class PossibleValues(msgspec.Struct):
             return False
         if self.low == self.high:
             return not (self.includes_low and self.includes_high and self.low not in self.excluded)
-        return self.low > self.high  # type: ignore[operator]  # both are of one kind, as was just seen
+        return self.low > self.high  # type: ignore[operator]  # both have the same type
 
     def _contains(self, value: float | str | bool) -> bool:
         return not (
@@ -123,7 +123,7 @@ def _is_never_true(condition: Condition) -> bool:
             return True
         else:
             _apply_condition(part, values)
-    return any(rest.is_empty() for rest in values.values())
+    return any(possible.is_empty() for possible in values.values())
 
 
 def _conjuncts(condition: Condition) -> list[Condition]:
@@ -138,10 +138,10 @@ def _is_false(condition: Condition) -> bool:
         case BooleanTest(Constant(value), wanted):
             return value is not wanted
         case Comparison(sign, Constant(left), Constant(right)):
-            rest = PossibleValues(set())
-            rest.restrict(sign, right)
-            rest.restrict_to({left})
-            return rest.is_empty()
+            possible = PossibleValues(set())
+            possible.restrict(sign, right)
+            possible.restrict_to({left})
+            return possible.is_empty()
         case _:
             return False
 

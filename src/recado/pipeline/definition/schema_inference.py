@@ -137,12 +137,12 @@ class SchemaInference:
             analysed = self._analyse(partial(self._analyser.analyse_column, expression, fields))
             can_fail = can_fail or analysed.can_fail
             fields = fields.with_fields({name: analysed.type})
-        kept = fields.drop(step.rename)
+        remaining = fields.drop(step.rename)
         for old, new in step.rename.items():
             self._require_field(old, fields)
-            if new in kept:
+            if new in remaining:
                 self._add_problem(f"there is a field {new} already", "rename that field too")
-            kept = kept.with_fields({new: None})
+            remaining = remaining.with_fields({new: None})
         fields = fields.rename(step.rename)
         if step.select:
             for name in step.select:
@@ -194,9 +194,9 @@ class SchemaInference:
         for name in step.on:
             self._require_field(name, fields)
             self._require_field(name, table, owner=f"the source {step.table}")
-            ours, theirs = base_type(fields.type_of(name)), base_type(table.type_of(name))
-            if ours and theirs and (ours == "string") != (theirs == "string"):
-                self._add_problem(f"{name} is {ours} here and {theirs} in {step.table}")
+            row_type, table_type = base_type(fields.type_of(name)), base_type(table.type_of(name))
+            if row_type and table_type and (row_type == "string") != (table_type == "string"):
+                self._add_problem(f"{name} is {row_type} here and {table_type} in {step.table}")
         for name in step.fields:
             self._require_field(name, table, owner=f"the source {step.table}")
         brought = step.fields or [name for name in table.types if name not in step.on]
@@ -215,15 +215,15 @@ class SchemaInference:
         self._require_field(step.column, fields, ("array",))
         kind = array_element_type(fields.type_of(step.column))
         inside = struct_members(kind)
-        more: dict[str, str | None] = dict(inside) if inside else {step.column: kind}
-        rest = fields.drop([step.column]) if inside or kind is None else fields
-        for name in more:
-            if name != step.column and name in rest:
+        added: dict[str, str | None] = dict(inside) if inside else {step.column: kind}
+        others = fields.drop([step.column]) if inside or kind is None else fields
+        for name in added:
+            if name != step.column and name in others:
                 self._add_problem(
                     f"there is a field {name} already", "rename it with the step translate before"
                 )
         has_id = "message_id" in fields or ("publisher" in fields and "sequence" in fields)
-        found = rest.with_fields(more).with_fields({"message_id": "string"} if has_id else {})
+        found = others.with_fields(added).with_fields({"message_id": "string"} if has_id else {})
         if step.index:
             found = found.with_fields({step.index: "int"})
         is_open = found.is_open or kind is None
@@ -312,8 +312,8 @@ class SchemaInference:
     ) -> None:
         if name not in fields:
             if not fields.is_open:
-                told = f"{owner} has no field {name}" if owner else f"there is no field {name}"
-                self._add_problem(told, suggest_name(name, fields.types))
+                message = f"{owner} has no field {name}" if owner else f"there is no field {name}"
+                self._add_problem(message, suggest_name(name, fields.types))
             return
         kind = fields.type_of(name)
         if types and kind is not None and base_type(kind) not in types:

@@ -173,13 +173,13 @@ def find_archive(path: str | None, feed: str | None, config: str | None) -> str:
 
     file = Path(config) if config is not None else Path(CONFIG_FILE)
     if not file.is_file():
-        told = (
+        reason = (
             f"{file} does not exist"
             if config is not None
             else f"there is no {CONFIG_FILE} in the working directory"
         )
         raise OptionError(
-            f"cannot find the archive of the feed {feed}: {told}; set the option path or config"
+            f"cannot find the archive of the feed {feed}: {reason}; set the option path or config"
         )
     try:
         settings = load_config(file=file, environment=os.environ).settings

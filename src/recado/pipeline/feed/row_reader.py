@@ -59,10 +59,10 @@ def _in_range(table: pa.RecordBatch, row_range: RowRange) -> BoolArray:
     names = publisher.dictionary.to_pylist()
     indices = publisher.indices.to_numpy()
     sequence = table.column("sequence").to_numpy()
-    kept: BoolArray = sequence > _sequence_limits(names, row_range.skip)[indices]
+    mask: BoolArray = sequence > _sequence_limits(names, row_range.skip)[indices]
     if row_range.until is not None:
-        kept &= sequence <= _sequence_limits(names, row_range.until)[indices]
-    return kept
+        mask &= sequence <= _sequence_limits(names, row_range.until)[indices]
+    return mask
 
 
 def _sequence_limits(names: Sequence[str], vector: Mapping[str, int]) -> npt.NDArray[np.int64]:

@@ -176,20 +176,20 @@ def _align_schema(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:
     """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
     otherwise.
     """
-    has = {field.name: field for field in table.schema().fields}
+    table_fields = {field.name: field for field in table.schema().fields}
     new = []
     for field in schema.fields:
-        if field.name not in has:
+        if field.name not in table_fields:
             if not evolve:
                 raise schema_mismatch_error(
                     table.table_uri, field.name, None, _type_text(field.type)
                 )
             new.append(field)
-        elif has[field.name].type != field.type:
+        elif table_fields[field.name].type != field.type:
             raise schema_mismatch_error(
                 table.table_uri,
                 field.name,
-                _type_text(has[field.name].type),
+                _type_text(table_fields[field.name].type),
                 _type_text(field.type),
             )
     if new:

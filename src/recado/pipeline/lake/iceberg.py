@@ -38,10 +38,10 @@ class WriterHistory(msgspec.Struct, frozen=True):
 
     def with_batch(self, number: int, digests: BatchDigests) -> WriterHistory:
         """Return the history with this batch added, limited to RECENT_BATCH_COUNT."""
-        kept = {
+        recent = {
             each: self.digests[each] for each in self.digests if each > number - RECENT_BATCH_COUNT
         }
-        return WriterHistory(number, {**kept, number: digests})
+        return WriterHistory(number, {**recent, number: digests})
 
 
 class IcebergObjectStore(msgspec.Struct, frozen=True):
@@ -136,8 +136,8 @@ def open_catalogue(options: IcebergOptions | IcebergSourceOptions) -> Catalog:
         return SqlCatalog("recado", **(options.storage | place))
     warehouse = to_local_path(options.warehouse)
     warehouse.mkdir(parents=True, exist_ok=True)
-    beside = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
-    uri = options.catalogue or beside.render_as_string()
+    default_uri = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
+    uri = options.catalogue or default_uri.render_as_string()
     place = {"uri": uri, "warehouse": local_uri(warehouse)}
     return SqlCatalog("recado", **(options.storage | place))
 
@@ -152,17 +152,17 @@ def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
     """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
     otherwise.
     """
-    has = table.schema().as_arrow()
+    table_schema = table.schema().as_arrow()
     is_new = False
     for field in schema:
-        if field.name not in has.names:
+        if field.name not in table_schema.names:
             if not evolve:
                 raise schema_mismatch_error(
                     ".".join(table.name()), field.name, None, str(field.type)
                 )
             is_new = True
-        elif _type_text(has.field(field.name).type) != _type_text(field.type):
-            kind = has.field(field.name).type
+        elif _type_text(table_schema.field(field.name).type) != _type_text(field.type):
+            kind = table_schema.field(field.name).type
             raise schema_mismatch_error(
                 ".".join(table.name()), field.name, str(kind), str(field.type)
             )

@@ -53,10 +53,10 @@ def write_parquet(rows: DataFrame, options: ParquetOptions, batch: Batch) -> boo
     written = write_files(rows, staged, partition_by)
     if not written.files:
         return True
-    gets = pq.read_schema(written.files[0].path).with_metadata(
+    row_schema = pq.read_schema(written.files[0].path).with_metadata(
         {_PARTITION_BY_KEY: ",".join(partition_by)}
     )
-    _align_schema(table, gets, evolve=options.evolve)
+    _align_schema(table, row_schema, evolve=options.evolve)
     (staged / _DIGESTS_FILE).write_bytes(
         msgspec.json.encode(BatchDigests.compute(batch, written.rows))
     )
@@ -94,28 +94,31 @@ def _replace_file(file: Path, data: bytes) -> None:
     part.replace(file)
 
 
-def _align_schema(table: Path, gets: pa.Schema, *, evolve: bool) -> None:
+def _align_schema(table: Path, row_schema: pa.Schema, *, evolve: bool) -> None:
     """Record new columns if `evolve` is set. Raises TableError for new or different columns otherwise.
 
     All files of a folder must have the same types, since readers take the schema of any one of them.
     """
     known = _read_schema(table)
-    has = pa.schema([]) if known is None else known
-    layout = (has.metadata or gets.metadata)[_PARTITION_BY_KEY]
-    if layout != gets.metadata[_PARTITION_BY_KEY]:
+    table_schema = pa.schema([]) if known is None else known
+    layout = (table_schema.metadata or row_schema.metadata)[_PARTITION_BY_KEY]
+    if layout != row_schema.metadata[_PARTITION_BY_KEY]:
         raise partition_mismatch_error(str(table), split_names(layout.decode()))
-    new = [field for field in gets if field.name not in has.names]
+    new = [field for field in row_schema if field.name not in table_schema.names]
     if new and known is not None and not evolve:
         raise schema_mismatch_error(str(table), new[0].name, None, str(new[0].type))
-    for name in {*gets.names} & {*has.names}:
-        if has.field(name).type != gets.field(name).type:
+    for name in {*row_schema.names} & {*table_schema.names}:
+        if table_schema.field(name).type != row_schema.field(name).type:
             raise schema_mismatch_error(
-                str(table), name, str(has.field(name).type), str(gets.field(name).type)
+                str(table),
+                name,
+                str(table_schema.field(name).type),
+                str(row_schema.field(name).type),
             )
     if new:
         _replace_file(
             table / _STAGING_FOLDER / _SCHEMA_FILE,
-            pa.schema([*has, *new], gets.metadata).serialize(),
+            pa.schema([*table_schema, *new], row_schema.metadata).serialize(),
         )
 
 

@@ -57,10 +57,10 @@ def write_files(rows: DataFrame, folder: Path, partition_by: Sequence[str] = ())
     for path in sorted(folder.rglob("*.parquet")):
         count = pq.read_metadata(path).num_rows
         if count:
-            seen = path.stat()
+            stat = path.stat()
             partition = parse_partition_path(path.relative_to(folder))
             files.append(
-                TableFile(str(path), count, seen.st_size, seen.st_mtime_ns // 1_000_000, partition)
+                TableFile(str(path), count, stat.st_size, stat.st_mtime_ns // 1_000_000, partition)
             )
         else:
             path.unlink()
@@ -82,9 +82,9 @@ def observe_rows(rows: DataFrame) -> tuple[DataFrame, Callable[[], RowsFingerpri
     """Return the same rows, and a function that returns their fingerprint once they have been written."""
     from pyspark.sql import Observation
 
-    given = Observation()
-    return rows.observe(given, *_fingerprint_columns(rows.schema)), lambda: _to_fingerprint(
-        given.get
+    observation = Observation()
+    return rows.observe(observation, *_fingerprint_columns(rows.schema)), lambda: _to_fingerprint(
+        observation.get
     )
 
 

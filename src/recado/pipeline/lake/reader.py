@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+def read_delta(spark: SparkSession, raw_options: Mapping[str, str]) -> DataFrame:
     from deltalake import DeltaTable
 
-    options = parse_options(DeltaSourceOptions, "delta", given)
+    options = parse_options(DeltaSourceOptions, "delta", raw_options)
     check_table_location("path", options.path)
     if is_object_store(options.path):
         stored = DeltaTable(options.path, options.version, storage_options=options.storage or None)
@@ -42,10 +42,10 @@ def read_delta(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
     return _read_files(spark, [unquote(uri) for uri in table.file_uris()], str(folder))
 
 
-def read_iceberg(spark: SparkSession, given: Mapping[str, str]) -> DataFrame:
+def read_iceberg(spark: SparkSession, raw_options: Mapping[str, str]) -> DataFrame:
     from .iceberg import open_catalogue
 
-    options = parse_options(IcebergSourceOptions, "iceberg", given)
+    options = parse_options(IcebergSourceOptions, "iceberg", raw_options)
     catalogue = open_catalogue(options)
     try:
         if is_object_store(options.warehouse):

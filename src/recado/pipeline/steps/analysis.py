@@ -60,24 +60,26 @@ class SparkAnalyser:
         return [str(row[0]) for row in self._spark.sql("SHOW FUNCTIONS").collect()]
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
-        def chosen(rows: DataFrame, text: str) -> DataFrame:
+        def filter_rows(rows: DataFrame, text: str) -> DataFrame:
             return rows.where(text).select(f.lit(True))
 
-        return Analysis(self._infer_type(sql, fields, chosen), not is_safe(sql, fields))
+        return Analysis(self._infer_type(sql, fields, filter_rows), not is_safe(sql, fields))
 
     def analyse_column(self, sql: str, fields: Fields) -> Analysis:
-        def computed(rows: DataFrame, text: str) -> DataFrame:
+        def add_column(rows: DataFrame, text: str) -> DataFrame:
             return rows.select(f.expr(text).alias("value"))
 
-        return Analysis(self._infer_type(sql, fields, computed), not is_safe(sql, fields))
+        return Analysis(self._infer_type(sql, fields, add_column), not is_safe(sql, fields))
 
     def analyse_aggregate(self, sql: str, fields: Fields, by: Sequence[str]) -> Analysis:
-        def grouped(rows: DataFrame, text: str) -> DataFrame:
+        def group_rows(rows: DataFrame, text: str) -> DataFrame:
             keys = columns(name for name in by if name in fields)
             return rows.groupBy(*keys).agg(f.expr(text).alias("value")).select("value")
 
         reject_failing_operators(sql)
-        return Analysis(self._infer_type(sql, fields, grouped, in_brackets=False), can_fail=False)
+        return Analysis(
+            self._infer_type(sql, fields, group_rows, in_brackets=False), can_fail=False
+        )
 
     def _infer_type(
         self,

@@ -40,8 +40,8 @@ class ReorderBuffer(Generic[T]):
         return self._take_consecutive()
 
     def _take_consecutive(self) -> list[tuple[int, T]]:
-        given = []
+        ready = []
         while self.expected in self.held:
-            given.append((self.expected, self.held.pop(self.expected)))
+            ready.append((self.expected, self.held.pop(self.expected)))
             self.expected += 1
-        return given
+        return ready

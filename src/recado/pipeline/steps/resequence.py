@@ -46,7 +46,7 @@ _REFUSED_COLUMN: Final = "__refused"
 def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> Flow:
     needed = columns([*step.by, step.sequence])
     unknown = reduce(or_, [column.isNull() for column in needed])
-    lost = make_dead_letters(
+    without_key = make_dead_letters(
         context,
         flow.rows.where(unknown),
         f"{step.sequence} or its key is NULL: the row cannot be ordered",
@@ -55,16 +55,17 @@ def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> 
     marked = _mark_stream(step, rows) if context.is_streaming else _mark_batch(step, rows)
     if context.is_streaming:
         return replace(
-            flow.with_rows(marked, lost), after_batch=partial(_split_refused, context=context)
+            flow.with_rows(marked, without_key),
+            after_batch=partial(_split_refused, context=context),
         )
-    return _split_refused(flow.with_rows(marked, lost), context)
+    return _split_refused(flow.with_rows(marked, without_key), context)
 
 
 def _split_refused(flow: Flow, context: StepContext) -> Flow:
     """Pass the rows in order; make dead letters of duplicates and of numbers that were skipped."""
     refused = flow.rows.where(_REFUSED_COLUMN).drop(_REFUSED_COLUMN)
-    in_turn = flow.rows.where(f"NOT {_REFUSED_COLUMN}").drop(_REFUSED_COLUMN)
-    return flow.with_rows(in_turn, make_dead_letters(context, refused, _DUPLICATE_REASON))
+    in_order = flow.rows.where(f"NOT {_REFUSED_COLUMN}").drop(_REFUSED_COLUMN)
+    return flow.with_rows(in_order, make_dead_letters(context, refused, _DUPLICATE_REASON))
 
 
 def _mark_batch(step: ResequenceStep, rows: DataFrame) -> DataFrame:
@@ -83,38 +84,43 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
     from pyspark.sql.streaming.state import GroupStateTimeout
 
     shape = rows.schema
-    kind = to_arrow_type(shape, timezone="UTC")
-    wait = max(1, round(to_seconds(step.wait) * 1000))
+    arrow_type = to_arrow_type(shape, timezone="UTC")
+    wait_ms = max(1, round(to_seconds(step.wait) * 1000))
     start = step.start
 
     def pack(whole: pa.Array) -> pa.Array:
         return pa.array([pickle.dumps(row) for row in whole.to_pylist()], pa.binary())
 
     def unpack(data: pa.Array) -> pa.Array:
-        return pa.array([pickle.loads(each) for each in data.to_pylist()], kind)
+        return pa.array([pickle.loads(each) for each in data.to_pylist()], arrow_type)
 
-    def turn(_: Any, arrived: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    def process_key(
+        _: Any, arrived: Iterator[pd.DataFrame], state: GroupState
+    ) -> Iterator[pd.DataFrame]:
+        """Process the new rows of one key, or its timeout. The watermark trails the clock by `wait`."""
         expected, held, since = state.get if state.exists else (start, None, None)
-        waiting = ReorderBuffer[bytes](expected, dict(msgspec.msgpack.decode(held)) if held else {})
-        over = state.getCurrentWatermarkMs()
-        is_over = since is not None and over >= since
-        given = waiting.skip_gap() if state.hasTimedOut or is_over else []
+        buffer = ReorderBuffer[bytes](expected, dict(msgspec.msgpack.decode(held)) if held else {})
+        watermark_ms = state.getCurrentWatermarkMs()
+        is_overdue = since is not None and watermark_ms >= since
+        ready = buffer.skip_gap() if state.hasTimedOut or is_overdue else []
         refused: list[tuple[int, bytes]] = []
-        now = over + wait
-        for some in arrived:
-            if some.empty:  # the call only reports a timeout
+        now_ms = watermark_ms + wait_ms
+        for frame in arrived:
+            if frame.empty:  # the call only reports a timeout
                 continue
-            more, again = waiting.add_rows(zip(some["number"], some["packed"], strict=True))
-            given += more
-            refused += again
-            now = max(now, int(some["seen"].max().timestamp() * 1000))
-        if since is None or waiting.expected != expected:
-            since = now  # it waits for another number now
-        kept = msgspec.msgpack.encode(list(waiting.held.items())) if waiting.held else None
-        state.update((waiting.expected, kept, since if kept else None))
-        if kept:
-            state.setTimeoutTimestamp(max(since, over + 1))
-        yield from _to_pandas(given, refused)
+            now_ready, now_refused = buffer.add_rows(
+                zip(frame["number"], frame["packed"], strict=True)
+            )
+            ready += now_ready
+            refused += now_refused
+            now_ms = max(now_ms, int(frame["seen"].max().timestamp() * 1000))
+        if since is None or buffer.expected != expected:
+            since = now_ms  # it waits for another number now
+        encoded = msgspec.msgpack.encode(list(buffer.held.items())) if buffer.held else None
+        state.update((buffer.expected, encoded, since if encoded else None))
+        if encoded:
+            state.setTimeoutTimestamp(max(since, watermark_ms + 1))
+        yield from _to_pandas(ready, refused)
 
     # PySpark's stubs require the function type as well, but passing it causes a warning.
     packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
@@ -128,7 +134,7 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
         .withWatermark("seen", step.wait)
         .groupBy(*(f"key_{at}" for at in range(len(keys))))
         .applyInPandasWithState(
-            turn, _OUTPUT_SCHEMA, _STATE_SCHEMA, "append", GroupStateTimeout.EventTimeTimeout
+            process_key, _OUTPUT_SCHEMA, _STATE_SCHEMA, "append", GroupStateTimeout.EventTimeTimeout
         )
         .select(unpacked(f.col("packed")).alias("row"), "refused")
         .select("row.*", f.col("refused").alias(_REFUSED_COLUMN))
@@ -136,16 +142,16 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
 
 
 def _to_pandas(
-    given: list[tuple[int, bytes]], refused: list[tuple[int, bytes]]
+    ready: list[tuple[int, bytes]], refused: list[tuple[int, bytes]]
 ) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
-    if given or refused:
-        numbers, packed = zip(*given, *refused, strict=True)
+    if ready or refused:
+        numbers, packed = zip(*ready, *refused, strict=True)
         yield pd.DataFrame(
             {
                 "number": numbers,
                 "packed": packed,
-                "refused": [False] * len(given) + [True] * len(refused),
+                "refused": [False] * len(ready) + [True] * len(refused),
             }
         )

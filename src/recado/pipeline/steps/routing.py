@@ -14,7 +14,7 @@ from .safe_sql import failure_sql, match_sql
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_BRANCH_COLUMN: Final = "__way"
+_BRANCH_COLUMN: Final = "__branch"
 _NO_BRANCH_INDEX: Final = -1
 _FAILED_INDEX: Final = -2
 
@@ -39,12 +39,12 @@ def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
 def apply_dead_letter(step: DeadLetterStep, flow: Flow, context: StepContext) -> Flow:
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     sql = match_sql(condition)
-    dead = make_dead_letters(context, flow.rows.where(sql), step.reason)
-    lost = make_failed_letters(context, flow.rows, condition, step.where)
-    rest = flow.rows.where(f"NOT {sql}")
+    matching = make_dead_letters(context, flow.rows.where(sql), step.reason)
+    failed = make_failed_letters(context, flow.rows, condition, step.where)
+    remaining = flow.rows.where(f"NOT {sql}")
     if condition.can_fail:
-        rest = rest.where(f"NOT {failure_sql(condition.sql)}")
-    return flow.with_rows(rest, dead, lost)
+        remaining = remaining.where(f"NOT {failure_sql(condition.sql)}")
+    return flow.with_rows(remaining, matching, failed)
 
 
 def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
@@ -59,14 +59,16 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
         _BRANCH_COLUMN, f.expr(f"CASE {' '.join(cases)} ELSE {_NO_BRANCH_INDEX} END")
     )
 
-    def those(number: int) -> DataFrame:
+    def rows_of(number: int) -> DataFrame:
         return decided.where(f.col(_BRANCH_COLUMN) == number).drop(_BRANCH_COLUMN)
 
     for number, branch in enumerate(step.branches):
-        flow = flow.send_to(branch.to, those(number))
-    lost = make_dead_letters(context, those(_FAILED_INDEX), "the conditions of the branches failed")
+        flow = flow.send_to(branch.to, rows_of(number))
+    failed = make_dead_letters(
+        context, rows_of(_FAILED_INDEX), "the conditions of the branches failed"
+    )
     can_fail = any(f"THEN {_FAILED_INDEX}" in case for case in cases)
-    return flow.with_rows(those(_NO_BRANCH_INDEX), lost if can_fail else None)
+    return flow.with_rows(rows_of(_NO_BRANCH_INDEX), failed if can_fail else None)
 
 
 def make_failed_letters(

@@ -22,6 +22,6 @@ def null_on_failure_sql(sql: str, *, can_fail: bool) -> str:
     return f"(CASE WHEN NOT {failure_sql(sql)} THEN ({sql}) END)" if can_fail else f"({sql})"
 
 
-def match_sql(chosen: RowCondition) -> str:
+def match_sql(condition: RowCondition) -> str:
     """Return SQL that is true for the matching rows, and false for all others."""
-    return f"coalesce({null_on_failure_sql(chosen.sql, can_fail=chosen.can_fail)}, FALSE)"
+    return f"coalesce({null_on_failure_sql(condition.sql, can_fail=condition.can_fail)}, FALSE)"

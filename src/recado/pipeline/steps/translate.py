@@ -96,9 +96,11 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
         known = ", ".join(
             _text_literal(_json_path(name, spec)[0]) for name, spec in step.json.items()
         )
-        others = f"array_except(json_object_keys({_TEXT_COLUMN}), array({known}))"
-        told = "'unexpected field: '"
-        reasons.append(f"CASE WHEN size({others}) > 0 THEN concat({told}, ({others})[0]) END")
+        extra_fields = f"array_except(json_object_keys({_TEXT_COLUMN}), array({known}))"
+        prefix = "'unexpected field: '"
+        reasons.append(
+            f"CASE WHEN size({extra_fields}) > 0 THEN concat({prefix}, ({extra_fields})[0]) END"
+        )
     values = {}
     for at, (name, spec) in enumerate(step.json.items()):
         written = spec.type if isinstance(spec, JsonField) else spec
@@ -155,11 +157,11 @@ def _add_computed(name: str, sql: str, rows: DataFrame) -> DataFrame:
     fields = fields_of_rows(rows)
     if is_safe(sql, fields):
         return rows.withColumn(name, f.expr(sql))
-    told = _text_literal(f"{name} evaluation failed: {sql}")
+    message = _text_literal(f"evaluation of {name} failed: {sql}")
     rows = rows.withColumn(_FAILS_COLUMN, f.expr(f"{REASON_COLUMN} IS NULL AND {failure_sql(sql)}"))
     value = f.expr(f"CASE WHEN {REASON_COLUMN} IS NULL AND NOT {_FAILS_COLUMN} THEN ({sql}) END")
     reason = f.expr(
-        f"CASE {_BARRIER_CASE} WHEN {_FAILS_COLUMN} THEN {told} ELSE {REASON_COLUMN} END"
+        f"CASE {_BARRIER_CASE} WHEN {_FAILS_COLUMN} THEN {message} ELSE {REASON_COLUMN} END"
     )
     return rows.withColumns({name: value, REASON_COLUMN: reason}).drop(_FAILS_COLUMN)
 
