@@ -68,8 +68,8 @@ def wanted(number: int) -> bool:
 
 def test_the_file(tmp_path: Path) -> None:
     for text in blocks("toml-pipeline"):
-        (tmp_path / "dear.toml").write_text(text)
-        assert check(load(tmp_path / "dear.toml")).pipeline.name == "dear"
+        (tmp_path / "large.toml").write_text(text)
+        assert check(load(tmp_path / "large.toml")).pipeline.name == "large"
 
 
 def test_all_options_of_all_steps_are_told() -> None:

@@ -32,9 +32,9 @@ def test_the_page(spark: SparkSession, server: Server, tmp_path: Path) -> None:
             exec(compile(code, PAGE.name, "exec"), names)
         left = {
             queue: channel.declare_queue(queue, passive=True).message_count
-            for queue in ("orders", "dear", "dear-once")
+            for queue in ("orders", "large", "large-once")
         }
-        assert left == {"orders": 0, "dear": 2, "dear-once": 2 if server.name == "recado" else 4}
-        first = channel.get("dear", no_ack=True)
+        assert left == {"orders": 0, "large": 2, "large-once": 2 if server.name == "recado" else 4}
+        first = channel.get("large", no_ack=True)
         assert first is not None
         assert first.properties.message_id in ("order 1", "order 2")

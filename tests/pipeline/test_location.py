@@ -31,7 +31,7 @@ def test_local_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("location", ["s3://b/x", "S3://b/x", "hdfs:/x", "odd:name"])
 def test_other_locations_are_no_folders(location: str) -> None:
-    with pytest.raises(OptionError, match="is not a folder of this machine"):
+    with pytest.raises(OptionError, match="is not a local folder"):
         to_local_path(location)
 
 

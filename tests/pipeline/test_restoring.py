@@ -73,7 +73,7 @@ def test_an_older_checkpoint(spark: SparkSession, restored: Numbers) -> None:
     """Batch 1 is planned anew with more rows. Of files, the source offsets are the same as before."""
     restored.put(4, 5)
     with pytest.raises(
-        PipelineFailedError, match=r"other rows as batch 1, .* Put back the checkpoint"
+        PipelineFailedError, match=r"other rows as batch 1, .* Put back the newest checkpoint"
     ):
         run(restored.pipeline, spark)
     assert restored.rows == [0, 1, 2, 3]

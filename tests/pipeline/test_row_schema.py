@@ -95,7 +95,7 @@ class TestProperties:
 
 def test_some_columns() -> None:
     assert select_columns(FEED_SCHEMA, ["body", "offset"]).names == ["body", "offset"]
-    with pytest.raises(ValueError, match="no column 'price'; there are feed, offset"):
+    with pytest.raises(ValueError, match="column 'price'; the columns are feed, offset"):
         select_columns(FEED_SCHEMA, ["price"])
     assert spark_type_names(QUEUE_SCHEMA)["redelivered"] == "boolean"
     assert to_ddl(FEED_SCHEMA).startswith("`feed` string, `offset` bigint, ")
@@ -110,7 +110,7 @@ BYTES = StructType([StructField("body", BinaryType())])
 def test_a_column_has_one_type() -> None:
     queue = QueueSource({"url": "amqp://x", "queue": "q", "spool": "s"})
     with pytest.raises(
-        OptionError, match=r'says body string, and in format\("amqp"\) it is binary'
+        OptionError, match=r'declares body as string, but in format\("amqp"\) it is binary'
     ):
         queue.streamReader(TEXT)
     queue.streamReader(BYTES)
@@ -125,7 +125,7 @@ def test_nothing_is_overwritten() -> None:
     feed = FeedSource({"url": "amqp://x", "feed": "f", "idColumns": "none", "staging": "s"})
     for source in (exchange, feed):
         for writer in (source.writer, source.streamWriter):
-            with pytest.raises(OptionError, match="stays there: write with mode append"):
+            with pytest.raises(OptionError, match="cannot be overwritten: use mode append"):
                 writer(TEXT, overwrite=True)
     exchange.writer(TEXT, overwrite=False)
 

@@ -196,7 +196,7 @@ def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None
     batch = Pipeline("x").read("r", "text", path=str(tmp_path)).translate(body=["value"])
     batch = batch.write("out", "recado", url="amqp://localhost", feed="f")
     with pytest.raises(
-        InvalidPipelineError, match="sink out: a batch with a name needs a checkpoint, or"
+        InvalidPipelineError, match="sink out: a named batch needs a checkpoint or"
     ):
         run(batch, spark, batch=True, name="again")
 

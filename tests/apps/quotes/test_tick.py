@@ -69,7 +69,7 @@ def test_the_compact_form_is_small() -> None:
     [b"", b"{", b'{"kind":"rumour"}', b"\x00", b"\x01\x02", b"\x03" + bytes(8) + b"\x09", b"\xff"],
 )
 def test_what_is_no_tick_is_refused(body: bytes) -> None:
-    with pytest.raises(TickError, match="the body of 'VALE3' is no tick"):
+    with pytest.raises(TickError, match="the body of 'VALE3' is not a tick"):
         decode("VALE3", body)
 
 

@@ -115,5 +115,5 @@ def test_an_archive_at_work_is_refused(spark: SparkSession, tmp_path: Path) -> N
             lambda: compact(spark, tmp_path),
             lambda: retire(spark, tmp_path, RetentionLimits()),
         ):
-            with pytest.raises(ArchiveInUseError, match="at work; stop it first"):
+            with pytest.raises(ArchiveInUseError, match="in use by another process; stop it first"):
                 attempt()

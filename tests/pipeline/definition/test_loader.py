@@ -133,7 +133,7 @@ def test_a_pipeline_of_a_module() -> None:
         ),
         (
             "colour = 'red'\nname = 1",
-            [f"file: unknown key colour; there are {KEYS}", "file: name must be a string"],
+            [f"file: unknown key colour; available are {KEYS}", "file: name must be a string"],
         ),
         ("name = 'x'\nsteps = 5", ["steps: must be tables; write [[steps]] for each"]),
         (
@@ -146,7 +146,7 @@ def test_a_pipeline_of_a_module() -> None:
             "name = 'x'\n[[steps]]\nstep = 'fliter'\n[[steps]]\nwhere = 'x'",
             [
                 "step 1: unknown step 'fliter'; did you mean filter?",
-                f"step 2: the key step is missing; there are {', '.join(STEP_CLASSES)}",
+                f"step 2: the key step is missing; available are {', '.join(STEP_CLASSES)}",
             ],
         ),
         (

@@ -92,8 +92,8 @@ def test_a_schema_names_the_columns_that_are_read(spark: SparkSession, path: Pat
 @pytest.mark.parametrize(
     ("schema", "options", "told"),
     [
-        ("body string", {}, "the schema says body string, and .* it is binary: cast it"),
-        ("price double", {}, "there is no column 'price'; there are feed, offset"),
+        ("body string", {}, "the schema declares body as string, but .* it is binary: cast it"),
+        ("price double", {}, "unknown column 'price'; the columns are feed, offset"),
         ("body binary", {"maxRowPerTrigger": "1"}, "did you mean maxRowsPerTrigger"),
         ("body binary", {"feed": "orders"}, "archive of the feed 'quotes', not of 'orders'"),
         ("body binary", {"startingOffsets": "9999"}, "has offsets from 0 up to 1650"),

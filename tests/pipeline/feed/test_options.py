@@ -50,7 +50,7 @@ class TestPlaces:
             parse_position(text, "startingOffsets", None)
 
     def test_of_another_feed(self) -> None:
-        with pytest.raises(OptionError, match="for the feed 'orders', and 'quotes' is read"):
+        with pytest.raises(OptionError, match="for the feed 'orders', but 'quotes' is read"):
             parse_position('{"orders": 1}', "startingOffsets", "quotes")
         with pytest.raises(OptionError, match="for the feed 'quotes', and 'orders' is read"):
             parse_read_options(
@@ -80,11 +80,11 @@ class TestReading:
     @pytest.mark.parametrize(
         ("given", "told"),
         [
-            ({}, "needs the option path, or feed"),
-            ({"startingOffsets": "1", "startingTimestamp": "1"}, "say the same twice"),
-            ({"endingOffsets": "1", "endingTimestamp": "1"}, "say the same twice"),
-            ({"endingOffsets": "earliest"}, "nothing is before it"),
-            ({"selector": "price >"}, r"selector cannot be understood: line 1, column 1"),
+            ({}, "needs the option path or feed"),
+            ({"startingOffsets": "1", "startingTimestamp": "1"}, "exclude each other"),
+            ({"endingOffsets": "1", "endingTimestamp": "1"}, "exclude each other"),
+            ({"endingOffsets": "earliest"}, "cannot be earliest"),
+            ({"selector": "price >"}, r"selector is invalid: line 1, column 1"),
             ({"minPartition": "3"}, "did you mean minPartitions"),
         ],
     )
@@ -99,7 +99,7 @@ class TestReading:
         assert Path(first.path) == tmp_path / "data" / "feeds" / "first"
         second = parse_read_options({"feed": "orders", "config": str(file)})
         assert Path(second.path) == tmp_path / "elsewhere"
-        with pytest.raises(OptionError, match="has no archive of the feed news: set path"):
+        with pytest.raises(OptionError, match="has no archive of the feed news: set the option path"):
             parse_read_options({"feed": "news", "config": str(file)})
         with pytest.raises(OptionError, match=r"missing.toml does not exist: set path, or config"):
             parse_read_options({"feed": "news", "config": str(tmp_path / "missing.toml")})

@@ -172,7 +172,7 @@ class TestAnotherArchive:
     def test_an_older_state_that_lacks_some_of_a_batch(self, tmp_path: Path) -> None:
         follower = stored(tmp_path, [batch(1, 1, 50)])
         start, end = position_at(follower, 10), replace(position_at(follower, 50), next=60)
-        with pytest.raises(DataLossError, match="up to offset 60, and the archive ends at 50"):
+        with pytest.raises(DataLossError, match="up to offset 60, but the archive ends at 50"):
             rows_between(follower, start, end, fail_on_data_loss=True)
         assert (
             len(read(follower, rows_between(follower, start, end, fail_on_data_loss=False))) == 40
@@ -185,6 +185,6 @@ class TestAnotherArchive:
             store.seal()
             store.apply_retention(RetentionLimits(max_messages=0))
         second = ArchiveFollower(tmp_path / "b")
-        with pytest.raises(DataLossError, match=r"behind sequence 30 .* had 10"):
+        with pytest.raises(DataLossError, match=r"after sequence 30 .* read only up to 10"):
             rows_from(second, start, fail_on_data_loss=True)
         assert rows_from(second, start, fail_on_data_loss=False).start == 30

@@ -132,7 +132,7 @@ def test_a_write_by_batch_numbers_is_once_and_one_without_each_time(
     published = target.messages(100)
     assert len(published) == 100
     assert len({each.publisher for each in published}) == 4
-    with pytest.raises(PySparkException, match="what is on a feed stays there"):
+    with pytest.raises(PySparkException, match="messages on a feed cannot be overwritten"):
         rows.write.format("recado").mode("overwrite").options(url="amqp:", feed="out").save()
     others = spark.range(5).selectExpr("id", "'x' AS body").write.format("recado").mode("append")
     others = others.options(url=target.url, feed="out", idColumns="id", batch="1")

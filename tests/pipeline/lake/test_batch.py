@@ -28,12 +28,12 @@ def found(
     return is_already_written("table", batch, last, known, lambda: rows)
 
 
-def test_b1_a_higher_number_is_new() -> None:
+def test_lb1_a_higher_number_is_new() -> None:
     assert not found(PLANNED, None, None, ROWS)
     assert not found(PLANNED, 4, None, ROWS)
 
 
-def test_b2_the_same_plan_is_a_repeat_whatever_its_rows_are() -> None:
+def test_lb2_the_same_plan_is_a_repeat_whatever_its_rows_are() -> None:
     def never() -> RowsFingerprint:
         raise AssertionError("the offsets decide")
 
@@ -41,19 +41,19 @@ def test_b2_the_same_plan_is_a_repeat_whatever_its_rows_are() -> None:
     assert is_already_written("table", PLANNED, 9, KNOWN, never)
 
 
-def test_b2_the_same_rows_are_a_repeat_whenever_they_were_planned() -> None:
+def test_lb2_the_same_rows_are_a_repeat_whenever_they_were_planned() -> None:
     assert found(REPLANNED, 5, KNOWN, ROWS)
     assert found(REPLANNED, 9, KNOWN, ROWS)
     without = Batch("w", 5)
     assert found(without, 5, BatchDigests.compute(without, ROWS), ROWS)
 
 
-def test_b3_nothing_is_to_be_written() -> None:
+def test_lb3_nothing_is_to_be_written() -> None:
     assert found(REPLANNED, 9, None, NONE)
     assert found(REPLANNED, 9, KNOWN, NONE)
 
 
-def test_b4_tables_of_before_digests_were_kept() -> None:
+def test_lb4_tables_of_before_digests_were_kept() -> None:
     assert found(PLANNED, 5, None, OTHERS)
 
 
@@ -68,19 +68,19 @@ def test_b4_tables_of_before_digests_were_kept() -> None:
         (Batch("w", 105), 105, KNOWN, ROWS),  # digests of another number
     ],
 )
-def test_b5_any_other_batch_is_refused(
+def test_lb5_any_other_batch_is_refused(
     batch: Batch, last: int, known: BatchDigests | None, rows: RowsFingerprint
 ) -> None:
-    with pytest.raises(TableError, match=r"Put back the checkpoint .* or begin with a new.* spool"):
+    with pytest.raises(TableError, match=r"Put back the newest checkpoint.* or start with a new.* spool"):
         found(batch, last, known, rows)
 
 
-def test_b5_a_batch_with_a_name_has_the_same_content() -> None:
+def test_lb5_a_batch_with_a_name_has_the_same_content() -> None:
     named = Batch("w", 0, "these rows", is_named=True)
     known = BatchDigests.compute(named, ROWS)
     assert found(named, 0, known, OTHERS)
     assert found(named._replace(offsets="other rows"), 0, known, ROWS)
-    with pytest.raises(TableError, match=r"table has the batch w with other rows.*another name"):
+    with pytest.raises(TableError, match=r"table already has the batch w with other rows.*another name"):
         found(named._replace(offsets="other rows"), 0, known, OTHERS)
 
 

@@ -127,7 +127,7 @@ def test_a_store_that_cannot_be_reached(
         )
 
     monkeypatch.setattr("deltalake.DeltaTable.is_deltatable", refuse)
-    told = "s3a://lake/x cannot be reached: Generic S3 error: no such: bucket; the option storage"
+    told = "s3a://lake/x cannot be accessed: Generic S3 error: no such: bucket; check the option storage"
     with pytest.raises(TableError, match=told):
         write_batch(spark.range(1), delta_sink(ObjectStore("http://x"), "x"), Batch("w", 0))
 

@@ -26,7 +26,7 @@ def test_which_columns_make_the_id() -> None:
     )
     assert choose_id_columns("order, line", ["order", "line", "body"]) == (("order", "line"),)
     assert choose_id_columns("NONE", feed) is None
-    with pytest.raises(OptionError, match="idColumns names 'item', and there is no such column"):
+    with pytest.raises(OptionError, match="idColumns names 'item', but the columns are"):
         choose_id_columns("order,item", ["order", "line", "body"])
     with pytest.raises(OptionError, match=r"neither\. Name other columns"):
         choose_id_columns(None, ["offset", "body"])

@@ -119,5 +119,5 @@ def test_what_is_missing_is_said_at_the_start(
 )
 def test_a_column_of_another_type_is_told_at_the_start(name: str, kind: str) -> None:
     columns = {"message_id": "string", "body": "string", name: kind}
-    with pytest.raises(OptionError, match=f"the column {name} is {kind}, .*: cast it, or drop it"):
+    with pytest.raises(OptionError, match=f"the column {name} is {kind}, .*: cast or drop it"):
         RowEncoder(QueueWriteOptions(url=URL, exchange="e", routing_key="q"), columns, "guest")

@@ -110,7 +110,7 @@ def test_rows_are_read_as_they_came(tmp_path: Path) -> None:
     assert bodies(tmp_path, spool.slice_rows(0, 10, 1 << 20)) == expected(0, 10)
     assert bodies(tmp_path, spool.slice_rows(3, 7, 1 << 20)) == expected(3, 7)
     assert spool.slice_rows(4, 4, 1 << 20) == []
-    with pytest.raises(LookupError, match="rows 5 to 11 are asked for, and the spool has 0 to 10"):
+    with pytest.raises(LookupError, match="rows 5 to 11 were requested, but the spool has 0 to 10"):
         spool.slice_rows(5, 11, 1 << 20)
     spool.close()
 
@@ -235,7 +235,7 @@ def test_a_spool_belongs_to_its_queue() -> None:
     opened(disk).close()
     other = Spool(disk, window_size=10)
     with pytest.raises(
-        WrongSpoolError, match="is the spool of the queue 'orders', and this query reads"
+        WrongSpoolError, match="is the spool of the queue 'orders', but this query reads"
     ):
         other.recover("invoices", lambda: ID)
 
@@ -269,7 +269,7 @@ def test_rows_that_are_missing_and_were_not_committed_are_an_error(tmp_path: Pat
     spool.close()
     _, second, *_ = sorted(tmp_path.glob("*.journal"))
     second.unlink()
-    with pytest.raises(CorruptJournalError, match="missing that were never committed"):
+    with pytest.raises(CorruptJournalError, match="missing, but were never committed"):
         opened(FolderDisk(tmp_path))
 
 
@@ -278,7 +278,7 @@ def test_what_is_written_is_read(name: bytes, queue: str, ids: list[bytes]) -> N
     head = SpoolHead(name, 7, 5, queue, ids)
     assert decode(head.encode()) == head
     assert decode(SpoolCommitted(9).encode()) == SpoolCommitted(9)
-    with pytest.raises(ValueError, match="kind 9"):
+    with pytest.raises(ValueError, match="type 9"):
         decode(b"\x09")
 
 

@@ -96,7 +96,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, *, batch: bool = False) ->
         ),
         (
             quotes().translate(compute={"timestamp": "'now'"}).write("x", "recado", url="amqp:", feed="f"),
-            'sink x: the column timestamp is string, and format("recado") takes timestamp: cast it, or drop it',
+            'sink x: the column timestamp is string, and format("recado") needs timestamp: cast, or drop it',
         ),
         (
             quotes().aggregate(
@@ -170,7 +170,7 @@ def test_a_mistake_hides_no_other_and_causes_none(spark: SparkSession) -> None:
         "step 1 (translate): there is no function no_function",
         "step 1 (translate): Syntax error at or near end of input (line 1, pos 11)",
         "step 3 (filter): there is no field sequenze",
-        "step 4 (wire_tap): there is no sink nowhere; add it to the sinks; there are out, dead_letters",
+        "step 4 (wire_tap): there is no sink nowhere; add it to the sinks; available are out, dead_letters",
     ]
 
 
@@ -183,7 +183,7 @@ def test_what_is_not_known_is_not_guessed(spark: SparkSession) -> None:
     [problem] = problems(files.filter("uper(anything) = 'A'"), spark)
     assert problem.endswith("did you mean upper?")
     odd = quotes().apply("module:function", fields={"s": "struct<`a b`:int>"})
-    assert "there is no type" in problems(odd, spark)[0]
+    assert "unknown type" in problems(odd, spark)[0]
 
 
 def test_whether_dead_letters_are_possible_is_known_by_types(spark: SparkSession) -> None:

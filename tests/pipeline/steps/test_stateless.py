@@ -171,7 +171,7 @@ def test_numbers_that_are_not_finite_are_dead_letters(spark: SparkSession, tmp_p
         at for at in range(len(cases)) if at not in refused
     ]
     assert sorted(reason.partition(":")[0] for reason in reasons) == sorted(
-        f"f{at} is no finite number" for at in refused
+        f"f{at} is not a finite number" for at in refused
     )
 
 

@@ -50,8 +50,8 @@ class MarketPublisher:
             self.failure = error
 
     async def _publish(self) -> None:
-        async with recado.feeds.connect(self._url) as link:
-            feed = link.feed(FEED)
+        async with recado.feeds.connect(self._url) as connection:
+            feed = connection.feed(FEED)
             for count, speed in self._phases:
                 if speed:
                     await asyncio.to_thread(self._opened.wait)
