@@ -114,7 +114,7 @@ def test_a_column_has_one_type() -> None:
     ):
         queue.streamReader(TEXT)
     queue.streamReader(BYTES)
-    with pytest.raises(OptionError, match="there is no column 'price'"):
+    with pytest.raises(OptionError, match="unknown column 'price'"):
         queue.streamReader(StructType([StructField("price", BinaryType())]))
 
 

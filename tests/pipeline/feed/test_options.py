@@ -52,7 +52,7 @@ class TestPlaces:
     def test_of_another_feed(self) -> None:
         with pytest.raises(OptionError, match="for the feed 'orders', but 'quotes' is read"):
             parse_position('{"orders": 1}', "startingOffsets", "quotes")
-        with pytest.raises(OptionError, match="for the feed 'quotes', and 'orders' is read"):
+        with pytest.raises(OptionError, match="for the feed 'quotes', but 'orders' is read"):
             parse_read_options(
                 {"path": "/x", "startingOffsets": '{"orders": 1}', "endingOffsets": '{"quotes": 2}'}
             )
@@ -101,7 +101,7 @@ class TestReading:
         assert Path(second.path) == tmp_path / "elsewhere"
         with pytest.raises(OptionError, match="has no archive of the feed news: set the option path"):
             parse_read_options({"feed": "news", "config": str(file)})
-        with pytest.raises(OptionError, match=r"missing.toml does not exist: set path, or config"):
+        with pytest.raises(OptionError, match=r"missing.toml does not exist; set the option path or config"):
             parse_read_options({"feed": "news", "config": str(tmp_path / "missing.toml")})
         file.write_text("[node]\ndato = 1")
         with pytest.raises(OptionError, match=r"did you mean node\.data"):
