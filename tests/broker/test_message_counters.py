@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from recado.broker.broker import MessageCounters
 from recado.broker.channel import Settlement
-from recado.broker.message_counters import MessageCounters
 from tests.broker.stage import consume, new_broker, new_queue, open_channel, published
 
 

@@ -67,7 +67,7 @@ def test_a_part_of_the_key_is_not_enough(pattern: str, key: str) -> None:
         ("(?=a)", "invalid perl operator"),
         (r"(a)\1", "invalid escape sequence"),
         ("((((a{100}){100}){100}){100})", "invalid repetition size"),
-        (r"\pL{5}", "too complex: [0-9]+ steps, 2000 are allowed"),
+        (r"\pL{5}", "too complex: [0-9]+ instructions, at most 2000 are allowed"),
         ("a" * (MAX_PATTERN_BYTES + 1), "longer than 1024 bytes"),
         ("é" * (MAX_PATTERN_BYTES // 2 + 1), "longer than 1024 bytes"),
     ],

@@ -52,6 +52,12 @@ class HeldDeadLetter:
         self.epoch = -1  # the vhost's epoch in that attempt
         self.settings: QueueSettings | None = None
 
+    def start_attempt(self, epoch: int, settings: QueueSettings) -> None:
+        """Record the conditions of an attempt, for `can_retry`."""
+        self.epoch = epoch
+        self.settings = settings
+        self.rejected_by = []
+
     def can_retry(self, queue: Queue) -> bool:
         """Whether another attempt may have a different result."""
         return (
@@ -127,13 +133,12 @@ class AtLeastOnceDeadLetters:
     def add(self, queue: Queue, run: Run, reason: str, now: int) -> None:
         held = self._by_queue.setdefault(queue, QueueDeadLetters(queue))
         held.waiting.append((run, reason, now))
-        queue.held_dead_letters += len(run)
-        queue.held_dead_letter_bytes += sum(run.body_sizes())
+        queue.hold_dead_letters(run)
         if (
             queue.held_dead_letters >= HELD_LETTERS_MAX
             or queue.held_dead_letter_bytes >= HELD_BYTES_MAX
         ):
-            queue.stalled = True
+            queue.stall()
         self._update_ready(held)
 
     def deadline(self) -> int | None:
@@ -175,16 +180,13 @@ class AtLeastOnceDeadLetters:
 
     def _settle(self, queue: Queue, letter: HeldDeadLetter, now: int) -> None:
         queue.settle_forwarded(letter.run, letter.accepted_by)
-        queue.held_dead_letters -= 1
-        queue.held_dead_letter_bytes -= sum(letter.run.body_sizes())
+        queue.release_dead_letters(letter.run)
         if (
             queue.stalled
             and queue.held_dead_letters <= HELD_LETTERS_MAX // 2
             and queue.held_dead_letter_bytes <= HELD_BYTES_MAX // 2
         ):
-            queue.stalled = False
-            queue.on_timer(now)
-            queue.dispatch(now)
+            queue.end_stall(now)
 
     def _update_ready(self, held: QueueDeadLetters) -> None:
         if held.queue.deleted or held.can_offer():

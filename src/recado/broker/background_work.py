@@ -20,24 +20,32 @@ class BackgroundWork:
     """The unfinished work of a broker: `start` runs the first part, `advance` continues."""
 
     def __init__(self, first_units_max: int = FIRST_UNITS_MAX) -> None:
-        self._first_units = first_units_max
+        self._first_units_max = first_units_max
         self._unfinished: dict[StepTask[None], None] = {}
-        self.cost = 0  # total cost of all first parts, for callers that compare before and after
+        self.cost = 0  # total cost that was charged, for callers that compare before and after
         self.deferred_count = 0  # total number of tasks that were not finished by their first part
-        self.now = 0  # time of the current turn, set by the callers
+        self.now = 0  # time of the current turn
 
     def __bool__(self) -> bool:
         """Whether there is unfinished work."""
         return bool(self._unfinished)
 
+    def begin_turn(self, now: int) -> None:
+        """Set the time at which the following steps run."""
+        self.now = now
+
+    def charge(self, cost: int) -> None:
+        """Charge a cost to the client whose turn it is."""
+        self.cost += cost
+
     def start(self, steps: Steps[None]) -> StepTask[None]:
         """Run the first part of the work, and leave the rest to `advance`."""
-        work = StepTask(steps)
-        self.cost += work.advance(self._first_units)
-        if not work.is_done:
-            self._unfinished[work] = None
+        task = StepTask(steps)
+        self.cost += task.advance(self._first_units_max)
+        if not task.is_done:
+            self._unfinished[task] = None
             self.deferred_count += 1
-        return work
+        return task
 
     def newest(self, count: int) -> list[StepTask[None]]:
         """Return the tasks that were started last."""
@@ -46,10 +54,10 @@ class BackgroundWork:
     def advance(self, budget: int = TURN_UNITS_MAX) -> None:
         """Continue all unfinished work, in rotation, within the budget."""
         while budget > 0 and self._unfinished:
-            for work in list(islice(self._unfinished, TURN_UNITS_MAX // STEP_UNITS_MAX)):
-                del self._unfinished[work]
-                budget -= max(work.advance(STEP_UNITS_MAX), 1)
-                if not work.is_done:
-                    self._unfinished[work] = None
+            for task in list(islice(self._unfinished, TURN_UNITS_MAX // STEP_UNITS_MAX)):
+                del self._unfinished[task]
+                budget -= max(task.advance(STEP_UNITS_MAX), 1)
+                if not task.is_done:
+                    self._unfinished[task] = None
                 if budget <= 0:
                     break

@@ -24,7 +24,6 @@ from .dead_letter import DeadLetterRouter
 from .delayed_queue import DelayedQueues
 from .limits import Usage
 from .memory_reclaimer import MemoryReclaimer
-from .message_counters import MessageCounters
 from .policy import POLICY_KINDS, Policy
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .queue_timers import QueueTimers
@@ -52,6 +51,39 @@ class ReplyQueue(Queue):
 
     def purge(self) -> int:
         return 0
+
+
+class MessageCounters:
+    """Totals of messages since the broker was started.
+
+    A message to several queues or consumers is published once and delivered several times. Channels maintain
+    the numbers anyway: the last delivery tag, the last confirmed message. They are read when needed, and
+    added here when a channel closes, so that nothing is counted twice.
+    """
+
+    __slots__ = ("acknowledged", "confirmed", "delivered", "published")
+
+    def __init__(self) -> None:
+        self.published = 0
+        self.confirmed = 0
+        self.delivered = 0
+        self.acknowledged = 0
+
+    def add_channel(self, channel: Channel) -> None:
+        """Add the totals of a channel that is being closed."""
+        self.published += channel.publisher.published
+        self.confirmed += channel.publisher.confirmed
+        self.delivered += channel.next_tag - 1
+        self.acknowledged += channel.acknowledged_count
+
+    def total_with(self, channels: Iterable[Channel]) -> "MessageCounters":
+        """Return the totals including those of open channels."""
+        total = MessageCounters()
+        total.published, total.confirmed = self.published, self.confirmed
+        total.delivered, total.acknowledged = self.delivered, self.acknowledged
+        for channel in channels:
+            total.add_channel(channel)
+        return total
 
 
 class Broker:
@@ -122,7 +154,7 @@ class Broker:
             elif kind in POLICY_KINDS:
                 self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
         for each in self.vhosts.values():
-            self.background.now = now
+            self.background.begin_turn(now)
             run_to_completion(self._apply_policies(each))
 
     def grant_access(self, user: User, vhost: str) -> VhostAccess:
@@ -206,10 +238,7 @@ class Broker:
             raise PreconditionFailedError(f"{described} in use")
         if if_empty and (queue.ready or queue.held_dead_letters):
             raise PreconditionFailedError(f"{described} not empty")
-        queue.deleted = True
-        if queue.owner is not None:
-            del queue.owner.exclusive_queues[queue]
-            queue.owner = None
+        queue.mark_deleted()
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         self.store.queue_deleted(queue)
@@ -233,7 +262,7 @@ class Broker:
 
     def close_channel(self, channel: Channel, now: int) -> None:
         """Close a channel. Its messages are requeued immediately, or in steps if they are many."""
-        self.background.now = now
+        self.background.begin_turn(now)
         self.background.start(self._finish_close(channel.close()))
 
     def _finish_close(self, steps: Steps[list[Queue]]) -> Steps[None]:
@@ -258,14 +287,14 @@ class Broker:
         for policy in policies:
             self.vhosts[vhost].policies.set(policy)
             self.store.set_metadata(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
-        self.background.now = now
+        self.background.begin_turn(now)
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def delete_policy(self, vhost: str, name: str, now: int, *, operator: bool = False) -> None:
         """Delete a policy, and restore the settings that it had changed."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
         self.store.set_metadata(policy.kind, vhost, name, None)
-        self.background.now = now
+        self.background.begin_turn(now)
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
@@ -306,7 +335,7 @@ class Broker:
         """Run everything that is due: expiry, timeouts, background work and dead letters."""
         self.coalescer.flush(now)
         self._reclaimer.advance()
-        self.background.now = now
+        self.background.begin_turn(now)
         self.background.advance()
         for dead_letters in self._dead_letters.values():
             dead_letters.advance(now)

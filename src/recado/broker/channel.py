@@ -117,8 +117,7 @@ class Channel:
         self.next_tag = 1
         self.acknowledged_count = 0  # total since the channel was opened
         self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
-        # Basic.qos with global=true: for all consumers of the channel together.
-        self.global_prefetch = 0
+        self.global_prefetch = 0  # basic.qos with global=true: for all consumers together
         self.in_flight = 0  # messages that count towards the global prefetch
         self.last_queue: str | None = None  # used in place of an empty queue name
         self._was_at_limit = False  # the global prefetch had put consumers to sleep
@@ -193,9 +192,9 @@ class Channel:
         count = len(self.consumers)
         if count == 2:
             for each in self.consumers.values():
-                each.queue.shared_channel_consumers += change
+                each.queue.count_shared_channel(change)
         elif count > 2:
-            consumer.queue.shared_channel_consumers += change
+            consumer.queue.count_shared_channel(change)
 
     def get(self, queue: Queue, *, no_ack: bool, now: int) -> bool:
         """Answer basic.get with a message, and return whether there was one."""
@@ -233,7 +232,7 @@ class Channel:
             resumed += 1
             consumer.queue.wake(consumer)
             consumer.queue.dispatch(now)
-        self.access.vhost.background.cost += resumed // _RESUMED_CONSUMERS_PER_UNIT
+        self.access.vhost.background.charge(resumed // _RESUMED_CONSUMERS_PER_UNIT)
 
     def rotate_consumer(self, consumer: Consumer) -> None:
         """Move a consumer behind the others: with a global prefetch they receive in rotation."""
@@ -292,9 +291,9 @@ class Channel:
             self._settle_up_to(Settlement.REQUEUE, last, now)
 
     def _background_at(self, now: int) -> BackgroundWork:
-        cleanup = self.access.vhost.background
-        cleanup.now = now
-        return cleanup
+        background = self.access.vhost.background
+        background.begin_turn(now)
+        return background
 
     def _settle_up_to(self, settlement: Settlement, last: int, now: int) -> None:
         """Settle all deliveries up to a tag."""
@@ -338,26 +337,29 @@ class Channel:
 
     def _return_in_steps(self, settlement: Settlement, first: int, last: int) -> Steps[None]:
         """Requeue or reject a range of deliveries; their queues pause delivery until all are back (CH4)."""
-        cleanup, was_full = self.access.vhost.background, 0 < self.global_prefetch <= self.in_flight
+        background, was_full = (
+            self.access.vhost.background,
+            0 < self.global_prefetch <= self.in_flight,
+        )
         queues: dict[Queue, dict[Consumer, None]] = {}
         for start, end in self._tag_ranges(first, last):
             returned, holders = self._collect_unacked(start, end)
             for queue in returned:
                 if queue not in queues:
-                    queue.delivery_pauses += 1
+                    queue.pause_delivery()
                     queues[queue] = {}
             for holder in holders:
                 queues[holder.queue][holder] = None
-            _return_runs(settlement, returned, cleanup.now)
+            _return_runs(settlement, returned, background.now)
             yield 1 + sum(map(len, returned.values()))  # including the journal
         for queue, consumers in queues.items():
-            queue.delivery_pauses -= 1
+            queue.resume_delivery()
             for consumer in consumers:
                 queue.wake(consumer)
-            queue.dispatch(cleanup.now)
+            queue.dispatch(background.now)
             yield 1 + len(consumers)
         if was_full:
-            self.resume(cleanup.now)
+            self.resume(background.now)
 
     def _has_shared_limit(self) -> bool:
         """Whether several consumers share a prefetch: it then frees one message at a time, for the next in
@@ -449,15 +451,15 @@ class Channel:
 
     def commit(self, now: int) -> None:
         """Commit the transaction, in one step if it is small, otherwise in the background."""
-        cleanup, publisher = self._background_at(now), self.publisher
+        background, publisher = self._background_at(now), self.publisher
         if not publisher.is_prepared:
             run_to_completion(publisher.prepare_commit())
         if publisher.commit_cost + self._deferred_cost > ATOMIC_UNITS_MAX:
-            self._committing = cleanup.start(self._commit_in_steps())
+            self._committing = background.start(self._commit_in_steps())
             return
         self._store.begin_atomic_group()
         try:
-            cleanup.cost += sum(self._apply_transaction())
+            background.charge(sum(self._apply_transaction()))
         finally:
             self._store.end_atomic_group()
 
@@ -507,7 +509,7 @@ class Channel:
         return self._release_all()
 
     def _release_all(self) -> Steps[list[Queue]]:
-        cleanup = self.access.vhost.background
+        background = self.access.vhost.background
         queues: dict[Queue, None] = {}
         paused: dict[Queue, None] = {}  # removing the active consumer activates the next one (CH5)
         for consumer in list(self.consumers.values()):
@@ -515,17 +517,17 @@ class Channel:
             if not consumer.settings.wire_tap:
                 queues[queue] = None
                 if queue.settings.single_active_consumer and queue not in paused:
-                    queue.delivery_pauses += 1
+                    queue.pause_delivery()
                     paused[queue] = None
             if consumer.tag in self.consumers:  # otherwise its queue was deleted meanwhile
-                self.remove_consumer(consumer, cleanup.now)
+                self.remove_consumer(consumer, background.now)
             yield queue.removal_cost
         while self._committing is not None and not self._committing.is_done:
             yield self._committing.advance(STEP_UNITS_MAX)
         yield from self._return_in_steps(Settlement.REQUEUE, 0, self.next_tag - 1)
         for queue in paused:
-            queue.delivery_pauses -= 1
-            queue.dispatch(cleanup.now)
+            queue.resume_delivery()
+            queue.dispatch(background.now)
             yield 1
         return list(queues)
 

@@ -95,7 +95,7 @@ class DeadLetterRouter:
         if queue.settings.is_at_least_once:
             self._at_least_once.add(queue, run, reason, now)
         else:
-            queue.dead_lettering_runs += 1
+            queue.start_dead_lettering()
             (self._caused if self._is_working else self._pending).append((queue, run, reason))
         if self._is_working:
             return
@@ -151,14 +151,14 @@ class DeadLetterRouter:
                 targets.update(dict.fromkeys(queues))
         queue.settle_forwarded(part, targets)
         if part is run:
-            queue.dead_lettering_runs -= 1
+            queue.finish_dead_lettering()
 
     def _offer(self, queue: Queue, letter: HeldDeadLetter) -> Steps[bool]:
         """Publish a dead letter to the queues that have not accepted it; return whether all have now.
 
         A queue that rejects it and dead-letters it itself counts as having accepted it: once is enough.
         """
-        letter.epoch, letter.settings, letter.rejected_by = self._vhost.epoch, queue.settings, []
+        letter.start_attempt(self._vhost.epoch, queue.settings)
         exchange = self._exchange_of(queue)
         yield _UNITS_PER_LETTER
         if exchange is None:

@@ -85,7 +85,7 @@ class DelayedQueue(Queue):
     def _add(self, run: Run) -> None:
         self.ready += len(run)
         if self._last_run is not None and run.can_extend(self._last_run):
-            self._last_run.payloads += run.payloads
+            self._last_run.extend(run)
         else:
             heappush(self._heap, (run.expires_at or 0, run.first_position, run))
             self._last_run = run
@@ -171,7 +171,7 @@ class DelayedQueues:
     def delete(self, queue: Queue) -> None:
         """Delete the queue with all its messages."""
         assert isinstance(queue, DelayedQueue)
-        queue.deleted = True
+        queue.mark_deleted()
         queue.purge()
         self._context.store.queue_deleted(queue)
         self._timers.cancel(queue)

@@ -36,16 +36,10 @@ class PriorityBucket:
         if self._fresh:
             last = self._fresh[-1]
             if run.can_extend(last):
-                last.payloads += (
-                    run.payloads[run.taken_count :] if run.taken_count else run.payloads
-                )
+                last.extend(run)
                 return
-        if (
-            not run.owns_payloads and len(run) < 16
-        ):  # an own list can be extended by the following runs
-            run.payloads = run.payloads[run.taken_count :]
-            run.taken_count = 0
-            run.owns_payloads = True
+        if not run.owns_payloads and len(run) < 16:
+            run.drop_taken()  # which copies the list, so that the following runs can extend it
         self._fresh.append(run)
 
     def requeue(self, run: Run) -> None:

@@ -218,7 +218,55 @@ class Queue(ABC):
         expires = self.settings.expires
         return expires is not None and not self.consumers and self._last_used + expires <= now
 
-    # ── keeping ───────────────────────────────────────────────────────────────────────────────────────
+    # ── state changes by the broker, channels and dead-lettering ──────────────────────────────────────
+
+    def mark_deleted(self) -> None:
+        """Mark the queue as deleted, and remove it from the connection that owns it."""
+        self.deleted = True
+        if self.owner is not None:
+            del self.owner.exclusive_queues[self]
+            self.owner = None
+
+    def pause_delivery(self) -> None:
+        """Deliver nothing until `resume_delivery` was called as often."""
+        self.delivery_pauses += 1
+
+    def resume_delivery(self) -> None:
+        """Undo one `pause_delivery`; call `dispatch` after that."""
+        self.delivery_pauses -= 1
+
+    def count_shared_channel(self, change: int) -> None:
+        """Change the number of consumers that share a channel with other consumers."""
+        self.shared_channel_consumers += change
+
+    def start_dead_lettering(self) -> None:
+        """A run of this queue is waiting to be dead-lettered."""
+        self.dead_lettering_runs += 1
+
+    def finish_dead_lettering(self) -> None:
+        """A run of this queue was dead-lettered."""
+        self.dead_lettering_runs -= 1
+
+    def hold_dead_letters(self, run: Run) -> None:
+        """Count dead letters that wait for their targets."""
+        self.held_dead_letters += len(run)
+        self.held_dead_letter_bytes += sum(run.body_sizes())
+
+    def release_dead_letters(self, run: Run) -> None:
+        """Discount dead letters that their targets have accepted."""
+        self.held_dead_letters -= len(run)
+        self.held_dead_letter_bytes -= sum(run.body_sizes())
+
+    def stall(self) -> None:
+        """Let no more messages die: neither deliver nor drop any."""
+        self.stalled = True
+
+    def end_stall(self, now: int) -> None:
+        self.stalled = False
+        self.on_timer(now)
+        self.dispatch(now)
+
+    # ── durability ───────────────────────────────────────────────────────────────────────────────────────
 
     def settle(self, run: Run, low: int = 0, high: int | None = None) -> None:
         """Remove messages low..high-1 of a run for good."""

@@ -16,6 +16,7 @@ import msgspec
 from recado.amqp.frames import move_to_channel, read_body_size, resize_frames
 from recado.amqp.traits import MessageTraits
 
+_TAKEN_PAYLOADS_MAX = 1024  # stay in memory until they are dropped together
 _PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object and its list entry
 
 
@@ -102,19 +103,13 @@ class Run(msgspec.Struct, eq=False):
         at = self.taken_count
         if count >= len(self.payloads) - at:
             if at:
-                self.payloads = self.payloads[at:]
-                self.taken_count = 0
-                self.owns_payloads = True
+                self.drop_taken()
             return self
         part = self._copy_with(self.payloads[at : at + count], self.first_position, self.stride)
         self.first_position += count * self.stride
-        at += count
-        if at < 1024:
-            self.taken_count = at
-        else:  # free the memory of taken payloads from time to time
-            self.payloads = self.payloads[at:]
-            self.taken_count = 0
-            self.owns_payloads = True
+        self.taken_count = at + count
+        if self.taken_count >= _TAKEN_PAYLOADS_MAX:
+            self.drop_taken()
         return part
 
     def split_round_robin(self, count: int) -> "list[Run]":
@@ -139,6 +134,18 @@ class Run(msgspec.Struct, eq=False):
         tails = self.payloads
         return self._copy_with(
             [tails[place] for place in indexes], self.first_position, self.stride
+        )
+
+    def drop_taken(self) -> None:
+        """Free the payloads that were taken, by copying the list of the others."""
+        self.payloads = self.payloads[self.taken_count :]
+        self.taken_count = 0
+        self.owns_payloads = True
+
+    def extend(self, other: "Run") -> None:
+        """Append the messages of another run, for which `other.can_extend(self)` is true."""
+        self.payloads += (
+            other.payloads[other.taken_count :] if other.taken_count else other.payloads
         )
 
     def can_extend(self, other: "Run") -> bool:
@@ -192,10 +199,9 @@ def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
         if run.first_position == end:
             last = merged[-1]
             if not last.owns_payloads and len(last.payloads) < 16:
-                last.payloads = last.payloads[:]
-                last.owns_payloads = True
+                last.drop_taken()  # copies the list
             if run.can_extend(last):
-                last.payloads += run.payloads
+                last.extend(run)
                 last.stride = 1  # a single message may have come from a run with a larger stride
                 end += len(run.payloads)
                 continue

@@ -100,7 +100,7 @@ class Stream(Queue):
                 bytes_left -= cost
                 # Charged to the client that caused it; otherwise each of its acks would have a budget of
                 # its own.
-                self.vhost.background.cost += cost // BYTES_PER_UNIT
+                self.vhost.background.charge(cost // BYTES_PER_UNIT)
                 group.rotate(-1)
 
     def on_timer(self, now: int) -> int:

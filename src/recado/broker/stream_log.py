@@ -130,7 +130,7 @@ class MemoryStreamLog:
         segment.total_bytes += weight
         self._total_bytes += weight
         if segment.times and segment.times[-1] == now and run.can_extend(segment.runs[-1]):
-            segment.runs[-1].payloads += run.payloads
+            segment.runs[-1].extend(run)
         else:
             segment.runs.append(run)
             segment.times.append(now)

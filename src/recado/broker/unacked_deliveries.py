@@ -62,7 +62,7 @@ class DeliveredRun(Generic[Holder]):
         )
 
     def append(self, run: Run) -> None:
-        self.run.payloads += run.payloads
+        self.run.extend(run)
         self.unsettled_count += len(run.payloads)
 
     def settle(self, low: int, high: int) -> int:
