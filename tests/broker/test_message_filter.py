@@ -313,7 +313,7 @@ def test_a_malformed_selector_is_refused_with_its_place() -> None:
         "invalid arg 'x-selector', line 1, column 11: expected a value, found the end; "
         "for queue 'q' in vhost '/'"
     )
-    assert "sequence is not known here" in refusal("sequence > 1")
+    assert "the field sequence is not available here" in refusal("sequence > 1")
     assert refusal(5).endswith("{unacceptable_type,signedint}")
     assert "column 11" in refusal("priority >", name="q" * 255)[:200]
 

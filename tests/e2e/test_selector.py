@@ -85,7 +85,7 @@ def test_filter_values_are_filtered_exactly(
     ("selector", "told"),
     [
         ("json.price >", "line 1, column 13: expected a value, found the end"),
-        ("publisher = 'a'", "line 1, column 1: publisher is not known here"),
+        ("publisher = 'a'", "line 1, column 1: the field publisher is not available here"),
         (5, "{unacceptable_type,signedint}"),
     ],
 )

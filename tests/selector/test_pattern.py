@@ -66,7 +66,7 @@ def test_places(pattern: str, text: str, found: bool) -> None:
 
 @pytest.mark.parametrize("pattern", ["a!", "!a", "!!!"])
 def test_an_escape_needs_something_to_escape(pattern: str) -> None:
-    with pytest.raises(PatternError, match="behind the escape !"):
+    with pytest.raises(PatternError, match="behind the escape character !"):
         parse_pattern(pattern, "!")
 
 

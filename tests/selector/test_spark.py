@@ -137,10 +137,10 @@ def test_the_text() -> None:
 
 def test_a_field_that_is_no_column() -> None:
     with pytest.raises(
-        SelectorError, match=r"line 1, column 16: priority is no column of this table"
+        SelectorError, match=r"line 1, column 16: the table has no column for priority"
     ):
         to_spark_sql(parse("offset > 1 AND priority > 1"))
-    with pytest.raises(SelectorError, match="column 1: headers is no column"):
+    with pytest.raises(SelectorError, match="column 1: the table has no column for headers"):
         to_spark_sql(parse("headers.a = 1"))
 
 

@@ -1,15 +1,18 @@
-"""The selector: which messages are wanted, said in a line of text that can do nothing else.
+"""Selectors: filter expressions over messages, with the syntax of an SQL WHERE condition.
 
-errors.py      what is wrong with a text, and where
-tokens.py      text → tokens
-fields.py      the fields that a selector may name
-tree.py        what a selector is once it is understood
-pattern.py     the pattern of LIKE
-operands.py    which kinds of value go together
+    wanted = compile_predicate(parse("priority >= 3 AND routing_key LIKE 'orders.%'"))
+    wanted(message)
+
+errors.py      errors with the position in the text
+tokenizer.py   text → tokens
+fields.py      the fields that a selector can name
+tree.py        the parsed selector
+pattern.py     patterns of LIKE
+type_check.py  types of operands
 parser.py      tokens → checked tree
-values.py      what a header or a field of a JSON body counts as
+values.py      conversion of headers and JSON fields to the types of the language
 predicate.py   tree → Python function
-arrow.py       tree → pyarrow expression, and what is left over
+arrow.py       tree → pyarrow expression and residual
 spark.py       tree → Spark SQL
 """
 
@@ -17,10 +20,11 @@ from .arrow import ArrowFilter, to_arrow_filter
 from .errors import SelectorError
 from .parser import parse
 from .predicate import compile_predicate
-from .spark import to_spark_sql
+from .spark import ARCHIVE_COLUMNS, to_spark_sql
 from .tree import Selector
 
 __all__ = [
+    "ARCHIVE_COLUMNS",
     "ArrowFilter",
     "Selector",
     "SelectorError",

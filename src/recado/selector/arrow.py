@@ -1,9 +1,8 @@
-"""A tree as a pyarrow expression, as far as the columns of a table allow, and what is left over.
+"""Translate a selector to a pyarrow expression as far as the columns of a table allow, and a residual selector.
 
-What a file's own statistics or a column by itself can decide is decided by pyarrow before a row is made; the
-parts that look at headers, at a body, or at what is no column are a selector of their own, to be asked about
-the rows that are left. pyarrow is imported here and nowhere else in the room, and only by those who call
-this.
+pyarrow evaluates the parts of the selector that use columns only, partly from file statistics, before rows become
+Python objects. The parts that use headers, the body or fields without a column become the residual, which the
+caller evaluates for the remaining rows. This is the only module of the package that imports pyarrow, on use.
 """
 
 from functools import reduce
@@ -40,26 +39,26 @@ _UNITS_PER_SECOND: Final = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 
 
 class ArrowFilter(msgspec.Struct, frozen=True):
-    """Both must hold; None asks for nothing."""
+    """A row is selected if the expression and the residual are true for it; None means no condition."""
 
     expression: "Expression | None"
     residual: Selector | None
 
 
 def to_arrow_filter(selector: Selector, schema: "pa.Schema") -> ArrowFilter:
-    """The selector for tables of this schema, whose columns have the names of the fields.
+    """Split a selector for tables of this schema, whose columns have the names of the fields.
 
-    A column is used if it is text where the field is, or a number or a time (which counts in seconds since
-    1970) where the field is a number.
+    A column is used if its type fits the field: strings for texts; numbers and timestamps (as seconds since 1970)
+    for numbers. Returns the expression and the residual selector.
     """
-    writer = _ArrowCompiler(schema)
+    compiler = _ArrowCompiler(schema)
     condition = selector.condition
     parts = condition.parts if isinstance(condition, And) else (condition,)
-    columnar = [part for part in parts if writer.supports(part)]
-    others = tuple(part for part in parts if not writer.supports(part))
+    columnar = [part for part in parts if compiler.supports(part)]
+    residual = tuple(part for part in parts if not compiler.supports(part))
     return ArrowFilter(
-        reduce(and_, map(writer.compile_condition, columnar)) if columnar else None,
-        Selector(selector.text, And(others)) if others else None,
+        reduce(and_, map(compiler.compile_condition, columnar)) if columnar else None,
+        Selector(selector.text, And(residual)) if residual else None,
     )
 
 
@@ -83,12 +82,16 @@ class _ArrowCompiler:
     def _has_column(self, field: MessageField) -> bool:
         if field.name == BODY_FIELD or self._schema.get_field_index(field.name) < 0:
             return False
-        kind, types = self._schema.field(field.name).type, self._types
+        column_type, types = self._schema.field(field.name).type, self._types
         if field.value_type is ValueType.TEXT:
-            if types.is_dictionary(kind):
-                kind = kind.value_type
-            return bool(types.is_string(kind) or types.is_large_string(kind))
-        return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_timestamp(kind))
+            if types.is_dictionary(column_type):
+                column_type = column_type.value_type
+            return bool(types.is_string(column_type) or types.is_large_string(column_type))
+        return bool(
+            types.is_integer(column_type)
+            or types.is_floating(column_type)
+            or types.is_timestamp(column_type)
+        )
 
     # ── conditions ────────────────────────────────────────────────────────────────────────────────────
 
@@ -98,29 +101,29 @@ class _ArrowCompiler:
                 return reduce(and_, map(self.compile_condition, parts))
             case Or(parts):
                 return reduce(or_, map(self.compile_condition, parts))
-            case Comparison(sign, left, right):
+            case Comparison(operator, left, right):
                 return self._compile_comparison(
-                    sign, self._compile_value(left), self._compile_value(right)
+                    operator, self._compile_value(left), self._compile_value(right)
                 )
-            case InList(value, choices, wanted):
+            case InList(value, choices, expected):
                 operand = self._compile_value(value)
                 if value.value_type is ValueType.NUMBER:
-                    # Looked up by their bits, in which 0 and -0 differ; -0 + 0 is 0.
+                    # isin compares bits, in which 0 and -0 differ; -0 + 0 is 0.
                     operand = self._pc.add(operand, self._pc.scalar(0.0))
                     choices = tuple(float(each) + 0.0 for each in choices)
                 among = operand.isin(self._pa.array(choices))
-                return among if wanted else ~among & operand.is_valid()
-            case Like(value, pattern, wanted):
+                return among if expected else ~among & operand.is_valid()
+            case Like(value, pattern, expected):
                 like = self._pc.match_like(self._compile_value(value), pattern.to_text("\\"))
-                return like if wanted else ~like
-            case IsNull(value, wanted):
+                return like if expected else ~like
+            case IsNull(value, expected):
                 operand = self._compile_value(value)
-                return operand.is_null() if wanted else operand.is_valid()
+                return operand.is_null() if expected else operand.is_valid()
             case _:
                 operand = self._compile_value(condition.value)
-                return operand if condition.wanted else ~operand
+                return operand if condition.expected else ~operand
 
-    def _compile_comparison(self, sign: str, left: Any, right: Any) -> Any:
+    def _compile_comparison(self, operator: str, left: Any, right: Any) -> Any:
         pc = self._pc
         compare = {
             "=": pc.equal,
@@ -130,7 +133,7 @@ class _ArrowCompiler:
             ">": pc.greater,
             ">=": pc.greater_equal,
         }
-        return compare[sign](left, right)
+        return compare[operator](left, right)
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -155,18 +158,22 @@ class _ArrowCompiler:
                 return self._compile_column(value)
             case Negate(inner):
                 return pc.negate(self._compile_arithmetic(inner))
-            case Arithmetic(sign, left, right):
-                compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[sign]
+            case Arithmetic(operator, left, right):
+                compute = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}[operator]
                 return compute(self._compile_arithmetic(left), self._compile_arithmetic(right))
             case NestedField():  # pragma: no cover - left to the residual, see `supports`
                 raise AssertionError(value)
 
     def _compile_column(self, field: MessageField) -> Any:
-        kind = self._schema.field(field.name).type
+        column_type = self._schema.field(field.name).type
         column = self._pc.field(field.name)
         if field.value_type is ValueType.TEXT:
-            return column.cast(kind.value_type) if self._types.is_dictionary(kind) else column
-        if self._types.is_timestamp(kind):
+            return (
+                column.cast(column_type.value_type)
+                if self._types.is_dictionary(column_type)
+                else column
+            )
+        if self._types.is_timestamp(column_type):
             whole = column.cast(self._pa.int64()).cast(self._double_type, safe=False)
-            return self._pc.divide(whole, self._pc.scalar(_UNITS_PER_SECOND[kind.unit]))
+            return self._pc.divide(whole, self._pc.scalar(_UNITS_PER_SECOND[column_type.unit]))
         return column.cast(self._double_type, safe=False)

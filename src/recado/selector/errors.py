@@ -1,12 +1,10 @@
-"""What is wrong with a selector, and where."""
+"""The error for invalid selectors, with the position in the text."""
 
-_SHOWN_CHARACTER_COUNT = (
-    60  # characters of a long line, so that the caret is beside what it points at
-)
+_SHOWN_CHARACTER_COUNT = 60  # of a long line around the caret
 
 
 class SelectorError(ValueError):
-    """A selector that means nothing. Its text tells the place, the reason, and draws a caret under the place.
+    """An invalid selector. The text of the error has the position, the reason, and a caret under the position.
 
     line 1, column 12: expected a value, found the end
       priority >
@@ -22,7 +20,7 @@ class SelectorError(ValueError):
 
     @property
     def summary(self) -> str:
-        """The place and the reason, in one line."""
+        """The position and the reason, in one line."""
         return f"line {self.line}, column {self.column}: {self.reason}"
 
 

@@ -1,4 +1,4 @@
-"""The fields that a selector may name, and of what kind they are."""
+"""The message fields that a selector can name, and their types."""
 
 from difflib import get_close_matches
 from typing import Final
@@ -10,7 +10,7 @@ JSON_FIELD: Final = "json"
 BODY_FIELD: Final = "body"
 
 FIELD_TYPES: Final[dict[str, ValueType]] = {
-    # AMQP's properties
+    # AMQP properties
     "content_type": ValueType.TEXT,
     "content_encoding": ValueType.TEXT,
     "delivery_mode": ValueType.NUMBER,
@@ -24,7 +24,7 @@ FIELD_TYPES: Final[dict[str, ValueType]] = {
     "user_id": ValueType.TEXT,
     "app_id": ValueType.TEXT,
     "cluster_id": ValueType.TEXT,
-    # where it came from
+    # origin of the message
     "exchange": ValueType.TEXT,
     "routing_key": ValueType.TEXT,
     "publisher": ValueType.TEXT,
@@ -35,18 +35,18 @@ FIELD_TYPES: Final[dict[str, ValueType]] = {
 
 ALIASES: Final = {"key": "routing_key"}
 
-# Octets: they are the same number as an int and as a double, whatever they are compared with.
+# Fields of one octet: int and double are equal for them, so they need no conversion.
 OCTET_FIELDS: Final = frozenset(("delivery_mode", "priority"))
 
 
 def explain_unknown_field(name: str, known: frozenset[str]) -> str:
-    """What to say of a name that is none of those known."""
+    """Return the error text for a field name that is not one of `known`."""
     if name in (*FIELD_TYPES, HEADERS_FIELD, JSON_FIELD):
-        return f"{name} is not known here"
+        return f"the field {name} is not available here"
     close = get_close_matches(name, sorted(known), 1)
     if close:
-        return f"there is no field {name}; did you mean {close[0]}?"
+        return f"unknown field {name}; did you mean {close[0]}?"
     return (
-        f"there is no field {name}: "
-        f"a header is headers.{name}, a field of a JSON body is json.{name}"
+        f"unknown field {name}: "
+        f"write headers.{name} for a header, json.{name} for a field of a JSON body"
     )

@@ -1,8 +1,8 @@
-"""Tokens to a checked tree, by recursive descent.
+"""Parse a selector into a type-checked tree, by recursive descent.
 
     condition  = conjunction { OR conjunction }
-    conjunction = denial { AND denial }
-    denial     = NOT denial | relation
+    conjunction = negation { AND negation }
+    negation   = NOT negation | relation
     relation   = sum [ comparison sum | [NOT] IN "(" constant { "," constant } ")"
                      | [NOT] BETWEEN sum AND sum | [NOT] LIKE text [ESCAPE text] | IS [NOT] NULL ]
     comparison = "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
@@ -11,8 +11,8 @@
     factor     = "-" factor | number | text | TRUE | FALSE | field | "(" condition ")"
     field      = name | ("headers" | "json") "." name { "." name }
 
-A bracket may hold a condition or a value; which of them is wanted is known only behind it. So one descent reads
-both, and whoever needs one of them says so when it gets the other.
+Parentheses may contain a condition or a value; which one is needed is known only behind them. So the same methods
+parse both, and the caller checks that it got the one that it needs (`_require_condition`, `_require_value`).
 """
 
 from collections.abc import Callable, Iterator
@@ -73,9 +73,10 @@ T = TypeVar("T")
 def parse(
     text: str, fields: frozenset[str] = frozenset((*FIELD_TYPES, HEADERS_FIELD, JSON_FIELD))
 ) -> Selector:
-    """The selector that a text stands for, or a `SelectorError` that says what is wrong and where.
+    """Parse a selector.
 
-    `fields` are those that there are: a selector that names another is refused.
+    `fields` are the names that the selector may use; by default all. Raises `SelectorError` with the position
+    and the reason if the text is invalid or names another field.
     """
     return _Parser(text, fields).parse_selector()
 
@@ -148,32 +149,32 @@ class _Parser:
         value = self._require_value(left, at)
         self._count_node()
         if self._accept(TokenType.KEYWORD, "IS"):
-            wanted = not self._accept(TokenType.KEYWORD, "NOT")
+            expected = not self._accept(TokenType.KEYWORD, "NOT")
             self._expect(TokenType.KEYWORD, "NULL", "NULL or NOT NULL")
-            return IsNull(value, wanted)
-        wanted = not self._accept(TokenType.KEYWORD, "NOT")
+            return IsNull(value, expected)
+        expected = not self._accept(TokenType.KEYWORD, "NOT")
         if self._accept(TokenType.KEYWORD, "IN"):
-            return self._parse_in_list(value, wanted)
+            return self._parse_in_list(value, expected)
         if self._accept(TokenType.KEYWORD, "BETWEEN"):
-            return self._parse_between(value, wanted)
+            return self._parse_between(value, expected)
         if self._accept(TokenType.KEYWORD, "LIKE"):
-            return self._parse_like(value, wanted)
+            return self._parse_like(value, expected)
         return self._fail_expected("IN, BETWEEN or LIKE")
 
-    def _parse_in_list(self, value: Value, wanted: bool) -> Condition:
+    def _parse_in_list(self, value: Value, expected: bool) -> Condition:
         self._expect(TokenType.SYMBOL, "(", "( and a list of constants")
         choices = [self._parse_list_constant()]
         while self._accept(TokenType.SYMBOL, ","):
             if len(choices) == MAX_CHOICE_COUNT:
-                self._fail(f"a list has at most {MAX_CHOICE_COUNT} choices")
+                self._fail(f"too many choices: the maximum is {MAX_CHOICE_COUNT}")
             choices.append(self._parse_list_constant())
         self._expect(TokenType.SYMBOL, ")", ", or )")
         value = self._check_types(unify_types, value, *choices)[0]
         numbers = tuple(each.value for each in choices if isinstance(each.value, float))
         texts = tuple(each.value for each in choices if isinstance(each.value, str))
-        return InList(value, texts or numbers, wanted)
+        return InList(value, texts or numbers, expected)
 
-    def _parse_between(self, value: Value, wanted: bool) -> Condition:
+    def _parse_between(self, value: Value, expected: bool) -> Condition:
         low = self._parse_operand()
         self._expect(TokenType.KEYWORD, "AND", "AND and the upper limit")
         high = self._parse_operand()
@@ -184,9 +185,9 @@ class _Parser:
                 self._check_types(make_comparison, "<=", value, high),
             )
         )
-        return within if wanted else negate(within)
+        return within if expected else negate(within)
 
-    def _parse_like(self, value: Value, wanted: bool) -> Condition:
+    def _parse_like(self, value: Value, expected: bool) -> Condition:
         pattern = self._token
         if pattern.type is not TokenType.TEXT:
             self._fail_expected("a pattern, as in '%carro%'")
@@ -195,14 +196,14 @@ class _Parser:
         if self._accept(TokenType.KEYWORD, "ESCAPE"):
             token = self._token
             if token.type is not TokenType.TEXT or len(token.value) != 1 or token.value in "%_":
-                self._fail("expected one character as the escape, and neither % nor _", token)
+                self._fail("expected one escape character other than % and _", token)
             self._advance()
             escape = token.value
         value = self._check_types(convert_type, value, ValueType.TEXT)
         try:
-            return Like(value, parse_pattern(pattern.value, escape), wanted)
+            return Like(value, parse_pattern(pattern.value, escape), expected)
         except PatternError as error:
-            self._fail(f"{error} in this pattern", pattern)
+            self._fail(f"invalid pattern: {error}", pattern)
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -217,18 +218,20 @@ class _Parser:
         return self._parse_arithmetic({"*": "*"}, self._parse_factor)
 
     def _parse_arithmetic(
-        self, signs: dict[str, ArithmeticOperator], part: Callable[[], Condition | Value]
+        self, operators: dict[str, ArithmeticOperator], part: Callable[[], Condition | Value]
     ) -> Condition | Value:
         at = self._token.offset
         left = part()
-        while self._token.type is TokenType.SYMBOL and self._token.value in signs:
-            sign = self._token
+        while self._token.type is TokenType.SYMBOL and self._token.value in operators:
+            symbol = self._token
             left = self._require_value(left, at)
             self._advance()
             self._count_node()
             behind = self._token.offset
             right = self._require_value(part(), behind)
-            left = self._check_types(make_arithmetic, signs[sign.value], left, right, sign.offset)
+            left = self._check_types(
+                make_arithmetic, operators[symbol.value], left, right, symbol.offset
+            )
         return left
 
     def _parse_factor(self) -> Condition | Value:
@@ -253,10 +256,12 @@ class _Parser:
                     self._expect(TokenType.SYMBOL, ")", "an operator or )")
                 return inside
             case TokenType.KEYWORD, "NULL":
-                return self._fail("nothing equals NULL: write IS NULL or IS NOT NULL")
+                return self._fail(
+                    "a comparison with NULL is never true: write IS NULL or IS NOT NULL"
+                )
             case TokenType.QUOTED_NAME, _:
                 return self._fail_expected(
-                    f"a value (a text is in single quotes, a header headers.{token})"
+                    f"a value (write texts in single quotes, a header as headers.{token})"
                 )
             case _:
                 return self._fail_expected("a value")
@@ -272,7 +277,7 @@ class _Parser:
             case TokenType.NUMBER:
                 number = float(token.value)
                 if number == float("inf"):
-                    self._fail("this number is too large for a double", token)
+                    self._fail("the number is too large for a double", token)
                 return Constant(number, token.offset)
             case TokenType.KEYWORD:
                 return Constant(token.value == "TRUE", token.offset)
@@ -280,13 +285,13 @@ class _Parser:
                 return Constant(token.value, token.offset)
 
     def _parse_list_constant(self) -> Constant:
-        """A choice of a list: a number, which may be negative, or a text."""
+        """Parse a choice of IN: a number, which may be negative, or a text."""
         negative = self._accept(TokenType.SYMBOL, "-")
         token = self._token
         if token.type is not TokenType.NUMBER and (negative or token.type is not TokenType.TEXT):
             self._fail_expected("a number" if negative else "a number or a text")
         constant = self._parse_literal()
-        self._node_count -= 1  # lists have a limit of their own
+        self._node_count -= 1  # MAX_CHOICE_COUNT limits lists
         if negative:
             assert isinstance(constant.value, float)
             return Constant(-constant.value, constant.offset)
@@ -307,7 +312,7 @@ class _Parser:
                     f'a name behind {name}, as in {name}.colour or {name}."x-colour"'
                 )
             step = self._advance()
-            # A word of the language is a name here, in the case in which it is written.
+            # A keyword is a name here, spelled as written.
             path.append(
                 self._text[step.offset : step.offset + len(step.value)]
                 if step.type is TokenType.KEYWORD
@@ -316,7 +321,7 @@ class _Parser:
         if not path:
             self._fail_expected(f'a name behind {name}, as in {name}.colour or {name}."x-colour"')
         if len(path) > MAX_NESTING_LEVEL:
-            self._fail(f"a path has at most {MAX_NESTING_LEVEL} names", token)
+            self._fail(f"too many names in the path: the maximum is {MAX_NESTING_LEVEL}", token)
         return NestedField(
             "headers" if name == HEADERS_FIELD else "json", tuple(path), ValueType.ANY, token.offset
         )
@@ -344,17 +349,17 @@ class _Parser:
     def _count_node(self) -> None:
         self._node_count += 1
         if self._node_count > MAX_NODE_COUNT:
-            self._fail(f"a selector has at most {MAX_NODE_COUNT} values and operators")
+            self._fail(f"too many values and operators: the maximum is {MAX_NODE_COUNT}")
 
     @contextmanager
     def _nest(self) -> Iterator[None]:
         if self._depth == MAX_NESTING_LEVEL:
-            self._fail(f"nested deeper than {MAX_NESTING_LEVEL} levels")
+            self._fail(f"nested too deeply: the maximum is {MAX_NESTING_LEVEL} levels")
         self._depth += 1
         yield
         self._depth -= 1
 
-    # ── what is wrong ─────────────────────────────────────────────────────────────────────────────────
+    # ── checks and errors ─────────────────────────────────────────────────────────────────────────────
 
     def _parse_as_condition(self, part: Callable[[], Condition | Value]) -> Condition:
         return self._require_condition(part())

@@ -1,13 +1,15 @@
-"""The pattern of LIKE: `%` is any text, `_` one character, and what follows the escape stands for itself.
+"""Patterns of LIKE: `%` matches any text, `_` one character; the escape character makes the next one literal.
 
-Patterns are strangers' and so are texts, so the time for a match must not depend on what either holds: it is in
-proportion to the text, whatever the pattern. Regular expressions that backtrack have no such limit, and those
-that do not have one of states times text, which is too much for a `%` followed by hundreds of `_`. Here a part
-between two `%` is looked for from left to right, and where it is found first is as good as anywhere, as what
-follows it has the most room. A part with `_` in it is looked for at all places at a time: for each character of
-the part there is a number whose bit p says that the text has it at p; shifted by where the part has it, and put
-together by `&`, they leave the places where all fit. A text of 1 MiB takes 5 ms for each character of the part
-that is not like another, where a loop over the text took a second.
+Clients choose both patterns and texts, so the time of a match must be proportional to the length of the text,
+whatever the pattern. Backtracking regular expressions have no such bound, and automata need states × length,
+which is too much for a `%` followed by hundreds of `_`.
+
+A pattern is split at `%` into parts. The first and the last part are anchored at the ends of the text. The others
+are searched from left to right; the first match of each is as good as any later one, because it leaves the most
+text for the parts behind it. A part with `_` is searched at all positions at once, with one bitmap (a Python
+integer) per distinct character: bit p is set if the text has the character at position p. Shifted right by the
+character's offset in the part, and combined by `&`, the bitmaps leave the positions at which all characters
+match. For a text of 1 MiB this takes 5 ms per distinct character; a loop over the text took a second.
 """
 
 from codecs import utf_32_be_encode
@@ -17,22 +19,22 @@ from typing import Final
 
 import msgspec
 
-ANY_CHARACTER: Final = None  # in a part: any one character
+ANY_CHARACTER: Final = None  # `_` in a part
 
 PatternPart = tuple[str | None, ...]
 
 
 class PatternError(ValueError):
-    """What is wrong with a pattern."""
+    """An invalid pattern."""
 
 
 class LikePattern(msgspec.Struct, frozen=True):
-    """What stands between the `%` of a pattern, each a tuple of texts and ONEs; without a `%`, one part."""
+    """The parts of a pattern between its `%`, each a tuple of texts and `ANY_CHARACTER`; without `%`, one part."""
 
     parts: tuple[PatternPart, ...]
 
     def to_text(self, escape: str) -> str:
-        """The pattern as text, with another escape."""
+        """Return the pattern as text, with this escape character."""
         special = ("%", "_", escape)
         texts = (
             "".join(
@@ -51,7 +53,9 @@ def parse_pattern(text: str, escape: str | None) -> LikePattern:
         if character == escape:
             following = next(characters, None)
             if following not in ("%", "_", escape):
-                raise PatternError(f"expected %, _ or {escape} behind the escape {escape}")
+                raise PatternError(
+                    f"expected %, _ or {escape} behind the escape character {escape}"
+                )
             _append_character(parts[-1], following)
         elif character == "%":
             parts.append([])
@@ -72,7 +76,7 @@ def _append_character(part: list[str | None], character: str) -> None:
 
 
 def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
-    """Whether a text is like the pattern, for patterns that are more than one method of `str`."""
+    """Return a function that matches texts, for patterns that need more than one method of `str`."""
     first, *others = pattern.parts
     if not others:
         whole = _AnchoredPart(first)
@@ -85,9 +89,9 @@ def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
         if start.size > last or not (start.matches_at(text, 0) and end.matches_at(text, last)):
             return False
         at = start.size
-        places = _CharacterBitmaps(text)
+        bitmaps = _CharacterBitmaps(text)
         for part in inner:
-            at = part.find_end(places, at, last)
+            at = part.find_end(bitmaps, at, last)
             if at < 0:
                 return False
         return True
@@ -96,7 +100,7 @@ def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
 
 
 class _AnchoredPart:
-    """A part at a place that is known."""
+    """A part that must match at a given position."""
 
     def __init__(self, part: PatternPart) -> None:
         self.texts: list[tuple[int, str]] = []
@@ -109,12 +113,12 @@ class _AnchoredPart:
                 self.size += len(each)
 
     def matches_at(self, text: str, at: int) -> bool:
-        """For a place with room enough."""
+        """Return whether the part matches at `at`; the text must be long enough."""
         return all(text.startswith(each, at + offset) for offset, each in self.texts)
 
 
 class _CharacterBitmaps:
-    """Where the characters of a text are: bit p of a number is for place p."""
+    """The positions of the characters of a text, as bitmaps: bit p stands for position p."""
 
     __slots__ = ("_bitmaps", "_byte_planes", "text")
 
@@ -134,7 +138,7 @@ class _CharacterBitmaps:
                 return 0
             self._byte_planes = self._byte_planes or (self.text.encode()[::-1],)
         elif not self._byte_planes:
-            # By the function itself: to look a codec up by its name imports it, at the first message.
+            # Not text.encode("utf-32-be"): looking up a codec by name imports it, at the first message.
             wide = utf_32_be_encode(self.text, "surrogatepass")[0][::-1]
             self._byte_planes = (wide[0::4], wide[1::4], wide[2::4])
         found = -1
@@ -147,12 +151,12 @@ class _CharacterBitmaps:
 
 @lru_cache(256)
 def _make_translation_table(byte: int) -> bytes:
-    """A table that makes this byte a one and all others zeros."""
+    """Return a table for `bytes.translate` that maps this byte to "1" and all others to "0"."""
     return b"0" * byte + b"1" + b"0" * (255 - byte)
 
 
 class _FloatingPart:
-    """A part between two `%`, at the first place where it fits."""
+    """A part between two `%`, searched for its first match."""
 
     def __init__(self, part: PatternPart) -> None:
         texts = [at for at, each in enumerate(part) if each is not ANY_CHARACTER]
@@ -171,23 +175,23 @@ class _FloatingPart:
             for i, character in enumerate(each)
         ]
 
-    def find_end(self, places: _CharacterBitmaps, at: int, end: int) -> int:
-        """Where the part ends that is found first in text[at:end], or -1."""
+    def find_end(self, bitmaps: _CharacterBitmaps, at: int, end: int) -> int:
+        """Return the end of the first match in text[at:end], or -1."""
         at += self._leading_wildcards
         end -= self._trailing_wildcards
         if at > end:
             return -1
-        found = places.text.find(self._first_text, at, end)
+        found = bitmaps.text.find(self._first_text, at, end)
         if found >= 0 and not self._is_single_text:
-            found = self._find_fit(places, found, end)
+            found = self._find_fit(bitmaps, found, end)
         return found + self._size + self._trailing_wildcards if found >= 0 else -1
 
-    def _find_fit(self, places: _CharacterBitmaps, at: int, end: int) -> int:
-        """The first place from `at` on where all characters fit, or -1."""
-        room = end - at - self._size + 1
-        fitting = (1 << room) - 1 if room > 0 else 0
+    def _find_fit(self, bitmaps: _CharacterBitmaps, at: int, end: int) -> int:
+        """Return the first position from `at` on where all characters match, or -1."""
+        candidate_count = end - at - self._size + 1
+        candidates = (1 << candidate_count) - 1 if candidate_count > 0 else 0
         for offset, character in self._characters:
-            if not fitting:
+            if not candidates:
                 return -1
-            fitting &= places.bitmap_of(character) >> (at + offset)
-        return at + (fitting & -fitting).bit_length() - 1 if fitting else -1
+            candidates &= bitmaps.bitmap_of(character) >> (at + offset)
+        return at + (candidates & -candidates).bit_length() - 1 if candidates else -1

@@ -1,11 +1,10 @@
-"""A tree as Spark SQL: a text for `DataFrame.where`, `expr` or a query. It needs no Spark to be written.
+"""Translate a selector to Spark SQL: a condition for `DataFrame.where`, `expr` or a query. It does not need Spark.
 
-Texts of the selector are in it as string literals if they are plain, else as bytes: however a session reads
-escapes and variables in literals, they mean the same, and nothing in them ends the literal. Numbers are
-doubles, so neither ANSI mode nor decimals change a result. JSON is read as Spark's variant, which keeps apart
-the number 1 and the text "1"; that takes Spark 4. Its parser stops behind the first value and ignores what
-follows, so a document is put into an array with a number behind it that depends on all of it: only if that is
-found was all of it read.
+Plain texts become string literals, others hexadecimal literals, so they have the same meaning under every session
+setting for escapes and variables, and no text can end its literal. Numbers are doubles, so neither ANSI mode nor
+decimals change a result. JSON is parsed as Spark's variant type, which distinguishes the number 1 and the text
+"1" and needs Spark 4. Spark's parser stops behind the first value and ignores trailing bytes; so the document is
+put into an array followed by a hash of the whole document, and is valid only if the hash is found there.
 """
 
 import re
@@ -43,7 +42,7 @@ ARCHIVE_COLUMNS: Final[dict[str, str]] = {
     "timestamp": "unix_micros(`timestamp`) / 1e6D",
     BODY_FIELD: "`body`",
 }
-"""The columns of an archive's table, as SQL; its headers and properties are bytes that Spark cannot read."""
+"""The columns of the table of an archive, as SQL; its headers and properties are bytes that Spark cannot read."""
 
 _PLAIN_TEXT_PATTERN: Final = re.compile(r"[A-Za-z0-9 _.,:;@%!?+*=<>()|-]*")
 _NAME_PATTERN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -63,10 +62,10 @@ _TYPE_TESTS: Final = {
 
 
 def to_spark_sql(selector: Selector, columns: Mapping[str, str] = ARCHIVE_COLUMNS) -> str:
-    """The selector as a condition of Spark SQL. `columns` says what stands for each field that there is: a
-    text, a number, bytes for the body, and for the headers a text that is JSON.
+    """Return the selector as a condition of Spark SQL.
 
-    A selector that names another is a `SelectorError`.
+    `columns` maps field names to SQL expressions: a string, a number, binary for `body`, and a JSON string for
+    `headers`. Raises `SelectorError` if the selector uses another field.
     """
     return _SparkSqlCompiler(selector.text, columns).compile_condition(selector.condition)
 
@@ -84,23 +83,23 @@ class _SparkSqlCompiler:
                 return f"({' AND '.join(map(self.compile_condition, parts))})"
             case Or(parts):
                 return f"({' OR '.join(map(self.compile_condition, parts))})"
-            case Comparison(sign, left, right):
-                return f"({self._compile_value(left)} {sign} {self._compile_value(right)})"
-            case InList(value, choices, wanted):
+            case Comparison(operator, left, right):
+                return f"({self._compile_value(left)} {operator} {self._compile_value(right)})"
+            case InList(value, choices, expected):
                 operand = self._compile_value(value)
                 if value.value_type is ValueType.NUMBER:
-                    # Many choices are looked up by their bits, in which 0 and -0 differ; -0 + 0 is 0.
+                    # For many choices Spark compares bits, in which 0 and -0 differ; -0 + 0 is 0.
                     operand = f"({operand} + 0.0D)"
                 among = ", ".join(_literal_sql(each) for each in choices)
-                return f"({operand} {'' if wanted else 'NOT '}IN ({among}))"
-            case Like(value, pattern, wanted):
+                return f"({operand} {'' if expected else 'NOT '}IN ({among}))"
+            case Like(value, pattern, expected):
                 like = f"LIKE {_text_sql(pattern.to_text(_ESCAPE))} ESCAPE '{_ESCAPE}'"
-                return f"({self._compile_value(value)} {'' if wanted else 'NOT '}{like})"
-            case IsNull(value, wanted):
-                return f"({self._compile_value(value)} IS {'' if wanted else 'NOT '}NULL)"
+                return f"({self._compile_value(value)} {'' if expected else 'NOT '}{like})"
+            case IsNull(value, expected):
+                return f"({self._compile_value(value)} IS {'' if expected else 'NOT '}NULL)"
             case _:
                 return (
-                    f"({self._compile_value(condition.value)} = {_literal_sql(condition.wanted)})"
+                    f"({self._compile_value(condition.value)} = {_literal_sql(condition.expected)})"
                 )
 
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
@@ -118,10 +117,8 @@ class _SparkSqlCompiler:
                 return self._compile_field(value)
             case Negate(inner):
                 return f"(- {self._compile_arithmetic(inner)})"
-            case Arithmetic(sign, left, right):
-                return (
-                    f"({self._compile_arithmetic(left)} {sign} {self._compile_arithmetic(right)})"
-                )
+            case Arithmetic(operator, left, right):
+                return f"({self._compile_arithmetic(left)} {operator} {self._compile_arithmetic(right)})"
             case _:
                 return self._compile_nested_field(value)
 
@@ -141,7 +138,7 @@ class _SparkSqlCompiler:
         path = _variant_path(member.path)
         test = f"schema_of_variant(try_variant_get(v, {path}, 'variant')) {_TYPE_TESTS[member.value_type]}"
         if member.value_type is ValueType.ANY:
-            found = "TRUE"  # of what is there only IS NULL is asked
+            found = "TRUE"  # used by IS NULL only
         else:
             found = f"try_variant_get(v, {path}, '{_SQL_TYPES[member.value_type]}')"
         whole = "try_variant_get(v, '$[1]', 'bigint') = xxhash64(t)"
@@ -155,19 +152,19 @@ class _SparkSqlCompiler:
             ),
         )
 
-    def _find_column(self, name: str, at: int) -> str:
+    def _find_column(self, name: str, offset: int) -> str:
         if name not in self._columns:
             known = ", ".join(
                 each for each in (*FIELD_TYPES, HEADERS_FIELD) if each in self._columns
             )
             raise SelectorError(
-                self._text, at, f"{name} is no column of this table; there are {known}"
+                self._text, offset, f"the table has no column for {name}; it has {known}"
             )
         return self._columns[name]
 
 
 def _body_text_sql(column: str) -> str:
-    """Bytes as text, where they are that (V1 of `values`)."""
+    """Return SQL that converts bytes to text, NULL if they are not valid (SLV1 of `values`)."""
     text = f"try_validate_utf8(CAST({column} AS STRING))"
     return f"CASE WHEN octet_length({column}) <= {MAX_BODY_BYTES} THEN {text} END"
 
@@ -189,12 +186,12 @@ def _text_sql(text: str) -> str:
 
 
 def _variant_path(names: tuple[str, ...]) -> str:
-    """The way to a field of the document, which is the first of two elements: see `_let_sql`."""
+    """Return the path of a field in the document, which is the first element of the array (see above)."""
     if all(map(_NAME_PATTERN.fullmatch, names)):
         return f"'$[0].{'.'.join(names)}'"
     return _text_sql("$[0]" + "".join(f'["{name}"]' for name in names))
 
 
 def _let_sql(name: str, value: str, expression: str) -> str:
-    """An expression in which a name stands for a value, so that a body is read once."""
+    """Return SQL for `expression` with `name` bound to `value`, so that a body is decoded once."""
     return f"transform(array({value}), {name} -> {expression})[0]"

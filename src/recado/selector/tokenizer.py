@@ -1,4 +1,4 @@
-"""Text to tokens. Words of the language are known in any case, names only as they are written."""
+"""Split a selector into tokens. Keywords are case-insensitive, names are case-sensitive."""
 
 import re
 from enum import Enum
@@ -21,14 +21,14 @@ class TokenType(Enum):
     QUOTED_NAME = "quoted name"
     NUMBER = "number"
     TEXT = "text"
-    SYMBOL = "sign"
+    SYMBOL = "symbol"
     END = "end"
 
 
 class Token(msgspec.Struct, frozen=True):
     type: TokenType
     value: str
-    """A word in capitals, a name or a text without its quotes, and all else as it stands."""
+    """A keyword in upper case, a name or text without its quotes, anything else as written."""
     offset: int
 
     def __str__(self) -> str:
@@ -43,20 +43,20 @@ class Token(msgspec.Struct, frozen=True):
                 return self.value
 
 
-# Each alternative begins with characters that no other one begins with, and never has to go back.
+# No two alternatives begin with the same character, so matching never backtracks.
 _TOKEN_PATTERN: Final = re.compile(
     r"""(?P<space> [\ \t\r\n]+)
       | (?P<name> [A-Za-z_][A-Za-z0-9_]*)
       | (?P<number> (?: [0-9]+ (?: \.[0-9]* )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )?)
       | (?P<text> '[^']*' (?: '[^']*' )*)
       | (?P<quoted> "[^"]*")
-      | (?P<sign> <> | <= | >= | != | [-+*=<>(),.] )""",
+      | (?P<symbol> <> | <= | >= | != | [-+*=<>(),.] )""",
     re.VERBOSE,
 )
 
 
 def tokenize(text: str) -> list[Token]:
-    """All tokens of a text, with the end as the last."""
+    """Return the tokens of a text; the last one is END. Raises `SelectorError`."""
     _check_size(text)
     found: list[Token] = []
     at = 0
@@ -80,9 +80,7 @@ def _make_token(text: str, at: int, group: str | None, value: str) -> Token:
         case "number":
             end = at + len(value)
             if text[end : end + 1].isalnum() or text[end : end + 1] in ("_", "."):
-                raise SelectorError(
-                    text, end, "a number ends before this: expected a space or a sign"
-                )
+                raise SelectorError(text, end, "expected a space or an operator behind the number")
             return Token(TokenType.NUMBER, value, at)
         case "text":
             return Token(TokenType.TEXT, value[1:-1].replace("''", "'"), at)
@@ -98,9 +96,9 @@ def _check_size(text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError as error:
-        raise SelectorError(text, error.start, "this is no character of Unicode") from None
+        raise SelectorError(text, error.start, "surrogates are not valid Unicode text") from None
     if size > MAX_SELECTOR_BYTES:
-        reason = f"a selector has at most {MAX_SELECTOR_BYTES:,} bytes, this one {size:,}"
+        reason = f"selector too long: {size:,} bytes, maximum {MAX_SELECTOR_BYTES:,}"
         raise SelectorError(
             text, len(text.encode()[:MAX_SELECTOR_BYTES].decode(errors="ignore")), reason
         )
@@ -108,10 +106,10 @@ def _check_size(text: str) -> None:
 
 def _explain_unexpected_character(character: str) -> str:
     if character == "'":
-        return "this text has no end: expected another '"
+        return "unterminated text: expected another '"
     if character == '"':
-        return 'this name has no end: expected another "'
+        return 'unterminated name: expected another "'
     if character == "/":
-        return "there is no division; multiply instead"
+        return "division is not supported; multiply instead"
     shown = character if character.isprintable() else f"U+{ord(character):04X}"
-    return f"no selector has a {shown} outside of quotes"
+    return f"unexpected character {shown}"

@@ -1,11 +1,12 @@
-"""What a selector is once it is understood.
+"""The parsed selector: a tree of conditions and values.
 
-R1  There is no NOT: it was pushed down to what it denies, where NOT a < b is a >= b. So a tree grows only from
-    AND and OR, and it is true exactly where it is true when NULL counts as false. Three-valued logic costs
-    nothing.
-R2  Every value has a kind. A header or a field of a JSON body has the kind that it is used as, and is NULL
-    where it is of another.
-R3  Numbers are IEEE doubles. NaN is NULL; as it survives +, - and *, that is seen to once, where they are used.
+SLT1  The tree has no NOT. The parser pushes negations down to the comparisons: NOT a < b becomes a >= b. So
+      conditions are combined by AND and OR only, and NULL can be evaluated like false: the result of three-valued
+      logic is true in the same cases.
+SLT2  Every value has a type. A header or JSON field has the type that its use requires, and is NULL if the
+      message has a value of another type.
+SLT3  Numbers are IEEE doubles. NaN is NULL. Because NaN propagates through +, - and *, it is checked once, where
+      the result is used.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ class ValueType(Enum):
     TEXT = "a text"
     BOOLEAN = "true or false"
     ANY = "a value"
-    """Only IS NULL uses a value without minding its kind."""
+    """The type of a header or JSON field that is used by IS NULL only."""
 
 
 ComparisonOperator = Literal["=", "<>", "<", "<=", ">", ">="]
@@ -64,7 +65,7 @@ class MessageField(msgspec.Struct, frozen=True):
 
 
 class NestedField(msgspec.Struct, frozen=True):
-    """A field of the headers or of a JSON body."""
+    """A header, or a field of a JSON body, named by a path."""
 
     source: Literal["headers", "json"]
     path: tuple[str, ...]
@@ -90,10 +91,12 @@ Value = Constant | MessageField | NestedField | Arithmetic | Negate
 
 
 # ── conditions ──────────────────────────────────────────────────────────────────────────────────
+#
+# `expected` is False for the negated form, as in NOT LIKE.
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Two values of one kind. True and false are equal or not, and in no order."""
+    """A comparison of two values of one type. Booleans are compared by = and <> only."""
 
     operator: ComparisonOperator
     left: Value
@@ -103,25 +106,25 @@ class Comparison(msgspec.Struct, frozen=True):
 class Like(msgspec.Struct, frozen=True):
     value: Value
     pattern: LikePattern
-    wanted: bool = True
+    expected: bool = True
 
 
 class InList(msgspec.Struct, frozen=True):
     value: Value
     choices: tuple[float, ...] | tuple[str, ...]
-    wanted: bool = True
+    expected: bool = True
 
 
 class IsNull(msgspec.Struct, frozen=True):
     value: Value
-    wanted: bool = True
+    expected: bool = True
 
 
 class BooleanTest(msgspec.Struct, frozen=True):
-    """A value that is true, or false, by itself."""
+    """A boolean value that is used as a condition."""
 
     value: Constant | NestedField
-    wanted: bool = True
+    expected: bool = True
 
 
 class And(msgspec.Struct, frozen=True):
@@ -136,11 +139,13 @@ Condition = Comparison | Like | InList | IsNull | BooleanTest | And | Or
 
 
 class Selector(msgspec.Struct, frozen=True):
+    """A parsed and type-checked selector; made by `parse`."""
+
     text: str
     condition: Condition
 
     def fields(self) -> frozenset[str]:
-        """The names of the fields that it looks at, `headers` and `json` among them."""
+        """Return the names of the message fields that the selector uses, including `headers` and `json`."""
         return frozenset(
             each.source if isinstance(each, NestedField) else each.name
             for each in iterate_fields(self.condition)
@@ -148,7 +153,7 @@ class Selector(msgspec.Struct, frozen=True):
 
 
 def iterate_fields(node: Condition | Value) -> Iterator[MessageField | NestedField]:
-    """All that is read of a message."""
+    """Iterate over all uses of message fields in a condition or value."""
     match node:
         case MessageField() | NestedField():
             yield node
@@ -165,13 +170,13 @@ def iterate_fields(node: Condition | Value) -> Iterator[MessageField | NestedFie
 
 
 def negate(condition: Condition) -> Condition:
-    """True where the condition is false, false where it is true, NULL where it is NULL (R1)."""
+    """Return the negated condition: true where it is false, false where it is true, NULL where NULL (SLT1)."""
     match condition:
-        case Comparison(sign, left, right):
-            return Comparison(NEGATED_OPERATORS[sign], left, right)
+        case Comparison(operator, left, right):
+            return Comparison(NEGATED_OPERATORS[operator], left, right)
         case And(parts):
             return Or(tuple(map(negate, parts)))
         case Or(parts):
             return And(tuple(map(negate, parts)))
         case _:
-            return msgspec.structs.replace(condition, wanted=not condition.wanted)
+            return msgspec.structs.replace(condition, expected=not condition.expected)

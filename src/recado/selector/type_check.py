@@ -1,9 +1,9 @@
-"""Which kinds of value go together, and how a header or a field of a JSON body gets its kind.
+"""Type checking of operands, and the type of headers and JSON fields.
 
-What such a field holds is not known before a message comes. Beside a number it is meant as a number, beside a
-text as a text; where it holds something else it is NULL (R2 of `tree`). Two of them are compared as numbers
-if both are numbers, as texts if both are texts, and as true and false if both are that: at most one of the
-three is not NULL.
+The type of a header or JSON field is unknown until a message arrives. Compared with a number it is read as a
+number, compared with a text as a text; if the message has a value of another type, it is NULL (SLT2 of `tree`).
+Two such fields are compared as numbers if both are numbers, as texts if both are texts, and as booleans if both
+are booleans: at most one of the three comparisons is not NULL.
 """
 
 import msgspec
@@ -28,7 +28,7 @@ _EQUATABLE_TYPES = (ValueType.NUMBER, ValueType.TEXT, ValueType.BOOLEAN)
 
 
 class OperandTypeError(Exception):
-    """A value of a kind that does not fit its place; `value` tells which."""
+    """An operand has the wrong type; `value` is the operand."""
 
     def __init__(self, value: Value, reason: str) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class OperandTypeError(Exception):
 
 
 def convert_type(value: Value, value_type: ValueType) -> Value:
-    """The value as this kind, for a place where only this kind makes sense."""
+    """Return the value with the required type; raises `OperandTypeError` if it has another."""
     if value.value_type is value_type:
         return value
     if isinstance(value, NestedField) and value.value_type is ValueType.ANY:
@@ -45,24 +45,23 @@ def convert_type(value: Value, value_type: ValueType) -> Value:
 
 
 def unify_types(*values: Value) -> list[Value]:
-    """Values that are to be compared with each other, as one kind; ANY if none of them has one."""
-    kind = next(
-        (each.value_type for each in values if each.value_type is not ValueType.ANY), ValueType.ANY
-    )
-    return [convert_type(each, kind) for each in values]
+    """Return values that are compared with each other with one type; ANY if none of them has a type."""
+    known = (each.value_type for each in values if each.value_type is not ValueType.ANY)
+    value_type = next(known, ValueType.ANY)
+    return [convert_type(each, value_type) for each in values]
 
 
 def make_comparison(operator: ComparisonOperator, left: Value, right: Value) -> Comparison:
     left, right = unify_types(left, right)
     if left.value_type is ValueType.BOOLEAN and operator not in ("=", "<>"):
         raise OperandTypeError(
-            right, f"true and false are not in order: expected = or <>, not {operator}"
+            right, f"true and false have no order: expected = or <>, found {operator}"
         )
     return Comparison(operator, left, right)
 
 
 def make_boolean_test(value: Value) -> Condition:
-    """A value that stands where a condition is expected."""
+    """Return the condition for a value that stands where a condition is expected."""
     if isinstance(value, Constant | NestedField) and value.value_type in (
         ValueType.BOOLEAN,
         ValueType.ANY,
@@ -74,21 +73,22 @@ def make_boolean_test(value: Value) -> Condition:
 
 
 def expand_untyped_comparisons(condition: Condition) -> Condition:
-    """Without comparisons of values whose kinds are open: each becomes one for every kind that both may have.
+    """Replace each comparison of two untyped fields by one comparison per type that both may have.
 
-    For a condition that nothing denies any more: that one of three is true is what counts, not which are NULL.
+    The condition must not be negated afterwards: the result is true exactly if the comparison is true, but the
+    comparisons of the other types are NULL.
     """
     match condition:
         case Comparison(
-            sign,
+            operator,
             NestedField(value_type=ValueType.ANY) as left,
             NestedField(value_type=ValueType.ANY) as right,
         ):
-            kinds = _EQUATABLE_TYPES if sign in ("=", "<>") else _ORDERED_TYPES
+            types = _EQUATABLE_TYPES if operator in ("=", "<>") else _ORDERED_TYPES
             return Or(
                 tuple(
-                    Comparison(sign, convert_type(left, kind), convert_type(right, kind))
-                    for kind in kinds
+                    Comparison(operator, convert_type(left, each), convert_type(right, each))
+                    for each in types
                 )
             )
         case And(parts):

@@ -1,9 +1,9 @@
-"""What a header, a body, or a field of a JSON body counts as: a number, a text, true, false, or NULL.
+"""Conversion of headers, bodies and JSON fields to the types of the language; None is NULL.
 
-V1  A body is text if it is UTF-8 and not longer than 1 MiB, and JSON if it is text and JSON; else it is NULL,
-    and so are all its fields. The limit bounds the time that one message takes.
-V2  A number of any type is a double, and infinite if it is too large for one; NaN is NULL. True and false are
-    no numbers.
+SLV1  A body is a text if it is UTF-8 and not longer than 1 MiB; otherwise it is NULL. JSON fields of a body that is
+      not such a text, or not JSON, are NULL. The limit bounds the time that one message takes.
+SLV2  A number of any type is converted to a double, to infinity if it is too large; NaN is NULL. True and false
+      are not numbers.
 """
 
 import json
@@ -18,10 +18,15 @@ _decode = msgspec.json.decode
 
 
 def to_number(value: Any) -> float | None:
-    kind = type(value)
-    if kind is float:
+    python_type = type(value)
+    if python_type is float:
         return value if value == value else None
-    if kind is str or kind is bool or value is None or not hasattr(kind, "__float__"):
+    if (
+        python_type is str
+        or python_type is bool
+        or value is None
+        or not hasattr(python_type, "__float__")
+    ):
         return None
     try:
         double = float(value)
@@ -39,7 +44,7 @@ def to_boolean(value: Any) -> bool | None:
 
 
 def to_any(value: Any) -> Any:
-    """Whatever is there; only NaN is not."""
+    """Return the value unchanged; only NaN is NULL."""
     return None if isinstance(value, float) and value != value else value
 
 
@@ -63,20 +68,20 @@ def decode_body_text(body: bytes | None) -> str | None:
 
 
 def decode_body_json(body: bytes | None) -> Any:
-    words = decode_body_text(body)
-    if words is None:
+    body_string = decode_body_text(body)
+    if body_string is None:
         return None
     try:
-        return _decode(words)
-    except msgspec.ValidationError:  # its one reason here is a number that is too large
-        return _decode_with_large_numbers(words)
+        return _decode(body_string)
+    except msgspec.ValidationError:  # raised here only for an integer beyond 64 bits
+        return _decode_with_large_numbers(body_string)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _decode_with_large_numbers(words: str) -> Any:
+def _decode_with_large_numbers(body_string: str) -> Any:
     try:
-        return json.loads(words, parse_int=float, parse_constant=_reject_constant)
+        return json.loads(body_string, parse_int=float, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return None
 

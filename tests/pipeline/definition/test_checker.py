@@ -80,7 +80,7 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
         (quotes().filter(), "exactly one of where and selector is required"),
         (quotes().filter(selector="priority > 3 AND priority < 2"), "can never be true"),
         (quotes().filter(selector="priority >"), "line 1, column 11: expected a value"),
-        (quotes().filter(selector="cluster_id = 'a'"), "cluster_id is no column of this table"),
+        (quotes().filter(selector="cluster_id = 'a'"), "the table has no column for cluster_id"),
         (
             quotes().translate(select=["feed"]).filter(selector="headers.a = 1"),
             "these rows have no headers",
