@@ -1,19 +1,25 @@
-"""Actors: a mailbox and a behaviour each, supervised, addressed alike wherever they live.
+"""Actors: objects with a mailbox that handle one message at a time, supervised and addressed alike on every node.
 
-    actor   message   ref   future   address   errors      what one writes, sends, has of others, waits for
-    system   registry   settings   blocking                a node, and who lives there
-    timers   stash   routers   events   occurrences   inspection   testkit
+    async with ActorSystem("exchange") as system:
+        book = await system.spawn(Book, name="book.A1")
+        ack = await book.ask(Place(order), timeout=2)
 
-What is here is what programs name. How it works is in rooms, each upon those behind it:
+This package exports everything that a program needs; actors of other nodes are in `recado.actors.remote`, test
+helpers in `recado.actors.testkit`, messages of the inspector in `recado.actors.inspection`. Names are imported on
+first use.
 
-    remote        actors of other nodes
-    durable       mailboxes that outlive the process
-    serialising   messages as bytes
-    failing       starting, stopping, failing, and who answers for it;  running   from a mailbox to its handler
-    dispatchers   threads for actors that block
+The modules directly in this package define the public classes. The subpackages implement them, each using only
+those listed below it:
 
-The model is that of Erlang and of Akka, as "Uso do padrão AMQP para transporte de mensagens entre atores
-remotos" by Thadeu de Russo e Carmo describes it. The names below are resolved when they are first used.
+    remote            actors on other nodes
+    durable_mailbox   mailboxes in a journal on disk
+    serialization     messages as bytes
+    supervision       starting, stopping, failures, restarts, links
+    runtime           cells: from a mailbox to its handler
+    dispatchers       thread pools for actors that block
+
+The model follows Erlang and Akka, as described in "Uso do padrão AMQP para transporte de mensagens entre atores
+remotos" by Thadeu de Russo e Carmo.
 """
 
 from __future__ import annotations
@@ -23,11 +29,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .actor import Actor as Actor
+    from .actor_events import ActorEvent as ActorEvent
     from .actor_events import DeadLetter as DeadLetter
     from .actor_events import GivenUp as GivenUp
     from .actor_events import Restarted as Restarted
     from .actor_events import Stopped as Stopped
     from .address import Address as Address
+    from .blocking import BlockingActorRef as BlockingActorRef
+    from .blocking import BlockingActorSystem as BlockingActorSystem
+    from .blocking import BlockingFuture as BlockingFuture
+    from .dispatchers import ElasticPool as ElasticPool
+    from .dispatchers import FixedPool as FixedPool
+    from .dispatchers import ThreadPerActor as ThreadPerActor
+    from .dispatchers import WorkStealingPool as WorkStealingPool
     from .durable_mailbox.mailboxes import DurableMailboxes as DurableMailboxes
     from .durable_mailbox.mailboxes import UnreadableRecord as UnreadableRecord
     from .errors import ActorError as ActorError
@@ -44,14 +58,28 @@ if TYPE_CHECKING:
     from .errors import SystemClosedError as SystemClosedError
     from .errors import UnhandledMessageError as UnhandledMessageError
     from .errors import WrongContextError as WrongContextError
+    from .event_stream import EventStream as EventStream
     from .future import Future as Future
     from .future import join as join
     from .message import Message as Message
     from .ref import ActorRef as ActorRef
     from .ref import Reply as Reply
+    from .registry import Registry as Registry
+    from .routers import BROADCAST as BROADCAST
+    from .routers import ROUND_ROBIN as ROUND_ROBIN
+    from .routers import SMALLEST_MAILBOX as SMALLEST_MAILBOX
+    from .routers import Router as Router
+    from .routers import RoutingLogic as RoutingLogic
+    from .routers import group as group
+    from .routers import pool as pool
     from .runtime.loop_dispatcher import Dispatcher as Dispatcher
     from .runtime.mailbox import Mailbox as Mailbox
-    from .runtime.state import CellState as CellState
+    from .runtime.mailbox import MailboxFactory as MailboxFactory
+    from .serialization.class_registry import register as register
+    from .serialization.errors import SerializationError as SerializationError
+    from .serialization.exception_registry import register_exception as register_exception
+    from .settings import ActorsSettings as ActorsSettings
+    from .settings import open_system as open_system
     from .stash import Stash as Stash
     from .stash import StashFullError as StashFullError
     from .supervision.signals import ChildFailed as ChildFailed
@@ -62,26 +90,36 @@ if TYPE_CHECKING:
     from .supervision.strategy import AllForOne as AllForOne
     from .supervision.strategy import OneForOne as OneForOne
     from .supervision.strategy import RestartType as RestartType
+    from .supervision.strategy import SupervisorStrategy as SupervisorStrategy
     from .system import ActorSystem as ActorSystem
     from .timers import Timers as Timers
 
 _EXPORTS = {
     "actor": "Actor",
-    "actor_events": "DeadLetter GivenUp Restarted Stopped",
+    "actor_events": "ActorEvent DeadLetter GivenUp Restarted Stopped",
     "address": "Address",
+    "blocking": "BlockingActorRef BlockingActorSystem BlockingFuture",
+    "dispatchers": "ElasticPool FixedPool ThreadPerActor WorkStealingPool",
     "durable_mailbox.mailboxes": "DurableMailboxes UnreadableRecord",
-    "errors": "ActorError ActorInterruptedError ActorStoppedError AlreadyLinkedError AskTimeoutError "
-    "DuplicateReplyError EscalatedError NameTakenError NoSenderError NoSuchActorError "
-    "NodeUnreachableError SystemClosedError UnhandledMessageError WrongContextError",
+    "errors": "ActorError ActorInterruptedError ActorStoppedError AlreadyLinkedError "
+    "AskTimeoutError DuplicateReplyError EscalatedError NameTakenError "
+    "NoSenderError NoSuchActorError NodeUnreachableError SystemClosedError "
+    "UnhandledMessageError WrongContextError",
+    "event_stream": "EventStream",
     "future": "Future join",
     "message": "Message",
     "ref": "ActorRef Reply",
+    "registry": "Registry",
+    "routers": "BROADCAST ROUND_ROBIN SMALLEST_MAILBOX Router RoutingLogic group pool",
     "runtime.loop_dispatcher": "Dispatcher",
-    "runtime.mailbox": "Mailbox",
-    "runtime.state": "CellState",
+    "runtime.mailbox": "Mailbox MailboxFactory",
+    "serialization.class_registry": "register",
+    "serialization.errors": "SerializationError",
+    "serialization.exception_registry": "register_exception",
+    "settings": "ActorsSettings open_system",
     "stash": "Stash StashFullError",
     "supervision.signals": "ChildFailed Down Signal",
-    "supervision.strategy": "AllForOne OneForOne PERMANENT RestartType TEMPORARY",
+    "supervision.strategy": "PERMANENT TEMPORARY AllForOne OneForOne RestartType SupervisorStrategy",
     "system": "ActorSystem",
     "timers": "Timers",
 }  # fmt: skip

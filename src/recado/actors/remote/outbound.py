@@ -277,5 +277,5 @@ class CallbackReply:
 
 def _timeout_ms(reply: Reply) -> int:
     """How long its asker waits; 0 if it does not say."""
-    timeout: float | None = getattr(reply, "patience", None)
+    timeout: float | None = getattr(reply, "timeout", None)
     return 0 if timeout is None else min(int(timeout * 1000), 0xFFFFFFFF)

@@ -68,7 +68,7 @@ class PendingAsks:
         previous, self._expires_at = self._expires_at, {}
         for ask_id, (reply, _, _, _) in list(self._asks.items()):
             expires_at = previous.get(ask_id) or now + (
-                getattr(reply, "patience", None) or ASK_EXPIRY_S
+                getattr(reply, "timeout", None) or ASK_EXPIRY_S
             )
             if expires_at <= now or _is_done(reply):
                 del self._asks[ask_id]

@@ -119,7 +119,7 @@ class Cell:
         self.capacity = capacity
         # What remembers is told what became of each message.
         self.durable_mailbox = (
-            cast(DurableMailboxPort, mailbox) if hasattr(mailbox, "settle") else None
+            cast(DurableMailboxPort, mailbox) if hasattr(mailbox, "acknowledge") else None
         )
         if self.durable_mailbox is not None:
             self.durable_mailbox.attach(self.wake)
@@ -358,7 +358,7 @@ class Cell:
         """The handler of `letter` has failed, or something in its place. The claim stays (CE4)."""
         envelope = self.envelope
         self.task = None
-        if isinstance(error, UnhandledMessageError) and getattr(envelope[2], "stranger", False):
+        if isinstance(error, UnhandledMessageError) and getattr(envelope[2], "is_untrusted", False):
             self._reject_untrusted(envelope, error)
             return
         try:

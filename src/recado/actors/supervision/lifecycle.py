@@ -50,7 +50,7 @@ async def start(cell: Cell) -> None:
     finally:
         current_cell.reset(token)
     cell.state = CellState.STARTED
-    if (attach_cell := getattr(cell.dispatcher, "attach", None)) is not None:
+    if (attach_cell := getattr(cell.dispatcher, "attach_cell", None)) is not None:
         attach_cell(cell)
     cell.release()
 
@@ -154,7 +154,7 @@ async def stop_children(cell: Cell) -> None:
     cell.links.is_stopping_children = True
     try:
         for ref in reversed(cell.children):
-            ref.signal(Stop(None))
+            ref._send_signal(Stop(None))
             if (child := local_cell(ref)) is not None:
                 await wait_stopped(child)
     finally:
