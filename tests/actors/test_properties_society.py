@@ -91,7 +91,7 @@ async def check_rest(system: ActorSystem, ledger: Ledger, steps: int) -> None:
     for number, ref in enumerate(ledger.refs):
         cell = local_cell(ref)
         assert cell is not None
-        assert (cell.state is CellState.STARTED) == (ref in living)
+        assert cell.is_started == (ref in living)
         if ref in living:
             assert await ref.ask(Order(steps + number, "nothing"), timeout=50) == "done"
             assert not cell.is_stopping
@@ -104,7 +104,7 @@ async def check_rest(system: ActorSystem, ledger: Ledger, steps: int) -> None:
             for child in cell.children:
                 below = local_cell(child)
                 assert below is not None
-                assert below.state is CellState.STARTED, "a child that is gone is still supervised"
+                assert below.is_started, "a child that is gone is still supervised"
         else:
             with pytest.raises(ActorStoppedError):
                 await ref.ask(Order(steps + number, "nothing"), timeout=50)

@@ -43,7 +43,7 @@ async def test_actors_are_found_by_id_name_and_class() -> None:
         assert system.ref(Address("exchange", "book")) is book
         with pytest.raises(NoSuchActorError):
             system.actor("nobody")
-        with pytest.raises(NoSuchActorError, match="no Stage"):
+        with pytest.raises(NoSuchActorError, match="not a Stage"):
             system.actor("book", Stage)
 
 

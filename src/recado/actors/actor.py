@@ -1,4 +1,4 @@
-"""What one writes to make an actor: a class with `receive`, and what its methods may do.
+"""The base class of actors: `receive`, the lifecycle hooks, and the calls that handlers use.
 
     class Book(Actor[Place | Cancel]):
         async def receive(self, message: Place | Cancel) -> None:
@@ -6,9 +6,9 @@
                 case Place(order): self.reply(Ack(order.id))
                 case Cancel(): self.become(self.closed)
 
-`receive`, any behaviour that it becomes, `on_signal` and the hooks may be `def` or `async def`. One of them
-runs at a time (CE1), so an actor's attributes need no lock. Handlers run where the dispatcher says: on the
-loop, or in a thread; the constructor and the hooks always on the loop.
+`receive`, every behaviour set by `become`, `on_signal` and the hooks may be `def` or `async def`. One of them runs at
+a time (CE1), so the attributes of an actor need no lock. The dispatcher decides whether handlers run on the event loop
+or in a thread; the constructor and the hooks always run on the loop.
 """
 
 from __future__ import annotations
@@ -45,51 +45,57 @@ C = TypeVar("C")
 class Actor(Generic[M]):
     __slots__ = ("_cell",)
 
-    # How it answers failures of those that it supervises, if they were not linked with another strategy.
+    # The strategy for failures of its children, unless a child was linked with another one.
     supervisor_strategy: ClassVar[SupervisorStrategy] = DEFAULT_STRATEGY
-    # Whether those that it supervises go on when it is restarted, or are stopped.
+    # Whether its children keep running when it is restarted. Otherwise they are stopped.
     keeps_children: ClassVar[bool] = False
-    # The failures of its trade: they are answered like any, but noted in the log by a line only.
+    # Exceptions that are part of normal operation. They are failures like any other, but logged without traceback.
     expected_errors: ClassVar[tuple[type[BaseException], ...]] = ()
 
     _cell: Cell
 
-    if not TYPE_CHECKING:  # it would take any name for an attribute
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> NoReturn:
             if name == "_cell":
                 raise WrongContextError(
                     f"this {type(self).__name__} is not in a system yet",
-                    "A constructor knows nothing of others; `started` does",
+                    "Use pre_start instead of the constructor",
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def receive(self, message: M) -> Any:
-        """The first behaviour. May be `async def`. The value that a behaviour returns is the answer to an ask;
-        None is no answer, and the value is dropped if the message was told. To return a value after `reply`,
-        `promise` or `forward` fails with AnsweredTwice."""
+        """Handle a message: the first behaviour. May be `async def`.
+
+        The returned value is the reply to an ask; None means no reply, and the value is dropped if the message was
+        told. Returning a value after `reply`, `promise` or `forward` fails with DuplicateReplyError.
+        """
         self.unhandled(message)
 
-    # --- what a life consists of ------------------------------------------------------------------
+    # --- lifecycle hooks ------------------------------------------------------------------------------
 
     def pre_start(self) -> Awaitable[None] | None:
-        """On each new instance, before its first message. If it fails, so does the spawn."""
+        """Called on each new instance before its first message. If it raises, `spawn` raises the same."""
         return None
 
     def post_stop(self) -> Awaitable[None] | None:
-        """After the last message; those that it supervised are gone already."""
+        """Called after the last message, when all children have stopped."""
         return None
 
     def pre_restart(self, reason: BaseException, message: Any) -> Awaitable[None] | None:
-        """On the instance that failed. `message` is what it failed on, None if it was none."""
+        """Called on the failed instance. `message` is the one whose handler failed, None if it was another call."""
         return self.post_stop()
 
     def post_restart(self, reason: BaseException) -> Awaitable[None] | None:
-        """On the new instance, after `started`."""
+        """Called on the new instance, after `pre_start`."""
         return None
 
     def on_signal(self, signal: Signal) -> Awaitable[None] | None:
-        """Somebody that it monitors is down; somebody that it supervises was given up."""
+        """Handle the end of a monitored actor (Down), or of a child that is not restarted any more (ChildFailed).
+
+        The default fails: with UnhandledMessageError for a Down, and with EscalatedError for a ChildFailed, so that
+        the failure escalates to the supervisor of this actor.
+        """
         match signal:
             case Down(ref, reason):
                 raise UnhandledMessageError(
@@ -98,16 +104,20 @@ class Actor(Generic[M]):
             case ChildFailed(ref, reason):
                 raise EscalatedError(f"{ref} was given up: it failed with {reason!r}") from reason
 
-    # --- around the message that is being handled -------------------------------------------------
+    # --- the current message --------------------------------------------------------------------------
 
     @property
     def sender(self) -> ActorRef[Any] | None:
-        """Who sent it: the actor that did, None if it was somebody else."""
+        """The actor that sent the current message; None if it was not sent by an actor."""
         return self._cell.envelope[1]
 
     def reply(self, value: Any) -> None:
-        """Answer it: an ask, or a tell of an actor. An ask may be answered by a future: as that one will be."""
-        # The usual case on the shortest way: 0.2 µs of an ask.
+        """Reply to the current message: to the asker, or to the actor that told it.
+
+        If `value` is a future, its result becomes the reply to the ask. Raises NoSenderError if the message was
+        neither asked nor told by an actor.
+        """
+        # The usual case inline: 0.2 µs of an ask.
         cell = self._cell
         envelope = cell.envelope
         if (reply := envelope[2]) is not None:
@@ -118,12 +128,12 @@ class Actor(Generic[M]):
                 self._complete_reply(reply, value)
         elif not self.reply_if_asked(value):
             raise NoSenderError(
-                f"{self.ref} replies, and nobody has asked",
-                "Where that is possible, use reply_if_asked",
+                f"{self.ref} replies to a message that has no sender",
+                "Use reply_if_asked where a message may have none",
             )
 
     def reply_if_asked(self, value: Any) -> bool:
-        """Answer it if there is anybody to answer to."""
+        """Reply as `reply` does if the current message has an asker or a sender, and return whether it has."""
         envelope = self._cell.envelope
         _, sender, reply = envelope
         if reply is not None:
@@ -142,45 +152,53 @@ class Actor(Generic[M]):
             reply.complete(isolate(value))
 
     def reply_error(self, error: BaseException) -> None:
-        """Answer an ask by an exception. It is raised where was asked, and this actor goes on."""
+        """Reply to an ask with an exception, which `ask` raises. This actor does not fail.
+
+        Raises NoSenderError if the message was not asked.
+        """
         reply = self._cell.envelope[2]
         if reply is None:
-            raise NoSenderError(f"{self.ref} replies {error!r}, and nobody has asked")
+            raise NoSenderError(
+                f"{self.ref} replies with {error!r} to a message that was not asked"
+            )
         self._cell.answered_envelope = self._cell.envelope
         reply.fail(error)
 
     def promise(self) -> Reply:
-        """Where the answer goes, to be kept, and completed after this handler has ended."""
+        """Return the Reply of the current ask, to be completed after this handler has ended.
+
+        Raises NoSenderError if the message was not asked.
+        """
         reply = self._cell.envelope[2]
         if reply is None:
-            raise NoSenderError(f"{self.ref} promises an answer, and nobody has asked")
+            raise NoSenderError(f"{self.ref} promises a reply to a message that was not asked")
         self._cell.answered_envelope = self._cell.envelope
         return reply
 
     def forward(self, ref: ActorRef[Any]) -> None:
-        """Pass the message on; the answer goes to who sent it."""
+        """Forward the current message; the reply of the other actor goes to the original sender."""
         ref.forward(self._cell.envelope[0])
 
     def unhandled(self, message: Any) -> NoReturn:
-        """For the `case _` of a behaviour, and for what the actor was not declared with: it is a failure like
-        any (Unhandled)."""
+        """Fail with UnhandledMessageError. For the `case _` of a behaviour; also called for messages of a class that
+        the actor does not declare."""
         raise UnhandledMessageError(f"{type(message).__name__} is not a message for {self.ref}")
 
-    # --- what comes next --------------------------------------------------------------------------
+    # --- the next messages ----------------------------------------------------------------------------
 
     def become(self, behaviour: Callable[[Any], Any], *, keep: bool = False) -> None:
-        """Handle the next messages by this; `keep` the present one for `unbecome`."""
+        """Handle the next messages with another behaviour. With `keep`, `unbecome` returns to the current one."""
         self._cell.become(behaviour, keep=keep)
 
     def unbecome(self) -> None:
-        """Back to the behaviour before, `receive` if none was kept."""
+        """Return to the behaviour that was kept last, or to `receive`."""
         self._cell.unbecome()
 
     def stop(self) -> None:
-        """Stop after this message."""
+        """Stop this actor after the current message."""
         self.ref.stop()
 
-    # --- others -----------------------------------------------------------------------------------
+    # --- other actors ---------------------------------------------------------------------------------
 
     @property
     def ref(self) -> ActorRef[M]:
@@ -192,12 +210,12 @@ class Actor(Generic[M]):
 
     @property
     def supervisor(self) -> ActorRef[Any] | None:
-        """None: the system itself."""
+        """The supervisor of this actor; None if it is the system itself."""
         return self._cell.supervisor
 
     @property
     def children(self) -> tuple[ActorRef[Any], ...]:
-        """Those that it supervises, in the order in which they were linked."""
+        """The actors that this one supervises, in the order in which they were linked."""
         return self._cell.children
 
     async def start_link(
@@ -211,7 +229,7 @@ class Actor(Generic[M]):
         mailbox: MailboxFactory | None = None,
         capacity: int | None = None,
     ) -> ActorRef[C]:
-        """Spawn an actor that this one supervises."""
+        """Spawn a child of this actor. Arguments, result and exceptions as for `ActorSystem.spawn`."""
         return await self.system.spawn(
             factory,
             name=name,
@@ -226,33 +244,37 @@ class Actor(Generic[M]):
     def link(
         self, ref: ActorRef[Any], *, supervisor_strategy: SupervisorStrategy | None = None
     ) -> None:
-        """Supervise an actor that is there already; AlreadyLinked if another one does, or if it supervises
-        this one. (If it is on another node, that is found out there: then it is not among `children` any
-        more.)"""
+        """Become the supervisor of an existing actor.
+
+        Raises AlreadyLinkedError if another actor supervises it, or if it supervises this one. For an actor on
+        another node, its own node finds that out, and it disappears from `children` again.
+        """
         cell = self._cell
-        linked_cell = cell.system._find_cell(ref.address)
-        if linked_cell is not None and linked_cell.supervisor not in (None, cell.ref):
+        child = cell.system._find_cell(ref.address)
+        if child is not None and child.supervisor not in (None, cell.ref):
             raise AlreadyLinkedError(
-                f"{ref} is supervised by {linked_cell.supervisor}", "Have that one unlink it"
+                f"{ref} is supervised by {child.supervisor}", "Unlink it there first"
             )
-        if linked_cell is not None and links.supervises(linked_cell, cell.ref):
+        if child is not None and links.supervises(child, cell.ref):
             raise AlreadyLinkedError(f"{self.ref} is supervised by {ref}, and cannot supervise it")
         cell.system._call_on_loop(links.link, cell, ref, supervisor_strategy)
 
     def unlink(self, ref: ActorRef[Any]) -> None:
-        """Leave it to the system."""
+        """Stop supervising an actor: the system becomes its supervisor."""
         self.system._call_on_loop(links.unlink, self._cell, ref)
 
     def monitor(self, ref: ActorRef[Any]) -> None:
-        """Be told by a Down when it has stopped, at once if it has already."""
+        """Receive a Down when an actor has stopped; at once if it has stopped already."""
         self.system._call_on_loop(links.monitor, self._cell, ref)
 
     def unmonitor(self, ref: ActorRef[Any]) -> None:
+        """Stop monitoring an actor."""
         self.system._call_on_loop(links.unmonitor, self._cell, ref)
 
     def tie(self, ref: ActorRef[Any]) -> None:
-        """Die together: when either fails for good, the other is stopped."""
+        """Tie two actors: when either fails for good, the other is stopped."""
         self.system._call_on_loop(links.tie, self._cell, ref)
 
     def untie(self, ref: ActorRef[Any]) -> None:
+        """Remove a tie."""
         self.system._call_on_loop(links.untie, self._cell, ref)

@@ -1,7 +1,7 @@
-"""What a node tells of itself, to `recado actors` and to whoever else asks its inspector.
+"""The inspector: the actor of each node that describes its actors and peers, for `recado actors` and other programs.
 
-A node may have a hundred thousand actors, and a frame has a limit: they are told by the page, in the order in
-which they were started.
+A node may have a hundred thousand actors, and the size of a frame is limited. So actors are listed by page, in the
+order in which they were started. The field names are part of the protocol.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from .actor import Actor
 from .errors import UnhandledMessageError
 from .message import Message
+from .runtime.state import CellState
 
 if TYPE_CHECKING:
     from .runtime.cell import Cell
@@ -22,56 +23,64 @@ if TYPE_CHECKING:
 INSPECTOR_NAME: Final = "recado.inspector"
 PAGE_ACTORS_MAX: Final = 500
 
+# Every other state is "started".
+_STATE_TEXTS: Final = {CellState.STARTING: "new", CellState.STOPPED: "stopped"}
+
 
 class ActorInfo(msgspec.Struct, frozen=True):
-    """An actor, as it was at the moment."""
+    """An actor at the moment of the inspection."""
 
     uid: int
     name: str
     kind: str
     """The name of its class."""
     state: str
+    """new, started or stopped."""
     waiting: int
-    """Messages in its mailbox."""
+    """The number of messages in its mailbox."""
     restarts: int
     supervisor: str
-    """Its address; nothing if it is the system."""
+    """The address of its supervisor; empty if that is the system."""
     internal: bool
-    """Whether it is the system's own."""
+    """Whether it is one of the system's own actors."""
 
 
 class PeerInfo(msgspec.Struct, frozen=True):
-    """Another node that it talks with."""
+    """Another node that this one communicates with."""
 
     node: str
     unreachable: bool
 
 
 class Inspection(Message[None]):
+    """One page of the actors of a node."""
+
     node: str
     actors: int
+    """The number of actors on all pages."""
     dead_letters: int
+    """The number of dead letters so far."""
     nodes: tuple[PeerInfo, ...]
-    """Not more than a page of them."""
+    """At most PAGE_ACTORS_MAX peers."""
     seen: tuple[ActorInfo, ...]
-    """Those of this page; the next one begins behind the last."""
+    """The actors of this page. The next page begins after the uid of the last one."""
 
 
 class Inspect(Message[Inspection]):
-    """A page: the actors behind that of this uid; with `internals`, the system's own."""
+    """Ask for the page of actors after the one with the uid `after`; with `internals`, of the system's own."""
 
     after: int = 0
     internals: bool = False
 
 
 class Inspector(Actor[Inspect]):
-    # Anybody may send it anything.
+    # Every node may send it any message.
     expected_errors: ClassVar[tuple[type[BaseException], ...]] = (UnhandledMessageError,)
 
     def receive(self, message: Inspect) -> None:
         system = self.system
         registry = system._internal_registry if message.internals else system.registry
-        cells = registry.cells()  # by uid: that is how they were added
+        cells = registry.cells()  # in the order of their uids, as they were added
         first = bisect_right(cells, message.after, key=lambda cell: cell.ref.address.uid)
         page = tuple(map(describe_cell, cells[first : first + PAGE_ACTORS_MAX]))
         self.reply(
@@ -79,21 +88,21 @@ class Inspector(Actor[Inspect]):
         )
 
     def _peers(self) -> tuple[PeerInfo, ...]:
-        node = self.system._remote
-        return (
-            () if node is None else tuple(starmap(PeerInfo, islice(node.peers(), PAGE_ACTORS_MAX)))
-        )
+        remote = self.system._remote
+        if remote is None:
+            return ()
+        return tuple(starmap(PeerInfo, islice(remote.peers(), PAGE_ACTORS_MAX)))
 
 
 def describe_cell(cell: Cell) -> ActorInfo:
     address = cell.ref.address
     return ActorInfo(
-        address.uid,
-        address.name,
-        type(cell.actor).__name__ if cell.actor is not None else "",
-        cell.state.value,
-        cell.mailbox.qsize(),
-        cell.restarts,
-        str(cell.supervisor) if cell.supervisor is not None else "",
-        cell.is_internal,
+        uid=address.uid,
+        name=address.name,
+        kind=type(cell.actor).__name__ if cell.actor is not None else "",
+        state=_STATE_TEXTS.get(cell.state, "started"),
+        waiting=cell.mailbox.qsize(),
+        restarts=cell.restarts,
+        supervisor=str(cell.supervisor) if cell.supervisor is not None else "",
+        internal=cell.is_internal,
     )

@@ -1,13 +1,15 @@
-"""A system of actors: a node by name, the loop it runs on, and everybody who lives there.
+"""The actor system: a named node with its event loop and its actors.
 
     async with ActorSystem("exchange") as system:
         book = await system.spawn(Book, name="book.A1", supervision=OneForOne(3, within=10))
         ack = await book.ask(Place(order), timeout=2)
 
-SY1  Everything but sending is done on the loop's thread; sending may be done by any.
-SY2  When a system is closed no actor of it runs any more, every ask has ended, and what waited are dead
+SY1  Messages may be sent from any thread; everything else happens on the loop's thread.
+SY2  When a system is closed, no actor of it runs any more, every ask has ended, and messages that waited are dead
      letters.
-SY3  Actors of the system's own (`internal`) are in a registry apart: `stop_all` leaves them, closing does not.
+SY3  The system's own actors (`internal`) are in a separate registry: `stop_all` does not stop them, `close` does.
+
+Attributes with a leading underscore are for the rest of this package.
 """
 
 from __future__ import annotations
@@ -67,7 +69,7 @@ OptionsT = TypeVar("OptionsT")
 
 ASK_TIMEOUT_S = 5.0
 NAME_CHARACTERS_MAX = 255
-# How often a task of the system's own is cancelled, before it is left behind.
+# How often a task of the system is cancelled before it is abandoned.
 CANCELLATIONS_MAX = 3
 
 
@@ -85,9 +87,16 @@ class ActorSystem:
         mailbox: MailboxFactory = UnboundedMailbox,
         capacity: int = 0,
     ) -> None:
-        """`transport` and `options` are for actors of other nodes (recado.actors.remote). The rest are
-        defaults, and for tests the time and the chance that it lives by; without them, the loop's time and
-        the machine's chance."""
+        """Create a system; `async with` opens it.
+
+        Args:
+            name: the name of the node, by which other nodes address it.
+            transport: reaches actors on other nodes (`Tcp`, `Amqp` of recado.actors.remote).
+            options: the RemoteOptions of the transport.
+            ask_timeout: default timeout of asks in seconds.
+            clock, rng: time and randomness for tests; by default the loop's time and the system's randomness.
+            dispatcher, mailbox, capacity: defaults for `spawn`.
+        """
         if not name or len(name) > NAME_CHARACTERS_MAX:
             raise ValueError(
                 f"a node has a name of 1 to {NAME_CHARACTERS_MAX} characters: {name!r}"
@@ -111,14 +120,14 @@ class ActorSystem:
         self._configured_dispatcher = dispatcher
         self._default_mailbox = mailbox
         self._default_capacity = capacity
-        # From a random number on: the next life of this node gives other ones (AD2).
+        # Uids start at a random number, so the next incarnation of this node uses other ones (AD2).
         self._last_uid = (rng or random.SystemRandom()).getrandbits(62)
         self._tasks: set[asyncio.Task[None]] = set()
         self._close_callbacks: list[Callable[[], Any]] = []
         self._is_open = False
         self._closed = asyncio.Event()  # set when `close` has ended
 
-    # --- its life -----------------------------------------------------------------------------------
+    # --- opening and closing ------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -149,12 +158,12 @@ class ActorSystem:
         await self.close()
 
     async def close(self) -> None:
-        """Stop everybody: the application's actors, the node, then the system's own (SY2). If one of these
-        steps fails, or this is cancelled, the others are done even so."""
+        """Stop the application's actors, close the remote layer, then stop the system's own actors (SY2). If a step
+        fails or is cancelled, the next ones run even so."""
         if not self._is_open:
             return
         self._is_open = False
-        async with AsyncExitStack() as steps:  # from the last to the first
+        async with AsyncExitStack() as steps:  # runs its callbacks from the last to the first
             steps.callback(self._closed.set)
             steps.callback(watchdog(self._loop).remove_system)
             steps.push_async_callback(self._finish_tasks)
@@ -179,7 +188,7 @@ class ActorSystem:
                 callbacks.push_async_callback(_run_callback, callback)
 
     async def _finish_tasks(self) -> None:
-        """Wait for the system's own tasks; a hook that does not end is cancelled, and then left behind."""
+        """Wait for the tasks of the system. A hook that does not end is cancelled, and then abandoned."""
         for _ in range(CANCELLATIONS_MAX):
             if not self._tasks:
                 return
@@ -187,16 +196,16 @@ class ActorSystem:
             for task in self._tasks:
                 task.cancel()
         for task in self._tasks:
-            log.error("%s is left behind: it was cancelled, and does not end", task)
+            log.error("task abandoned: cancelled, but does not end (task=%s)", task)
 
     async def run_until_signal(self, *signals: signal.Signals) -> None:
         """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system.
 
-        Returns when the system is closed, also if something else closes it. A second signal has its usual
-        effect: it ends the program. Call it in the main thread.
+        Returns when the system is closed, also if another task closes it. A second signal ends the program. Call it
+        in the main thread. Raises SystemClosedError if the system was never open.
         """
         if not self._thread_id:
-            raise SystemClosedError(f"the system {self.name} is not open", "Use it by async with")
+            raise SystemClosedError(f"the system {self.name} is not open", "Use it in `async with`")
         if self._is_open:
             stopped = asyncio.Event()
             self.on_close(stopped.set)
@@ -209,13 +218,13 @@ class ActorSystem:
             await self._close_completely()
 
     async def _close_completely(self) -> None:
-        """Close the system, or wait until it is closed if that has begun elsewhere."""
+        """Close the system, or wait until it is closed if another task is closing it."""
         await self.close()
         await self._closed.wait()
 
     def on_close(self, callback: Callable[[], Any]) -> None:
-        """Have it called, and awaited if it returns something, when all actors have stopped; the last one
-        first."""
+        """Call `callback` when all actors have stopped, and await its result if it returns one. Callbacks run in
+        reverse order."""
         self._close_callbacks.append(callback)
 
     # --- actors ---------------------------------------------------------------------------------------
@@ -233,14 +242,24 @@ class ActorSystem:
         supervisor: ActorRef[Any] | None = None,
         internal: bool = False,
     ) -> ActorRef[M]:
-        """Start an actor, of a class or of what makes one. It raises what that raises, and NameTaken.
+        """Start an actor and return its reference.
 
-        `supervisor_strategy` is how its failures are answered; without it, as its supervisor does. Without a supervisor
-        the system itself is it. `capacity` is how many messages may wait before those who send have to; 0 is
-        any.
+        Args:
+            factory: the class of the actor, or a function without arguments that creates it. A restart calls it again.
+            name: unique among the living actors of the node; without a name the actor has only a uid.
+            supervisor_strategy: how its failures are handled; by default as its supervisor says.
+            restart_type: PERMANENT, or TEMPORARY for an actor that is stopped when it fails.
+            dispatcher: runs its handlers; by default that of the system.
+            mailbox: creates its mailbox, such as `DurableMailboxes.mailbox(name)`.
+            capacity: messages that may wait before senders are paused; 0 is unbounded.
+            supervisor: by default the system's guardian.
+            internal: whether it is one of the system's own actors (SY3).
+
+        Raises NameTakenError, SystemClosedError, ActorStoppedError if the supervisor has stopped, and every exception
+        of the factory and of `pre_start`.
         """
         if not self._is_open:
-            raise SystemClosedError(f"the system {self.name} is not open", "Use it by async with")
+            raise SystemClosedError(f"the system {self.name} is not open", "Use it in `async with`")
         _check_factory(factory)
         if len(name) > NAME_CHARACTERS_MAX:
             raise ValueError(f"a name has at most {NAME_CHARACTERS_MAX} characters: {name!r}")
@@ -257,9 +276,9 @@ class ActorSystem:
             dispatcher or self._default_dispatcher,
             (mailbox or self._default_mailbox)(),
             self._default_capacity if capacity is None else capacity,
+            supervisor,
+            internal,
         )
-        cell.is_internal = internal
-        cell.supervisor = supervisor
         registry.add(cell)
         if supervisor_cell is not None:
             supervisor_cell.ensure_links().children.add(cell.ref, supervisor_strategy)
@@ -269,16 +288,18 @@ class ActorSystem:
         return cell.ref
 
     def _supervisor_cell(self, supervisor: ActorRef[Any] | None) -> Cell | None:
-        """The cell of a supervisor; one on another node has linked the actor there."""
+        """Return the cell of a supervisor; None if it is the guardian, or on another node, which has linked the actor
+        itself."""
         if supervisor is None or supervisor.address.node != self.name:
             return None
         cell = self._find_cell(supervisor.address)
         if cell is None or cell.is_stopping:
-            raise ActorStoppedError(f"{supervisor} has stopped, and supervises nobody any more")
+            raise ActorStoppedError(f"{supervisor} has stopped, and cannot supervise an actor")
         return cell
 
     async def stop(self, ref: ActorRef[Any], grace: float = STOP_GRACE_S) -> None:
-        """Stop it, and wait until it has; a handler that awaits longer than `grace` seconds is cancelled."""
+        """Stop an actor and wait until it has stopped. A handler that awaits for longer than `grace` seconds is
+        cancelled. An actor on another node is told to stop, and not waited for."""
         ref.stop()
         if (cell := self._find_cell(ref.address)) is not None:
             await wait_stopped(cell, grace)
@@ -286,9 +307,9 @@ class ActorSystem:
     async def stop_all(
         self, actor_class: type[Actor[Any]] = Actor, grace: float = STOP_GRACE_S
     ) -> None:
-        """All of this class, by default everybody; but not the system's own (SY3)."""
+        """Stop all actors of a class and of its subclasses, by default all but the system's own (SY3)."""
         cells = self.registry.cells()
-        # One that is about to start has no actor yet.
+        # A cell that is starting has no actor yet.
         chosen = {
             c.ref: c for c in cells if actor_class is Actor or isinstance(c.actor, actor_class)
         }
@@ -306,7 +327,11 @@ class ActorSystem:
     def actor(
         self, name: str, actor_class: type[Actor[Any]] | None = None, *, node: str = ""
     ) -> ActorRef[Any]:
-        """The actor of that name, here or on another node; `kind` is for the type checker, and checked here."""
+        """Return the reference of the actor with a name, on this node or on `node`.
+
+        `actor_class` types the reference. On this node it is checked: raises NoSuchActorError if there is no actor of
+        that name and class. An actor of another node is not looked up.
+        """
         if not node or node == self.name:
             cell = self.registry.find_cell(Address(self.name, name))
             if cell is None:
@@ -316,13 +341,13 @@ class ActorSystem:
                 and cell.actor is not None
                 and not isinstance(cell.actor, actor_class)
             ):
-                raise NoSuchActorError(f"{cell.ref} is no {actor_class.__name__}")
+                raise NoSuchActorError(f"{cell.ref} is not a {actor_class.__name__}")
             return cell.ref
         return self.ref(Address(node, name))
 
     def ref(self, address: Address | str) -> ActorRef[Any]:
-        """A reference to whoever lives there, if anybody does. To an actor of this node it is the actor's
-        own."""
+        """Return a reference to an address, whether an actor has it or not. Raises ValueError for a text that is not
+        an address."""
         if isinstance(address, str):
             address = Address.parse(address)
         if address.node == self.name:
@@ -335,22 +360,25 @@ class ActorSystem:
         return self._remote.ref(address)
 
     def _find_cell(self, address: Address) -> Cell | None:
-        """The cell of an address, if it is one of this node and somebody lives there."""
+        """Return the cell of an address of this node, if there is one."""
         if address.node != self.name:
             return None
         return self.registry.find_cell(address) or self._internal_registry.find_cell(address)
 
     def _find_durable_cell(self, address: Address) -> Cell | None:
-        """Where nobody lives at an address of this node: who takes what is told to it even so."""
+        """Return the cell with a durable mailbox that takes over the messages of a stopped actor of the same name."""
         return self.registry.find_durable_cell(address.name) if address.node == self.name else None
 
     @property
     def durable_mailboxes(self) -> DurableMailboxesPort:
-        """Those that outlast it, if settings name a folder for them (open_system)."""
+        """The durable mailboxes that `open_system` has opened, if the settings name a folder.
+
+        Raises WrongContextError if there are none.
+        """
         if self._durable_mailboxes is None:
             raise WrongContextError(
                 f"{self.name} has no durable mailboxes",
-                "Name a folder by `mailboxes` of [actors], or make DurableMailboxes(system, folder)",
+                "Set actors.mailbox_folder, or create DurableMailboxes(system, folder)",
             )
         return self._durable_mailboxes
 
@@ -359,14 +387,14 @@ class ActorSystem:
         self._durable_mailboxes = mailboxes
 
     def mailbox_size(self, ref: ActorRef[Any]) -> int:
-        """How many messages wait for it; 0 if it is gone, or on another node."""
+        """Return the number of messages that wait for an actor; 0 if it has stopped or is on another node."""
         cell = self._find_cell(ref.address)
         return cell.mailbox.qsize() if cell is not None else 0
 
-    # --- what cells need ------------------------------------------------------------------------------
+    # --- used by cells and the remote layer -------------------------------------------------------------
 
     def _call_on_loop(self, call: Callable[..., object], *args: Any) -> None:
-        """Now, or soon if this is another thread; never if the loop is closed: nobody is there any more."""
+        """Call a function now if this is the loop's thread, and soon otherwise; never if the loop is closed."""
         if get_ident() == self._thread_id:
             call(*args)
         else:
@@ -379,20 +407,20 @@ class ActorSystem:
         signal_handler.handle_signal(cell, signal)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task that is the system's own; loops hold theirs only weakly."""
+        """Start a task that `close` waits for. The set holds it, because loops reference their tasks only weakly."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def _remove_cell(self, cell: Cell) -> None:
         self._registry_of(cell).remove(cell)
-        if "events" in self.__dict__:  # or nobody has asked for them
+        if "events" in self.__dict__:  # created on first use
             self.events.unsubscribe(cell.ref)
 
     def _registry_of(self, cell: Cell) -> Registry:
         return self._internal_registry if cell.is_internal else self.registry
 
-    # --- who wants to know ------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------
 
     def _publish_event(self, event: object) -> None:
         for listener in self._listeners:
@@ -400,6 +428,7 @@ class ActorSystem:
 
     @cached_property
     def events(self) -> EventStream:
+        """The event stream of the system."""
         from .event_stream import EventStream
 
         stream = EventStream()
@@ -409,7 +438,7 @@ class ActorSystem:
     def _dead_letter(
         self, envelope: MessageEnvelope, recipient: ActorRef[Any], reason: str = ""
     ) -> None:
-        """A message that nobody will handle: whoever asked is told, whoever listens for dead letters too."""
+        """Report an undeliverable message: fail its ask, count it, and publish a DeadLetter."""
         if (reply := envelope[2]) is not None:
             reply.fail(actor_stopped_error(recipient))
         self._call_on_loop(self._publish_dead_letter, envelope, recipient, reason)
@@ -423,14 +452,13 @@ class ActorSystem:
 
 
 class DeadLetterOffice:
-    """Where nobody lives: the Post of addresses without an actor, and the dispatcher of cells that have
-    stopped."""
+    """The delivery target of addresses without an actor, and the dispatcher of stopped cells."""
 
     def __init__(self, system: ActorSystem) -> None:
         self._system = system
 
     def dispatch(self, cell: Cell) -> None:
-        if cell.durable_mailbox is None:  # what lasts waits for the next life
+        if cell.durable_mailbox is None:  # a durable mailbox keeps its messages for the next actor
             for letter in drain(cell.mailbox):
                 self._system._dead_letter(letter, cell.ref)
 
@@ -449,7 +477,7 @@ class DeadLetterOffice:
         address: Address,
         message: Any,
         sender: ActorRef[Any] | None,
-        timeout: float | None,  # noqa: ASYNC109  as of `ask`
+        timeout: float | None,  # noqa: ASYNC109  as in `ask`
     ) -> None:
         if (durable_cell := self._system._find_durable_cell(address)) is not None:
             await durable_cell.deliver_wait(address, message, sender, timeout)
@@ -468,8 +496,8 @@ def _check_factory(factory: object) -> None:
         kind = type(factory).__name__
         example = kind if isinstance(factory, Actor) else "Book"
         raise TypeError(
-            f"spawn takes a class or a function that makes an actor, not an object of {kind}: a restart makes "
-            f"a new actor. Use spawn({example}), or spawn(lambda: {example}(…)) for arguments"
+            f"spawn takes a class or a function that creates an actor, not an instance of {kind}: a restart creates "
+            f"a new one. Use spawn({example}), or spawn(lambda: {example}(…)) for arguments"
         )
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recado.actors import TEMPORARY, Actor, ActorInterruptedError, ActorSystem, Down, Message
 from recado.actors.runtime.cell import Cell
-from recado.actors.runtime.mailbox import MessageEnvelope
+from recado.actors.runtime.mailbox import DurableMailboxPort, MessageEnvelope
 from tests.actors.cast import Do, Echo, Notebook, Read, Say, Stage, signals
 from tests.actors.stories import told
 from tests.feeds.rim.loop import in_the_loop, until
@@ -346,7 +346,7 @@ async def test_a_handler_is_in_a_task_like_any_other() -> None:
         assert await stage.ask(Do(act)) == "done"
 
 
-class Lasting:
+class Lasting(DurableMailboxPort):
     """A mailbox that notes what it is told."""
 
     def __init__(self, notes: list[Any], attempts: int) -> None:
@@ -454,14 +454,18 @@ def test_what_no_future_can_hold_is_a_failure_like_any(
     play()
 
 
-class Faulty(SimpleQueue[MessageEnvelope]):
-    """It fails once, when something is taken out, or when it is told what became of that."""
+class Faulty(SimpleQueue[MessageEnvelope], DurableMailboxPort):
+    """A mailbox that fails once: when a message is taken out, or when it is acknowledged."""
 
     def __init__(self, where: str) -> None:
         super().__init__()
         self.where = where
 
-    def meet(self, wake: Callable[[], None]) -> None: ...
+    def attach(self, wake: Callable[[], None]) -> None: ...
+
+    def put_durably(self, *_: object) -> None: ...
+
+    def when_stored(self, on_stored: object) -> None: ...
 
     def fails(self, where: str) -> None:
         if self.where == where:
@@ -472,15 +476,15 @@ class Faulty(SimpleQueue[MessageEnvelope]):
         self.fails("get")
         return super().get_nowait()
 
-    def settle(self, letter: MessageEnvelope, failure: BaseException | None) -> bool:
-        self.fails("settle" if failure is None else "settle failure")
+    def acknowledge(self, envelope: MessageEnvelope, failure: BaseException | None) -> bool:
+        self.fails("acknowledge" if failure is None else "acknowledge failure")
         return True
 
     def close(self) -> None:
         pass
 
 
-@pytest.mark.parametrize("where", ["get", "settle", "settle failure"])
+@pytest.mark.parametrize("where", ["get", "acknowledge", "acknowledge failure"])
 @pytest.mark.parametrize("awaits", [False, True])
 def test_a_mailbox_that_fails_is_a_failure_of_its_actor(where: str, awaits: bool) -> None:
     @in_the_loop
@@ -491,7 +495,7 @@ def test_a_mailbox_that_fails_is_a_failure_of_its_actor(where: str, awaits: bool
             cell = system._find_cell(stage.address)
             assert cell is not None
             cell.runs_as_task = awaits
-            stage.tell(Do(lambda _: 1 // (where != "settle failure")) if awaits else Raises(where))
+            stage.tell(Do(lambda _: 1 // (where != "acknowledge failure")) if awaits else Raises(where))
             await until(lambda: cell.restarts)
             answer = Do(lambda _: "goes on") if awaits else Echo("goes on")
             assert await stage.ask(answer) == "goes on"

@@ -18,6 +18,7 @@ from recado.actors.dispatchers.worker_threads import WorkerThreads
 from recado.actors.runtime import backpressure
 from recado.actors.runtime.cell import Cell
 from recado.actors.runtime.mailbox import UnboundedMailbox
+from recado.actors.runtime.state import CellState
 from recado.actors.supervision.lifecycle import local_cell
 from tests.actors.stories import Diary, Listener, Note
 
@@ -130,7 +131,7 @@ def test_room_that_is_made_while_somebody_looks_for_it_is_noticed(
             ref = await system.spawn(lambda: Listener(Diary()), capacity=1)
             cell = local_cell(ref)
             assert cell is not None
-            cell.is_claimed = True  # so that only this test takes anything out
+            cell.state = CellState.CLAIMED  # so that only this test takes anything out
             cell.mailbox.put((Note(0, 0), None, None))
 
             def take() -> None:

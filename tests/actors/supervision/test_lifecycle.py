@@ -14,13 +14,13 @@ from recado.actors import (
     Actor,
     ActorStoppedError,
     ActorSystem,
-    CellState,
     Down,
     NameTakenError,
     Stopped,
     SystemClosedError,
     WrongContextError,
 )
+from recado.actors.runtime.state import CellState
 from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, notebook, signals
 from tests.actors.runtime.test_cell import Threads
 from tests.feeds.rim.loop import in_the_loop, until, without_waiting
@@ -346,7 +346,7 @@ async def test_who_runs_a_cell_that_has_stopped_buries_what_is_in_it() -> None:
         cell = system._find_cell(book.address)
         assert cell is not None
         await system.stop(book)
-        assert cell.claim()
+        assert not cell.claim()
         cell.mailbox.put((Say("too late"), None, None))
         cell.run(1)
         assert system.dead_letter_count == 1
@@ -361,7 +361,7 @@ async def test_a_constructor_knows_nothing_of_others() -> None:
             self.name = str(self.ref)
 
     async with ActorSystem() as system:
-        with pytest.raises(WrongContextError, match="started"):
+        with pytest.raises(WrongContextError, match="pre_start"):
             await system.spawn(Early)
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             Notebook().nothing  # type: ignore[attr-defined]  # noqa: B018

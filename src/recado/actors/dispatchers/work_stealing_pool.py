@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet, ref
 
 from recado.actors.runtime import backpressure
+from recado.actors.runtime.loop_dispatcher import AttachingDispatcher
 from recado.actors.runtime.state import CellState
 
 from .fixed_pool import FixedPool
@@ -70,13 +71,13 @@ class StealableMailbox:
     def _can_steal(self) -> bool:
         """Not for an actor that has stopped: what it took would be dead letters."""
         cell = self._attached_cell()
-        return cell is not None and cell.state is CellState.STARTED
+        return cell is not None and cell.is_started
 
     def _attached_cell(self) -> Cell | None:
         return None if self._cell is None else self._cell()
 
 
-class WorkStealingPool(FixedPool):
+class WorkStealingPool(FixedPool, AttachingDispatcher):
     def __init__(self, threads: int = 8, *, name: str = "recado-stealing") -> None:
         # An actor that took many messages at once would keep them from the others.
         super().__init__(threads, messages_max=1, name=name)
@@ -102,7 +103,7 @@ class WorkStealingPool(FixedPool):
     def wake_idle_actor(self) -> None:
         """A message has come for somebody who is busy: if another one is idle, it is for that one (WS2)."""
         with self._lock:
-            idle = next((cell for cell in self._cells if not cell.is_claimed), None)
+            idle = next((cell for cell in self._cells if cell.state is CellState.IDLE), None)
         if idle is not None:
             self.dispatch(idle)
 

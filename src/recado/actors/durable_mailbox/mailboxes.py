@@ -38,7 +38,8 @@ from recado.actors.address import Address
 from recado.actors.errors import ActorStoppedError, NameTakenError, SystemClosedError
 from recado.actors.message import Message
 from recado.actors.ref import ActorRef, Reply
-from recado.actors.remote_port import Asker, ReceivedSequences
+from recado.actors.remote_port import ReceivedSequences
+from recado.actors.runtime.mailbox import DurableMailboxPort
 from recado.actors.serialization.errors import InvalidEnvelopeError, SerializationError
 from recado.actors.serialization.serializers import Serializers
 from recado.journal.disk import Disk, FolderDisk
@@ -125,7 +126,7 @@ class UnreadableRecord(Message[None]):
     body: bytes
 
 
-class LostAsker:
+class LostAsker(Reply):
     """Who asked in an earlier life of the process: there, and not to be reached."""
 
     def complete(self, value: object) -> None:
@@ -142,7 +143,7 @@ def _ignore_wake() -> None:
     """Its cell is about to be made, and looks into its mailbox when it starts."""
 
 
-class DurableMailbox:
+class DurableMailbox(DurableMailboxPort):
     """A LastingMailbox. Use `DurableMailboxes.mailbox`."""
 
     def __init__(self, mailboxes: DurableMailboxes, name: str, attempts_max: int) -> None:
@@ -223,7 +224,7 @@ class DurableMailbox:
         except SerializationError as error:
             return self._reject(envelope, error)
         address = "" if sender is None else str(sender.address)
-        asker: Asker | None = getattr(reply, "asker", None)
+        asker = None if reply is None else reply.asker
         try:
             with self._mailboxes._lock:
                 entry = self._journal.append(

@@ -256,16 +256,23 @@ class Outbound:
         )
 
 
-class CallbackReply:
+class CallbackReply(Reply):
     """The Reply of a request whose answer has an effect as soon as it comes: what came together with it is
     processed before whoever waits goes on."""
 
     def __init__(self, future: Future[Any], on_answer: Callable[[Any], Any]) -> None:
         self._future = future
         self._on_answer = on_answer
-        self.timeout = future.timeout
-        self.done = future.done
-        self.fail = future.fail
+
+    @property
+    def timeout(self) -> float | None:
+        return self._future.timeout
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def fail(self, error: BaseException) -> None:
+        self._future.fail(error)
 
     def complete(self, value: Any) -> None:
         if not self.done():
@@ -277,5 +284,5 @@ class CallbackReply:
 
 def _timeout_ms(reply: Reply) -> int:
     """How long its asker waits; 0 if it does not say."""
-    timeout: float | None = getattr(reply, "timeout", None)
+    timeout = reply.timeout
     return 0 if timeout is None else min(int(timeout * 1000), 0xFFFFFFFF)

@@ -67,16 +67,8 @@ class PendingAsks:
         """Forget those that nobody waits for. To ask each of them now and then is cheaper than to be told."""
         previous, self._expires_at = self._expires_at, {}
         for ask_id, (reply, _, _, _) in list(self._asks.items()):
-            expires_at = previous.get(ask_id) or now + (
-                getattr(reply, "timeout", None) or ASK_EXPIRY_S
-            )
-            if expires_at <= now or _is_done(reply):
+            expires_at = previous.get(ask_id) or now + (reply.timeout or ASK_EXPIRY_S)
+            if expires_at <= now or reply.done():
                 del self._asks[ask_id]
             else:
                 self._expires_at[ask_id] = expires_at
-
-
-def _is_done(reply: Reply) -> bool:
-    """Futures know; of others nobody does, so they stay until their time is over."""
-    done = getattr(reply, "done", None)
-    return done is not None and bool(done())

@@ -77,7 +77,7 @@ class RemoteDelivery:
         )
 
 
-class RemoteReply:
+class RemoteReply(Reply):
     """The Reply of an ask from another node, made by the incarnation under which that speaks.
 
     `patience` is for how many seconds it waits, if it said so; `declared` the type of the reply that the
@@ -93,6 +93,9 @@ class RemoteReply:
         "is_untrusted",
         "timeout"
     )  # fmt: skip
+
+    timeout: float | None
+    is_untrusted: bool
 
     def __init__(
         self,
@@ -153,10 +156,12 @@ class RemoteReply:
             )
 
 
-class DiscardReply:
+class DiscardReply(Reply):
     """The Reply of a stranger's message that is no ask: by one to which the actor replies it would fail."""
 
-    is_untrusted: Final = True
+    @property
+    def is_untrusted(self) -> bool:
+        return True
 
     def complete(self, value: Any) -> None:
         pass

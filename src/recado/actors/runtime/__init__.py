@@ -1,7 +1,7 @@
-"""How a message gets to its handler: cells with a mailbox, and the turns in which the loop runs them.
+"""How a message gets to its handler: cells with a mailbox, and the turns in which the event loop runs them.
 
-cell       mailbox, behaviour, one message at a time      turn      the loop runs the cells that have work
-mailbox    what waits, in order                           pressure  who sends to full ones
-doorbell   one wake-up of the loop for many threads       watchdog  reports handlers that block the loop
-signals    SIGTERM and SIGINT end a program in order      state     clock
+cell        runs one actor, one message at a time          loop_dispatcher   runs ready cells on the event loop
+mailbox     the queue of a cell                            backpressure      pauses senders to a full mailbox
+wakeup      one loop wakeup for many threads               watchdog          logs handlers that block the loop
+os_signals  SIGTERM and SIGINT close a system              state, clock
 """

@@ -1,14 +1,12 @@
-"""What becomes of those who send to a full mailbox. Nothing is lost, and nobody fails for it.
+"""Backpressure: pauses senders to a bounded mailbox that is full. No message is lost, and no sender fails.
 
-PR1  A sender never fails because a mailbox is full, and its message keeps its place.
-PR2  An actor that sent to a full mailbox is paused after the handler in which it did: it gets its next message
-     when there is room, or after PATIENCE seconds, so that actors in a circle of full mailboxes go on, if
-     slowly.
-     However much it sent there, that is once for each full mailbox.
-PR3  A thread of the program waits until there is room. A task on the loop cannot be made to: it uses
-     `tell_wait`.
+PR1  A sender never fails because a mailbox is full, and its message keeps its position.
+PR2  An actor that sent to a full mailbox is paused after the handler in which it did. It gets its next message when
+     the mailbox has space, or after PAUSE_MAX_S: so a cycle of actors with full mailboxes keeps going, if slowly.
+     It is paused once per full mailbox, however many messages it sent there.
+PR3  A thread of the program blocks until there is space. A task on the loop cannot be blocked; it uses `tell_wait`.
 
-So a mailbox holds its capacity, and what the handlers that run at the moment send beyond it.
+So a mailbox holds its capacity, plus the messages that running handlers send beyond it.
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
 PAUSE_MAX_S = 1.0
 
+# Guards `space_callbacks` of all cells.
 _callbacks_lock = Lock()
 
 
@@ -38,11 +37,11 @@ def has_space(cell: Cell) -> bool:
 
 
 def handle_overflow(cell: Cell) -> None:
-    """Somebody has just sent to it, and it is over its capacity. From the thread of who sent."""
+    """Slow down the sender of a message that exceeded the capacity. Runs in the sender's thread."""
     sender = current_cell.get()
     if sender is not None:
         pause = SenderPause(sender, cell)
-        # Once for all that one handler sends there. A copy, since others may urge it meanwhile.
+        # One pause for all messages of a handler. Iterate over a copy: other threads may append meanwhile.
         if sender is not cell and pause not in tuple(sender.system_queue or ()):
             sender.enqueue_system(pause)
     elif get_ident() != cell.system._thread_id:
@@ -52,24 +51,23 @@ def handle_overflow(cell: Cell) -> None:
 
 
 def call_when_space(cell: Cell, callback: Callable[[], object]) -> None:
-    """At once, or in the thread that makes room."""
+    """Call `callback` at once, or in the thread that makes space."""
     with _callbacks_lock:
         if cell.space_callbacks is None:
             cell.space_callbacks = []
         cell.space_callbacks.append(callback)
-    # Now, and not before: who took a message out in between saw nobody waiting.
+    # Check after the append: a thread that took a message out before it saw no callback.
     notify_space(cell)
 
 
 def cancel_callback(cell: Cell, callback: Callable[[], object]) -> None:
-    """Whoever waited does so no longer."""
     with _callbacks_lock:
         if cell.space_callbacks and callback in cell.space_callbacks:
             cell.space_callbacks.remove(callback)
 
 
 def notify_space(cell: Cell) -> None:
-    """A message was taken out, or the actor is gone, and somebody waits for room."""
+    """Run the callbacks of a cell if its mailbox has space, or the actor has stopped."""
     with _callbacks_lock:
         if not cell.space_callbacks or not has_space(cell):
             return
@@ -80,7 +78,7 @@ def notify_space(cell: Cell) -> None:
 
 @dataclass(frozen=True)
 class SenderPause:
-    """A hold on who sent, until there is room."""
+    """An exclusive action of the sender: holds its claim until `target` has space (PR2)."""
 
     sender: Cell
     target: Cell
@@ -88,53 +86,47 @@ class SenderPause:
     def __call__(self) -> None:
         system, paused = self.sender.system, True
 
-        def go_on() -> None:
+        def resume() -> None:
             nonlocal paused
             if paused:
                 paused = False
                 timer.cancel()
                 self.sender.release()
 
-        def too_long() -> None:
-            cancel_callback(self.target, room)
-            go_on()
+        def resume_after_timeout() -> None:
+            cancel_callback(self.target, on_space)
+            resume()
 
-        room = partial(system._call_on_loop, go_on)
-        timer = system._clock.call_later(PAUSE_MAX_S, too_long)
-        call_when_space(self.target, room)
+        on_space = partial(system._call_on_loop, resume)
+        timer = system._clock.call_later(PAUSE_MAX_S, resume_after_timeout)
+        call_when_space(self.target, on_space)
 
 
 async def wait_for_space(cell: Cell) -> None:
     while not has_space(cell):
-        waiting: asyncio.Future[None] = cell.system._loop.create_future()
-        wake = partial(cell.system._call_on_loop, _resolve, waiting)
-        call_when_space(cell, wake)
+        space: asyncio.Future[None] = cell.system._loop.create_future()
+        on_space = partial(cell.system._call_on_loop, _resolve, space)
+        call_when_space(cell, on_space)
         try:
-            await waiting
+            await space
         finally:
-            cancel_callback(cell, wake)
+            cancel_callback(cell, on_space)
 
 
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
+def _resolve(future: asyncio.Future[None], error: BaseException | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
         future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 async def store_and_wait(cell: Cell, envelope: MessageEnvelope) -> None:
-    """Put it into a mailbox that lasts, and wait until it is safe there."""
+    """Put an envelope into a durable mailbox, and return when it is on disk. Raises the reason if it cannot be
+    stored."""
     stored: asyncio.Future[None] = cell.system._loop.create_future()
-
-    def on_stored(error: BaseException | None) -> None:
-        cell.system._call_on_loop(resolve, error)
-
-    def resolve(error: BaseException | None) -> None:
-        if not stored.done():
-            if error is None:
-                stored.set_result(None)
-            else:
-                stored.set_exception(error)
-
-    cell.put_durably(envelope, None, on_stored)
+    cell.put_durably(envelope, None, partial(cell.system._call_on_loop, _resolve, stored))
     if cell.capacity and cell.mailbox.qsize() > cell.capacity:
         handle_overflow(cell)
     await stored

@@ -1,18 +1,18 @@
-"""A cell: an actor's mailbox, its behaviour, and the rule that one message is handled at a time.
+"""A cell: the runtime of one actor. It has the mailbox and the behaviour, and handles one message at a time.
 
-    post ──► mailbox ──► dispatcher.dispatch(cell) ──► cell.run(budget) ──► behaviour(message)
+    deliver ──► mailbox ──► dispatcher.dispatch(cell) ──► cell.run(budget) ──► behaviour(message)
 
-CE1  At most one handler of a cell runs at any time: only who has claimed it (`is_claimed`) runs it.
-CE2  No message waits in a cell that is idle: who puts one dispatches the cell, unless somebody has claimed it;
-     and who lets go of a claim looks once more.
-CE3  Signals and holds go before messages, but never into a handler.
-CE4  A cell that failed stays claimed until its supervisor has decided: what is told meanwhile waits.
-CE5  A drain handles at most `budget` messages, then it is others' turn.
+CE1  At most one handler of a cell runs at any time: only the holder of the claim runs it (state.py).
+CE2  No message waits in an idle cell. Whoever puts a message dispatches the cell unless it is claimed, and
+     `release` checks the mailbox again after it has given up the claim.
+CE3  Signals and exclusive actions go before messages, but never interrupt a handler.
+CE4  A cell that failed stays claimed until its supervisor has decided; messages wait meanwhile.
+CE5  A run handles at most `budget` messages, so that other cells get their turn.
 
-A `def` handler is called by whoever drains. The coroutine of an `async def` one is awaited by a task on the
-loop, one for the rest of the drain, not one per message; a cell whose last drain awaited begins the next one
-as a task (`runs_as_task`). What happens seldom, to a cell that is held, is in lifecycle.py; what follows from a
-full mailbox, in pressure.py.
+A `def` handler is called by the thread that runs the cell. The coroutine of an `async def` handler is awaited by a
+task on the event loop: one task for the rest of the run, not one per message. A cell whose last run awaited starts
+its next run as a task at once (`runs_as_task`). Starting, stopping and restarting are in the package `supervision`,
+the handling of full mailboxes in backpressure.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable
 from queue import Empty
 from threading import Lock, get_ident
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recado.actors.errors import DuplicateReplyError, UnhandledMessageError, actor_stopped_error
 from recado.actors.future import interrupted_error
@@ -53,19 +53,23 @@ if TYPE_CHECKING:
 
     from .loop_dispatcher import Dispatcher
 
-# It returns the answer to an ask, None for none; or an awaitable of either.
+# Returns the reply to an ask, None for no reply, or an awaitable of either.
 Behaviour: TypeAlias = Callable[[Any], Any]
-# What is done on the loop while the cell is held; it ends by `rest`, or never.
+# Runs on the loop with the claim of the cell, and ends by `release` or by stopping the cell.
 ExclusiveAction: TypeAlias = Callable[[], None]
 
 log = logging.getLogger("recado.actors")
 
 NO_ENVELOPE: MessageEnvelope = (None, None, None)
 
-_STOPPED = CellState.STOPPED  # a look into the enum takes 40 ns
+# Looking up a member of an enum takes 40 ns.
+_IDLE = CellState.IDLE
+_CLAIMED = CellState.CLAIMED
+_STOPPED = CellState.STOPPED
+_UNCLAIMED_STATES = frozenset({CellState.IDLE, CellState.STOPPED})
 _GENERATOR_TYPES = frozenset({GeneratorType, AsyncGeneratorType})
 
-# One lock for all cells, held for two instructions: a lock in each would take 90 bytes of it.
+# One lock for all cells, held for two instructions. A lock in each cell would take 90 bytes.
 _claim_lock = Lock()
 
 
@@ -80,9 +84,7 @@ class Cell:
         "durable_mailbox",
         "envelope",
         "factory",
-        "is_claimed",
         "is_internal",
-        "is_suspended",
         "links",
         "mailbox",
         "message_types",
@@ -109,6 +111,8 @@ class Cell:
         dispatcher: Dispatcher,
         mailbox: Mailbox,
         capacity: int,
+        supervisor: ActorRef[Any] | None,
+        is_internal: bool,
     ) -> None:
         self.system = system
         self.ref: ActorRef[Any] = ActorRef(address, self, system)
@@ -116,35 +120,33 @@ class Cell:
         self.restart_type = restart_type
         self.dispatcher = dispatcher
         self.mailbox = mailbox
-        self.capacity = capacity
-        # What remembers is told what became of each message.
-        self.durable_mailbox = (
-            cast(DurableMailboxPort, mailbox) if hasattr(mailbox, "acknowledge") else None
-        )
+        self.capacity = capacity  # 0: unbounded
+        self.supervisor = supervisor  # None: the system's guardian
+        self.is_internal = is_internal
+        # A durable mailbox is notified of the outcome of each message.
+        self.durable_mailbox = mailbox if isinstance(mailbox, DurableMailboxPort) else None
         if self.durable_mailbox is not None:
             self.durable_mailbox.attach(self.wake)
         self.state = CellState.STARTING
-        self.is_claimed = True  # until it is started (CE2 begins then)
+        # Scheduling hints: whether the last run awaited, and whether another thread has already asked the loop to
+        # dispatch this cell.
         self.runs_as_task = False
         self.wakeup_pending = False
-        self.is_suspended = False
-        self.is_internal = False
-        # It is to stop, for this reason: nothing restarts it any more.
+        # The reason of a stop that was requested: from then on nothing restarts the actor.
         self.pending_stop: tuple[Reason] | None = None
         self.restarts = 0
-        self.envelope = NO_ENVELOPE
-        # The last message whose ask a handler answered, promised an answer to, or forwarded.
+        self.envelope = NO_ENVELOPE  # of the message that is being handled
+        # The last envelope whose ask the handler has answered, promised to answer, or forwarded.
         self.answered_envelope: MessageEnvelope | None = None
         self.actor: Actor[Any] | None = None
         self.behaviour: Behaviour = _no_behaviour
-        self.message_types: MessageTypes | None = None  # by the behaviour; None: anything
-        self.supervisor: ActorRef[Any] | None = None
+        self.message_types: MessageTypes | None = None  # of the behaviour; None accepts any message
         self.links: Links | None = None
         self.task: asyncio.Task[None] | None = None
         self.system_queue: deque[Signal | ExclusiveAction] | None = None
         self.space_callbacks: list[Callable[[], object]] | None = None
 
-    # --- delivery: a cell is the Post of its reference ----------------------------------------------
+    # --- delivery: a cell is the DeliveryTarget of its reference --------------------------------------
 
     def deliver(
         self,
@@ -154,7 +156,7 @@ class Cell:
         reply: Reply | None,
     ) -> None:
         self.mailbox.put((message, sender, reply))
-        if not self.is_claimed:
+        if self.state is not _CLAIMED:
             self.dispatcher.dispatch(self)
         if self.capacity and self.mailbox.qsize() > self.capacity:
             backpressure.handle_overflow(self)
@@ -164,9 +166,9 @@ class Cell:
         address: Address,
         message: Any,
         sender: ActorRef[Any] | None,
-        timeout: float | None,  # noqa: ASYNC109  as of `ask`
+        timeout: float | None,  # noqa: ASYNC109  as in `ask`
     ) -> None:
-        # Without a timeout where there is nothing to wait for: it takes 1.7 µs.
+        # asyncio.timeout takes 1.7 µs, so it is left out where there is nothing to wait for.
         if self.durable_mailbox is not None or (self.capacity and not backpressure.has_space(self)):
             async with asyncio.timeout(timeout):
                 if self.capacity:
@@ -181,18 +183,59 @@ class Cell:
     def deliver_signal(self, address: Address, signal: CellSignal) -> None:
         self.system._call_on_loop(self.system._handle_signal, self, signal)
 
-    # --- running ------------------------------------------------------------------------------------
+    # --- the claim ------------------------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Whether whoever asks may run it now; nobody else may then, until it rests (CE1). From any thread."""
+        """Claim the cell if it is idle, and return whether that succeeded (CE1). From any thread."""
         with _claim_lock:
-            if self.is_claimed:
+            if self.state is not _IDLE:
                 return False
-            self.is_claimed = True
+            self.state = _CLAIMED
             return True
 
+    def release(self) -> None:
+        """Give up the claim, and dispatch the cell if messages have arrived (CE2). From any thread."""
+        self.envelope = NO_ENVELOPE
+        self.answered_envelope = None  # it may be large
+        # The lock, because a cell whose handler still runs in a thread may be stopped meanwhile.
+        with _claim_lock:
+            if self.state is not _STOPPED:
+                self.state = _IDLE
+        if self.mailbox.qsize() or self.system_queue:
+            self.dispatcher.dispatch(self)
+
+    def mark_stopped(self) -> None:
+        """Enter the last state. Call it on the loop's thread."""
+        with _claim_lock:
+            self.state = _STOPPED
+
+    @property
+    def is_claimed(self) -> bool:
+        return self.state not in _UNCLAIMED_STATES
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the actor has failed and waits for its supervisor."""
+        return self.state is CellState.SUSPENDED
+
+    @property
+    def is_started(self) -> bool:
+        return self.state is not CellState.STARTING and self.state is not _STOPPED
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the actor has stopped, or is going to."""
+        return self.state is _STOPPED or self.pending_stop is not None
+
+    def wake(self) -> None:
+        """Dispatch the cell because a message was put into its mailbox (CE2). From any thread."""
+        if self.state is not _CLAIMED:
+            self.dispatcher.dispatch(self)
+
+    # --- running --------------------------------------------------------------------------------------
+
     def run(self, budget: int) -> None:
-        """Handle up to `budget` messages, in the thread of the caller, who has claimed it."""
+        """Handle up to `budget` messages in the calling thread, which has claimed the cell."""
         if self.state is _STOPPED:
             self.release()
             return
@@ -203,7 +246,7 @@ class Cell:
             current_cell.reset(token)
 
     def run_turn(self, budget: int) -> None:
-        """The same, for who has seen to `current_cell`, and runs cells in the loop's thread only."""
+        """Do the same for a caller that has set `current_cell` itself."""
         for _ in range(budget):
             if self.system_queue:
                 if (handler := self._next_system_handler()) is None:
@@ -214,7 +257,7 @@ class Cell:
                     break
                 try:
                     envelope = self.envelope = mailbox.get_nowait()
-                except Empty:  # stolen
+                except Empty:  # another actor has stolen the message
                     break
                 except Exception as error:  # noqa: BLE001  as below
                     self.envelope = NO_ENVELOPE
@@ -223,10 +266,9 @@ class Cell:
                 if self.space_callbacks:
                     backpressure.notify_space(self)
                 handler = self.behaviour
-                if (message_types := self.message_types) is not None and type(
-                    envelope[0]
-                ) not in message_types:
-                    handler = message_types.find_handler(self)
+                types = self.message_types
+                if types is not None and type(envelope[0]) not in types:
+                    handler = types.find_handler(self)
             try:
                 result = handler(self.envelope[0])
                 if result is None:
@@ -238,17 +280,18 @@ class Cell:
                     if self.durable_mailbox is not None:
                         self.durable_mailbox.acknowledge(self.envelope, None)
                     continue
-            except BaseException as error:  # noqa: BLE001  whatever it is, the supervisor decides
+            except BaseException as error:  # noqa: BLE001  the supervisor decides about every failure
                 self._handle_exception(error)
                 return
-            # Behind it, the handlers of a thread belong to that thread again.
+            # A cell that runs in a thread goes back to it after this message.
             on_loop = get_ident() == self.system._thread_id
             self.system._call_on_loop(self._continue_as_task, result, budget if on_loop else 1)
             return
         self.release()
 
     async def run_as_task(self, budget: int, result: Any = None) -> None:
-        """The same in a task, for handlers that await. `going` is one that was begun."""
+        """Do the same in a task, for handlers that await. `result` is the awaitable of a handler that was already
+        called."""
         current_cell.set(self)
         awaited = False
         for _ in range(budget):
@@ -275,10 +318,46 @@ class Cell:
         self.task = None
         self.release()
 
+    def _continue_as_task(self, result: Awaitable[Any], budget: int) -> None:
+        self.runs_as_task = True
+        self.task = self.system._loop.create_task(self.run_as_task(budget, result))
+
+    def _next_handler(self) -> Behaviour | None:
+        """Take the next message into `envelope` and return its handler; None if there is no message."""
+        if self.system_queue:
+            return self._next_system_handler() or CLAIM_PASSED_ON
+        self.envelope = NO_ENVELOPE  # a failure of get_nowait is not one of the previous message
+        try:
+            self.envelope = self.mailbox.get_nowait()
+        except Empty:
+            return None
+        if self.space_callbacks:
+            backpressure.notify_space(self)
+        types = self.message_types
+        if types is not None and type(self.envelope[0]) not in types:
+            return types.find_handler(self)
+        return self.behaviour
+
+    def _next_system_handler(self) -> Behaviour | None:
+        """Return the handler of the next signal. If an exclusive action is next, pass the claim on to it and return
+        None."""
+        assert self.system_queue is not None
+        assert self.actor is not None
+        item = self.system_queue.popleft()
+        if isinstance(item, Signal):
+            self.envelope = (item, None, None)
+            return self.actor.on_signal
+        self.envelope = NO_ENVELOPE
+        self.task = None
+        self.system._call_on_loop(item)
+        return None
+
     def _reply_with(self, value: Any) -> None:
-        """Answer an ask by the value that its handler returned; without an ask the value is dropped. Raises
-        AnsweredTwice if the handler has replied, promised an answer, or forwarded the ask, and TypeError if
-        the handler is a generator function: calling it has handled nothing."""
+        """Reply to an ask with the value that its handler returned; drop the value if the message was told.
+
+        Raises DuplicateReplyError if the handler has replied, promised a reply or forwarded the ask, and TypeError
+        if it is a generator function, because calling that has handled nothing.
+        """
         if type(value) in _GENERATOR_TYPES:
             raise TypeError(f"the handler of {self.ref} is a generator function: it uses yield")
         reply = self.envelope[2]
@@ -295,85 +374,43 @@ class Cell:
             assert self.actor is not None
             self.actor._complete_reply(reply, value)
 
+    # --- failure --------------------------------------------------------------------------------------
+
     def _handle_exception(self, error: BaseException) -> None:
-        """A handler has raised this. What ends a program ends it, if raised in the thread of the loop; other
-        threads cannot end it."""
+        """Fail with the exception of a handler. On the loop's thread, KeyboardInterrupt and SystemExit also end the
+        program; in other threads Python does not allow that."""
         if isinstance(error, GeneratorExit) and self.system._loop.is_closed():
-            raise error  # the task is being collected
+            raise error  # the task is being garbage collected
         self.fail(error if isinstance(error, Exception) else interrupted_error(self.ref, error))
-        if (
-            isinstance(error, KeyboardInterrupt | SystemExit)
-            and get_ident() == self.system._thread_id
-        ):
+        ends_program = isinstance(error, KeyboardInterrupt | SystemExit)
+        if ends_program and get_ident() == self.system._thread_id:
             raise error
 
-    def _continue_as_task(self, result: Awaitable[Any], budget: int) -> None:
-        self.runs_as_task = True
-        self.task = self.system._loop.create_task(self.run_as_task(budget, result))
-
-    def _next_handler(self) -> Behaviour | None:
-        """What handles the next message, which is in `letter` then."""
-        if self.system_queue:
-            return self._next_system_handler() or CLAIM_PASSED_ON
-        self.envelope = NO_ENVELOPE  # what fails here is not the fault of the last one
-        try:
-            self.envelope = self.mailbox.get_nowait()
-        except Empty:
-            return None
-        if self.space_callbacks:
-            backpressure.notify_space(self)
-        if (message_types := self.message_types) is not None and type(
-            self.envelope[0]
-        ) not in message_types:
-            return message_types.find_handler(self)
-        return self.behaviour
-
-    def _next_system_handler(self) -> Behaviour | None:
-        """What handles the next signal; None if it was a hold, and the cell is given away."""
-        assert self.system_queue is not None
-        assert self.actor is not None
-        first = self.system_queue.popleft()
-        if isinstance(first, Signal):
-            self.envelope = (first, None, None)
-            return self.actor.on_signal
-        self.envelope = NO_ENVELOPE
-        self.task = None
-        self.system._call_on_loop(first)
-        return None
-
-    def wake(self) -> None:
-        """Something was put into its mailbox (CE2). From any thread."""
-        if not self.is_claimed:
-            self.dispatcher.dispatch(self)
-
-    def release(self) -> None:
-        """Let go of the claim, and look once more (CE2). From any thread."""
-        self.envelope = NO_ENVELOPE
-        self.answered_envelope = None  # it may be large
-        self.is_claimed = False
-        if self.mailbox.qsize() or self.system_queue:
-            self.dispatcher.dispatch(self)
-
     def fail(self, error: Exception) -> None:
-        """The handler of `letter` has failed, or something in its place. The claim stays (CE4)."""
+        """Report that the handler of `envelope` failed. The caller's claim passes to the supervisor (CE4)."""
         envelope = self.envelope
+        reply = envelope[2]
         self.task = None
-        if isinstance(error, UnhandledMessageError) and getattr(envelope[2], "is_untrusted", False):
+        if isinstance(error, UnhandledMessageError) and reply is not None and reply.is_untrusted:
             self._reject_untrusted(envelope, error)
             return
         try:
-            is_retried = self.durable_mailbox is not None and not self.durable_mailbox.acknowledge(
-                envelope, error
+            durable = self.durable_mailbox
+            is_retried = durable is not None and not durable.acknowledge(envelope, error)
+            if reply is not None and not is_retried:
+                reply.fail(error)
+        except Exception:  # the supervisor must hear of the failure even so
+            log.exception(
+                "error while reporting a failure to the asker (actor=%s failure=%r)",
+                self.ref,
+                error,
             )
-            if envelope[2] is not None and not is_retried:
-                envelope[2].fail(error)
-        except Exception:  # its supervisor has to hear of the failure even so
-            log.exception("nobody could be told that %s failed by %r", self.ref, error)
         self.system._call_on_loop(self.system._handle_failure, self, error)
 
     def _reject_untrusted(self, envelope: MessageEnvelope, error: UnhandledMessageError) -> None:
-        """Nonsense of a stranger, who could end the actor by it if it counted (see Reply)."""
-        log.info("of a stranger: %s", error)
+        """Reject a message of an untrusted node without a failure: otherwise that node could stop the actor by
+        sending messages that it does not know."""
+        log.info("message of an untrusted node rejected (actor=%s error=%s)", self.ref, error)
         try:
             if self.durable_mailbox is not None:
                 self.durable_mailbox.acknowledge(envelope, None)
@@ -382,56 +419,52 @@ class Cell:
         finally:
             self.release()
 
-    # --- being held ---------------------------------------------------------------------------------
+    # --- signals and exclusive actions ----------------------------------------------------------------
 
     def enqueue_system(self, item: Signal | ExclusiveAction) -> None:
-        """Have it heeded before the next message. From any thread."""
+        """Process a signal or an exclusive action before the next message (CE3). From any thread."""
         with _claim_lock:
             if self.system_queue is None:
                 self.system_queue = deque()
         self.system_queue.append(item)
-        if not self.is_claimed:
+        if self.state is not _CLAIMED:
             self.dispatcher.dispatch(self)
 
     def run_exclusively(self, action: ExclusiveAction) -> None:
-        """Call `then` on the loop, as soon as no handler runs; it has the claim. From the loop's thread."""
-        if self.is_suspended:
-            self.is_suspended = False
+        """Call `action` with the claim of the cell, as soon as no handler runs. Call it on the loop's thread."""
+        if self.state is CellState.SUSPENDED:
+            self.state = _CLAIMED
             action()
         elif self.claim():
             action()
         else:
             self.enqueue_system(action)
 
-    # --- what seldom is ------------------------------------------------------------------------
+    # --- rarely needed --------------------------------------------------------------------------------
 
     def ensure_links(self) -> Links:
+        """Return the links of the cell. They are created on first use, because most cells have none."""
         with _claim_lock:
             if self.links is None:
                 actor = self.actor
-                default = (
+                strategy = (
                     self.system._guardian.default_strategy
                     if actor is None
                     else actor.supervisor_strategy
                 )
-                self.links = Links(default)
+                self.links = Links(strategy)
             return self.links
-
-    @property
-    def is_stopping(self) -> bool:
-        """It is going to stop, or has."""
-        return self.state is _STOPPED or self.pending_stop is not None
 
     @property
     def children(self) -> tuple[ActorRef[Any], ...]:
         return tuple(self.links.children.strategies) if self.links is not None else ()
 
     def on_instance_end(self, callback: Callable[[], None]) -> None:
-        """Have it called when this instance of the actor ends, by a restart or a stop. On the loop's thread."""
+        """Call `callback` when this instance of the actor ends, by a restart or a stop. On the loop's thread."""
         self.ensure_links().instance_end_callbacks.append(callback)
 
     def on_stop(self, callback: Callable[[], None]) -> None:
-        """Have it called when the actor has stopped. On the loop's thread."""
+        """Call `callback` when the actor has stopped. On the loop's thread."""
         self.ensure_links().stop_callbacks.append(callback)
 
     def become(self, behaviour: Behaviour, *, keep: bool = False) -> None:
@@ -446,26 +479,28 @@ class Cell:
         self.become(previous.pop() if previous else self.actor.receive)
 
     def take_envelope(self) -> MessageEnvelope:
-        """Take over what is being handled: until it is put back, it is neither answered nor settled."""
+        """Take over the message that is being handled: it is neither answered nor acknowledged until it is
+        requeued."""
         envelope, self.envelope = self.envelope, NO_ENVELOPE
         return envelope
 
     def put_durably(
         self, envelope: MessageEnvelope, origin: Origin | None, on_stored: StoredCallback | None
     ) -> None:
+        """Put a message into the durable mailbox of this cell (see DurableMailboxPort)."""
         assert self.durable_mailbox is not None
         self.durable_mailbox.put_durably(envelope, origin, on_stored)
         self.wake()
 
     def requeue(self, envelopes: list[MessageEnvelope]) -> None:
-        """Before all that waits, in this order. From its own handler, or while it is held."""
+        """Put envelopes before all others in the mailbox, in this order. Call it with the claim of the cell."""
         if not isinstance(self.mailbox, RequeueMailbox):
             self.mailbox = RequeueMailbox(self.mailbox)
         self.mailbox.requeue(envelopes)
 
 
 def _no_behaviour(message: Any) -> None:
-    raise AssertionError("a cell without an actor is not run")
+    raise AssertionError("a cell without an actor was run")
 
 
 CLAIM_PASSED_ON: Behaviour = _no_behaviour

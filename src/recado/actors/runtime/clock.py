@@ -1,4 +1,4 @@
-"""Time, as far as actors know it. An event loop is one; the test kit has one whose time passes as told."""
+"""The clock that actors use. An event loop is one; tests pass a clock whose time they set."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""Who runs cells, where and when. The usual dispatcher is the loop itself, in turns.
+"""Dispatchers: which thread runs a cell, and when. The default is the event loop itself, which runs cells in turns.
 
-TU1  A cell that has work is run within a bounded number of turns, however much others have: each turn takes at
-     most CELLS of those that wait, in order, and of each at most MESSAGES. It ends with one that had as many.
-TU2  A turn is one callback of the loop for all cells that are ready: 0.6 µs less per cell than one for each.
-TU3  Whoever asks, and is about to wait, may have the cell run at once, at most EARLY times between two turns:
-     an ask takes 3.5 µs instead of 9.5, as the loop need not look at its sockets twice before the answer.
+TU1  A cell that has work runs within a bounded number of turns, however much work other cells have: each turn runs
+     at most TURN_CELLS_MAX ready cells, in order, and handles at most CELL_MESSAGES_MAX messages of each. A turn
+     ends with the first cell that has used up its messages.
+TU2  A turn is one callback of the loop for all ready cells: 0.6 µs less per cell than one callback for each.
+TU3  A task that asks, and is about to await the reply, may run the asked cell at once, at most EARLY_RUNS_MAX times
+     between two turns. An ask takes 3.5 µs instead of 9.5, because the loop does not poll its sockets twice
+     before the reply.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from recado.actors.ref import current_cell
 
+from .state import CellState
+
 if TYPE_CHECKING:
     from .cell import Cell
 
@@ -24,15 +28,26 @@ CELL_MESSAGES_MAX = 256
 TURN_CELLS_MAX = 32
 EARLY_RUNS_MAX = 32
 
+_IDLE = CellState.IDLE
+_CLAIMED = CellState.CLAIMED
+
 
 class Dispatcher(Protocol):
     def dispatch(self, cell: Cell) -> None:
-        """It has work, and seems to be idle. Claim it (`cell.claim()`); if that succeeds, call
-        `cell.run(budget)` soon, once, where this dispatcher runs cells. If more is to be done, the cell comes
-        here again. Called by any thread; neither waits nor runs the cell before it returns.
+        """Schedule a cell that has work and seems to be idle.
 
-        One that has a method `attach(cell)` is told of each cell once it is started, on the loop's thread.
+        Claim it with `cell.claim()`. If that succeeds, call `cell.run(budget)` once, soon, in the thread where this
+        dispatcher runs cells. If the cell has more work after that, it is dispatched again. This method is called
+        by any thread; it must neither block nor run the cell before it returns.
         """
+
+
+class AttachingDispatcher:
+    """A dispatcher that is notified of its cells."""
+
+    def attach_cell(self, cell: Cell) -> None:
+        """Called on the loop's thread when a cell of this dispatcher has started."""
+        raise NotImplementedError
 
 
 class LoopDispatcher:
@@ -40,23 +55,23 @@ class LoopDispatcher:
         self._loop = loop
         self._thread_id = get_ident()
         self._ready: deque[Cell] = deque()
-        # Turns have a context of their own, so nothing is to be reset after each cell, nor copied for each turn
-        # (together 0.5 µs of an ask).
+        # Turns run in a context of their own, so `current_cell` is neither reset after each cell nor is the context
+        # copied for each turn (together 0.5 µs of an ask).
         self._context = copy_context()
         self._turn_scheduled = False
         self._early_runs_left = EARLY_RUNS_MAX
 
     def dispatch(self, cell: Cell) -> None:
         if get_ident() != self._thread_id:
-            # Once for all that a thread sends before the loop hears of it: 5 µs each.
+            # A wakeup takes 5 µs: one is enough for all messages that threads send before the loop runs it.
             if not cell.wakeup_pending:
                 cell.wakeup_pending = True
                 cell.system._call_on_loop(self._dispatch_on_loop, cell)
             return
-        # Only this thread claims cells that are run here, so no lock is needed (150 ns).
-        if cell.is_claimed:
+        # Only this thread claims the cells that it runs, so it needs no lock (150 ns).
+        if cell.state is not _IDLE:
             return
-        cell.is_claimed = True
+        cell.state = _CLAIMED
         if cell.runs_as_task:
             cell.task = self._loop.create_task(cell.run_as_task(CELL_MESSAGES_MAX))
             return
@@ -67,25 +82,26 @@ class LoopDispatcher:
 
     def _dispatch_on_loop(self, cell: Cell) -> None:
         cell.wakeup_pending = False
-        if not cell.is_claimed:
-            cell.dispatcher.dispatch(cell)  # by now, it may have stopped and have another one
+        if cell.state is not _CLAIMED:
+            cell.dispatcher.dispatch(cell)  # not self: a stopped cell has another dispatcher
 
     def begin_batch(self) -> bool:
-        """For who is about to dispatch cells, and would have them run before the loop looks at its sockets
-        again. If this is True, `end` has to be called afterwards, whatever happens."""
+        """Hold back the next turn while the caller delivers a batch of messages, so that `end_batch` can run their
+        cells before the loop polls its sockets. If this returns True, the caller must call `end_batch`."""
         if self._turn_scheduled:
             return False
         self._turn_scheduled = True
         return True
 
     def end_batch(self) -> None:
+        """Run a turn now if the batch has made cells ready."""
         if self._ready:
             self._context.run(self._run_turn)
         else:
             self._turn_scheduled = False
 
     def run_early(self) -> None:
-        """For a task that is about to wait for an answer: run the cell that is ready, if only one is (TU3)."""
+        """Run the ready cell now if there is exactly one. For a task that is about to await a reply (TU3)."""
         if self._early_runs_left and len(self._ready) == 1:
             left, self._early_runs_left = self._early_runs_left - 1, 0
             self._context.run(self._run_next)
@@ -100,17 +116,16 @@ class LoopDispatcher:
     def _run_turn(self) -> None:
         ready = self._ready
         self._early_runs_left = 0
-        # Those that become ready meanwhile may run in this turn too: a message that goes through ten
-        # actors does not wait ten times for the loop to look at its sockets.
+        # Cells that become ready during the turn may run in it, too: a message that passes through ten actors does
+        # not wait ten times until the loop has polled its sockets.
         try:
             for _ in range(TURN_CELLS_MAX):
                 if not ready:
                     break
                 cell = self._run_next()
-                # One that has handled as much as it may is enough for this turn.
-                if ready and ready[-1] is cell:
+                if ready and ready[-1] is cell:  # it has used up its messages (TU1)
                     break
-        finally:  # a handler may end the program, and the other actors still stop in order
+        finally:  # also if a handler ends the program: the other actors must be able to stop
             self._early_runs_left = EARLY_RUNS_MAX
             self._turn_scheduled = bool(ready)
             if ready:

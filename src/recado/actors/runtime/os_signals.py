@@ -1,7 +1,7 @@
-"""Signals of the operating system that end a program in order.
+"""Graceful shutdown on SIGTERM and SIGINT.
 
-Handlers are set by `signal.signal`, not by the loop: so the handlers from before are restored, also those that
-asyncio or the program has set on the loop.
+Handlers are installed by `signal.signal` and not by the loop, so that the previous handlers can be restored, also
+those that asyncio or the program has installed on the loop.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def call_on_first_signal(
     signals: tuple[signal.Signals, ...], stop: Callable[[], object]
 ) -> Iterator[None]:
-    """Call `stop` on the first of these signals, or of STOP_SIGNALS if there are none. The next one has the
-    default effect of Python: it ends the program. At the end the handlers from before are restored. Use it in
-    the main thread: Python handles signals only there."""
-    before = {number: signal.getsignal(number) for number in signals or STOP_SIGNALS}
+    """Call `stop` on the first of `signals`, or of STOP_SIGNALS if that is empty.
+
+    A second signal has Python's default effect: it ends the program. The previous handlers are restored at the end
+    of the block. Use it in the main thread, the only one in which Python handles signals.
+    """
+    previous = {number: signal.getsignal(number) for number in signals or STOP_SIGNALS}
 
     def stop_once(*_: object) -> None:
-        for number in before:
+        for number in previous:
             is_interrupt = number == signal.SIGINT
             signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
         stop()
 
     try:
-        for number in before:
+        for number in previous:
             signal.signal(number, stop_once)
         yield
     finally:
-        for number, handler in before.items():
-            # None is a handler that was not set by Python, and cannot be restored.
+        for number, handler in previous.items():
+            # None: the handler was not installed by Python, and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

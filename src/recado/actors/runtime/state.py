@@ -1,4 +1,15 @@
-"""The states of an actor, which it goes through once and in this order. A restart leaves it STARTED."""
+"""The states of a cell.
+
+    STARTING ───────► IDLE ◄─── release ─── CLAIMED ─── handler raised ──► SUSPENDED
+      started           └────── claim ───────► ▲                               │
+                                               └──── supervisor has decided ───┘
+
+    every state ──► STOPPED
+
+Whoever claims an idle cell may run it and is the only one that does (CE1). Dispatchers claim cells under a lock, or
+on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A restart leaves a cell CLAIMED until
+the new instance is ready.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +17,8 @@ import enum
 
 
 class CellState(enum.Enum):
-    STARTING = "new"  # its constructor and `started` run; what is told already waits
-    STARTED = "started"
-    STOPPED = "stopped"  # what is told is a dead letter
+    STARTING = "starting"  # the constructor and `pre_start` run; messages wait in the mailbox
+    IDLE = "idle"  # no handler runs and no message waits
+    CLAIMED = "claimed"  # a dispatcher runs the cell, or the loop restarts or stops it
+    SUSPENDED = "suspended"  # a handler failed; the supervisor has not decided yet
+    STOPPED = "stopped"  # messages become dead letters

@@ -1,11 +1,11 @@
-"""How other threads have something done on a loop: it is woken once for all that they want of it meanwhile.
+"""Calls from other threads to the event loop, with one wakeup of the loop for many calls.
 
-asyncio's own way wakes it for each call, by a byte in a pipe. That takes 5 µs; and when the loop is busy the
-pipe is full after some hundreds, and a signal that comes then (SIGTERM, say) is lost, since it goes that way.
+`call_soon_threadsafe` writes a byte to the loop's self-pipe for each call. That takes 5 µs, and while the loop is busy
+the pipe fills up after some hundreds of calls: then a signal such as SIGTERM is lost, because it uses the same pipe.
 
-DB1  Calls are made in the loop's thread, in the order in which they came, each in the context of who wanted it.
-DB2  Between two looks of the loop at its door it is rung once, however many calls come.
-DB3  What a call raises is told to the loop's exception handler; the others are made even so.
+DB1  Calls run on the loop's thread, in the order in which they were made, each in the context of its caller.
+DB2  Between two runs of the queued calls the loop is woken once, however many calls are made.
+DB3  An exception of a call goes to the loop's exception handler; the other calls run even so.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from weakref import WeakKeyDictionary, ref
 
 class LoopWakeup:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Weakly, or it would outlive everybody, since its doorbell does as long as it.
-        self._loop = ref(loop)
+        self._loop = ref(loop)  # a strong reference would keep the key of `_wakeups` alive
         self._calls: deque[tuple[Context, Callable[..., object], tuple[Any, ...]]] = deque()
         self._is_scheduled = False
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
-        """Soon; never if the loop is closed: nobody is there any more. From any thread."""
+        """Call `function` soon on the loop's thread; never if the loop is closed. From any thread."""
         self._calls.append((copy_context(), function, args))
-        # Behind the append: if it was rung before, and not answered yet, this is among what is found then.
+        # Check after the append: a run that is already scheduled will find this call.
         if not self._is_scheduled:
             self._schedule()
 
@@ -38,23 +37,25 @@ class LoopWakeup:
         loop = self._loop()
         try:
             if loop is None:
-                raise RuntimeError("the loop is gone")  # as one says that is closed
+                raise RuntimeError("the loop was garbage collected")  # as a closed loop raises
             loop.call_soon_threadsafe(self._run_calls)
         except RuntimeError:
             self._calls.clear()
             self._is_scheduled = False
 
     def _run_calls(self) -> None:
-        self._is_scheduled = False  # before the first look: who comes later rings again
+        self._is_scheduled = (
+            False  # first: a call that is appended from now on schedules another run
+        )
         calls = self._calls
         try:
             for _ in range(len(calls)):
-                context, call, args = calls.popleft()
+                context, function, args = calls.popleft()
                 try:
-                    context.run(call, *args)
-                except Exception as error:  # noqa: BLE001  as the loop does with what it calls itself
-                    context.run(self._report_failure, call, error)
-        finally:  # a call may end the program, and the others are still made if it goes on
+                    context.run(function, *args)
+                except Exception as error:  # noqa: BLE001  as the loop does with its own callbacks
+                    context.run(self._report_failure, function, error)
+        finally:  # also if a call ends the program: the remaining calls run if it continues
             if calls and not self._is_scheduled:
                 self._schedule()
 
@@ -68,7 +69,7 @@ _wakeups_lock = Lock()
 
 
 def loop_wakeup(loop: asyncio.AbstractEventLoop) -> LoopWakeup:
-    """The one of this loop."""
+    """Return the wakeup of a loop; all systems of a loop share one."""
     with _wakeups_lock:
         found = _wakeups.get(loop)
         if found is None:

@@ -1,14 +1,14 @@
-"""A watchdog that warns when a handler blocks the event loop.
+"""A watchdog that logs handlers which block the event loop.
 
-A handler that computes or waits without `await` stops every actor, timer and connection of its loop. The loop
-sets a beat twice a second. A thread looks at the beats: if the last one is older than BLOCKED_S, it reads the
-stack of the loop's thread, and logs the actor whose handler runs there and the line it is at. So a handler
-that never ends is reported, too, and actors pay nothing for it. There is one watchdog for each loop, shared by
-its systems; it ends with the last of them, or with its loop.
+A handler that computes or blocks without `await` stops every actor, timer and connection of its loop. The loop
+records a heartbeat twice a second, and a thread checks it: if the last one is older than BLOCKED_S, the thread reads
+the stack of the loop's thread, and logs the actor whose handler runs and the line that it has reached. So a handler
+that never ends is reported, too, and actors pay nothing for it. All systems of a loop share one watchdog, which ends
+with the last of them, or with the loop.
 
-Only the time counts in which the handlers of one actor run: not that before, in which other code was late, the
-loop was not run or the process was stopped. A handler in a debugger is not reported. A single call of C code
-that keeps the lock of the interpreter is not seen either: no thread runs meanwhile.
+Only the time in which handlers of one actor run is counted, not the time before in which other code was late, the loop
+was not running or the process was stopped. A handler that is stopped in a debugger is not reported. A single call of C
+code that holds the GIL cannot be noticed, because no thread runs meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEAT_FACTOR: Final = 4.0
 
 log = logging.getLogger("recado.actors")
 
-_DEBUGGER: Final = "bdb"  # pdb and what is built on it; others stop the watchdog as well
+_DEBUGGER: Final = "bdb"  # pdb and debuggers built on it; others stop the watchdog thread, too
 
 _RUNNERS: Final[frozenset[CodeType]] = frozenset(
     {Cell.run_turn.__code__, Cell.run_as_task.__code__}
@@ -38,7 +38,7 @@ _RUNNERS: Final[frozenset[CodeType]] = frozenset(
 
 
 class Watchdog:
-    """Watches the loop of the thread that makes it."""
+    """Watches the loop of the thread that creates it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -49,14 +49,14 @@ class Watchdog:
         self._ended = threading.Event()
 
     def add_system(self) -> None:
-        """A system of the loop was opened."""
+        """Count a system that was opened; the first one starts the thread."""
         self._systems += 1
         if self._systems == 1:
             self._beat()
             threading.Thread(target=self._watch, name="recado watchdog", daemon=True).start()
 
     def remove_system(self) -> None:
-        """A system of the loop was closed."""
+        """Count a system that was closed; the last one ends the thread."""
         self._systems -= 1
         if not self._systems:
             self._ended.set()
@@ -70,24 +70,24 @@ class Watchdog:
 
     def _watch(self) -> None:
         limit_s = BLOCKED_S
-        looked_at = counted_from = time.monotonic()
+        checked_at = counted_from = time.monotonic()
         blocking: Cell | None = None
         while not self._ended.wait(BEAT_INTERVAL_S / 2):
-            before, looked_at = looked_at, time.monotonic()
+            before, checked_at = checked_at, time.monotonic()
             if self._loop.is_closed():  # its systems were never closed
                 _watchdogs.pop(self._loop, None)
                 return
-            late_s = looked_at - self._beat_at - BEAT_INTERVAL_S
+            late_s = checked_at - self._beat_at - BEAT_INTERVAL_S
             top = sys._current_frames().get(self._thread_id) if late_s > 0 else None
             cell = _running_cell(top)
             if top is None or cell is None or cell.system._loop is not self._loop:
                 blocking, limit_s = None, BLOCKED_S
                 continue
-            if cell is not blocking:  # its handler began after the last look
+            if cell is not blocking:  # its handler began after the previous check
                 blocking, counted_from, limit_s = cell, before, BLOCKED_S
-            if looked_at - before > BEAT_INTERVAL_S:
-                counted_from = looked_at  # the whole process was stopped
-            blocked_s = min(late_s, looked_at - counted_from)
+            if checked_at - before > BEAT_INTERVAL_S:
+                counted_from = checked_at  # the whole process was stopped
+            blocked_s = min(late_s, checked_at - counted_from)
             if blocked_s >= limit_s:
                 limit_s *= REPEAT_FACTOR
                 _warn(cell, top, blocked_s)
@@ -102,7 +102,7 @@ def _warn(cell: Cell, top: FrameType, blocked_s: float) -> None:
 
 
 def _running_cell(frame: FrameType | None) -> Cell | None:
-    """The actor whose handler is on the stack, if there is one that is not stopped in a debugger."""
+    """Return the cell whose handler is on the stack; None if there is none, or it is stopped in a debugger."""
     while frame is not None:
         if frame.f_globals.get("__name__") == _DEBUGGER:
             return None
@@ -118,7 +118,7 @@ _watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
 
 
 def watchdog(loop: asyncio.AbstractEventLoop) -> Watchdog:
-    """The watchdog of this loop. Call it in the loop's thread."""
+    """Return the watchdog of a loop. Call it on the loop's thread."""
     found = _watchdogs.get(loop)
     if found is None:
         found = _watchdogs[loop] = Watchdog(loop)

@@ -1,6 +1,7 @@
-"""What seldom happens to an actor: it starts, stops, fails, hears a signal; and who answers for it.
+"""The life of an actor: start, stop, failure and restart, and the links through which other actors take part.
 
-supervision   family   bonds     who answers for whom, and how; the first two are pure
-signals       hearing            what is said of it, and what an actor does that hears it
-lifecycle     restart            beginning and end; what a failure leads to
+strategy    children          which actors a supervisor restarts, and how often; both are pure
+signals     signal_handler    what actors tell each other about their life, and how a cell reacts
+lifecycle   restart           start and stop; what follows a failure
+links                         the relations of one cell: children, monitors, ties
 """

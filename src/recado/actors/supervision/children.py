@@ -1,10 +1,9 @@
-"""Whom an actor supervises, and what it decides when one of them fails.
+"""The children of a supervisor, and its decision when one of them fails. Pure.
 
-FA1  Children are in the order in which they were linked. A group is restarted as a house is rebuilt: taken down
-     in reverse order, put up in order.
-FA2  Every failure is answered once: these are restarted, or these are stopped and the supervisor is told.
-FA3  A group is restarted once at a time: who fails meanwhile, also one that has just joined it, waits for
-     that.
+FA1  Children are in the order in which they were linked. A group is stopped in reverse order, and started in order.
+FA2  Every failure leads to one decision: restart these children, or stop these and notify the supervisor.
+FA3  A group is restarted once at a time: a member that fails meanwhile, also one that has just joined, waits until
+     that restart is done.
 """
 
 from __future__ import annotations
@@ -43,22 +42,24 @@ class Children(Generic[Child]):
 
     def __init__(self, default_strategy: SupervisorStrategy) -> None:
         self.default_strategy = default_strategy
+        # The strategy of each child; None is the default.
         self.strategies: dict[Child, SupervisorStrategy | None] = {}
         self._budgets: dict[Child, RestartBudget] = {}
-        # A group is there as long as anybody knows its strategy.
+        # A group exists as long as its strategy object is referenced.
         self._group_budgets: WeakKeyDictionary[AllForOne, RestartBudget] = WeakKeyDictionary()
-        # Groups that are being restarted, and who of them failed meanwhile.
+        # The groups that are being restarted, with the failures of their members meanwhile.
         self.group_restarts: dict[AllForOne, dict[Child, BaseException | None]] = {}
 
     def add(self, child: Child, strategy: SupervisorStrategy | None) -> None:
         self.strategies[child] = strategy
 
     def remove(self, child: Child) -> bool:
+        """Remove a child, and return whether there was one."""
         self._budgets.pop(child, None)
         return self.strategies.pop(child, self) is not self
 
     def defer_failure(self, child: Child, reason: BaseException) -> bool:
-        """Whether its group is being restarted; then the failure is noted, to be answered when that is done."""
+        """If the group of a child is being restarted, record its failure for later and return True (FA3)."""
         for group, failures in self.group_restarts.items():
             if child in failures or self.strategy_of(child) is group:
                 failures[child] = reason
@@ -66,21 +67,22 @@ class Children(Generic[Child]):
         return False
 
     def decide(self, child: Child, reason: BaseException, now: float) -> Decision[Child]:
+        """Decide about a failure, and count the restart (FA2)."""
         match self.strategy_of(child):
             case OneForOne() as strategy:
-                children: tuple[Child, ...] = (child,)
+                affected: tuple[Child, ...] = (child,)
                 budget = self._budgets.setdefault(child, RestartBudget())
                 restart: Decision[Child] = RestartOne(child)
             case AllForOne() as strategy:
-                children = tuple(
+                affected = tuple(
                     each for each in self.strategies if self.strategy_of(each) is strategy
                 )
                 budget = self._group_budgets.setdefault(strategy, RestartBudget())
-                restart = RestartGroup(strategy, children)
+                restart = RestartGroup(strategy, affected)
         if not isinstance(reason, strategy.trap):
             return StopChildren((child,))
         if not budget.try_spend(strategy, now):
-            return StopChildren(children)
+            return StopChildren(affected)
         return restart
 
     def strategy_of(self, child: Child) -> SupervisorStrategy:

@@ -1,9 +1,13 @@
 """How an actor starts and how it stops.
 
-LI1  All of this happens on the loop's thread, to a cell that is held: no handler of it runs meanwhile (CE1).
-LI2  An actor that could not be started was never there: its name is free, nobody is told.
-LI3  A stop ends those that it supervised first, the last linked first; who is to stop is not restarted.
-LI4  Who monitors an actor hears a Down once, after `stopped`; the name is free by then.
+LI1  All of this runs on the loop's thread with the claim of the cell: no handler of it runs meanwhile (CE1).
+LI2  An actor that could not be started never existed: its name is free, and no watcher is notified.
+LI3  A stop first stops the children, the last linked one first. An actor that is to stop is not restarted.
+LI4  Each watcher of an actor gets one Down, after `post_stop`; the name is free by then.
+
+A stop waits for the handler that runs. If that still awaits after a grace period, its task is cancelled; if it does
+not end even then, because it blocks in a thread perhaps, the cell is abandoned: it is marked as stopped, and the
+handler finds its actor gone when it ends.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from recado.actors.errors import ActorStoppedError
 from recado.actors.ref import ActorRef, current_cell
 from recado.actors.runtime import backpressure
 from recado.actors.runtime.cell import CLAIM_PASSED_ON, NO_ENVELOPE, Cell
+from recado.actors.runtime.loop_dispatcher import AttachingDispatcher
 from recado.actors.runtime.state import CellState
 
 from .links import Links
@@ -28,34 +33,33 @@ from .signals import Down, Ended, Exit, Reason, Stop, Untie, Unwatch
 
 log = logging.getLogger("recado.actors")
 
-# How long a stop waits for a handler that awaits; then it is cancelled.
+# How long a stop waits for a handler that awaits before it cancels it.
 STOP_GRACE_S = 5.0
 
 
 async def start(cell: Cell) -> None:
-    """Make the instance; raise what its constructor or `started` raises (LI2)."""
+    """Create the actor and run `pre_start`. Raises their exceptions (LI2)."""
     token = current_cell.set(cell)
     try:
         if (hook := create_instance(cell)) is not None:
             await hook
         if cell.state is CellState.STOPPED:
-            raise ActorStoppedError(
-                f"{cell.ref} was to stop before it was started, and was left behind"
-            )
+            raise ActorStoppedError(f"{cell.ref} was stopped while it was starting, and abandoned")
     except BaseException as error:
         cell.pending_stop = (error,)
         await stop_children(cell)
-        _mark_stopped(cell, error)
+        _finish(cell, error)
         raise
     finally:
         current_cell.reset(token)
-    cell.state = CellState.STARTED
-    if (attach_cell := getattr(cell.dispatcher, "attach_cell", None)) is not None:
-        attach_cell(cell)
+    cell.state = CellState.CLAIMED
+    if isinstance(cell.dispatcher, AttachingDispatcher):
+        cell.dispatcher.attach_cell(cell)
     cell.release()
 
 
 def create_instance(cell: Cell) -> Awaitable[None] | None:
+    """Create the actor of a cell, and call `pre_start`. Returns the awaitable of the hook, if it is async."""
     actor = cell.factory()
     actor._cell = cell
     cell.actor = actor
@@ -66,23 +70,24 @@ def create_instance(cell: Cell) -> Awaitable[None] | None:
     return actor.pre_start()
 
 
-# --- stop ----------------------------------------------------------------------------------------
+# --- stop -------------------------------------------------------------------------------------------
 
 
 def stop(cell: Cell, reason: Reason) -> None:
+    """Stop an actor after its current message, unless it is stopping already."""
     if not cell.is_stopping:
         cell.pending_stop = (reason,)
         cell.run_exclusively(partial(finish_stop, cell, reason))
 
 
 def finish_stop(cell: Cell, reason: Reason) -> None:
-    """Nothing runs it any more. Where nobody is to be waited for, it is gone at once, without a task."""
+    """Stop a cell that is claimed by the caller. Without children or a `post_stop` this needs no task."""
     actor, links = cell.actor, cell.links
     has_children = links is not None and links.children.strategies
     if has_children or actor is None or type(actor).post_stop is not Actor.post_stop:
         cell.system._start_task(_finish_stop_async(cell, reason))
     else:
-        _mark_stopped(cell, reason)
+        _finish(cell, reason)
 
 
 async def _finish_stop_async(cell: Cell, reason: Reason) -> None:
@@ -92,33 +97,31 @@ async def _finish_stop_async(cell: Cell, reason: Reason) -> None:
         if cell.actor is not None and (hook := cell.actor.post_stop()) is not None:
             await hook
     except Exception:
-        log.exception("stopped of %s failed", cell.ref)
+        log.exception("post_stop failed (actor=%s)", cell.ref)
     finally:
         current_cell.reset(token)
-        _mark_stopped(cell, reason)
+        _finish(cell, reason)
 
 
 def run_instance_end_callbacks(cell: Cell) -> None:
     if cell.links is not None:
-        endings, cell.links.instance_end_callbacks = cell.links.instance_end_callbacks, []
-        for ending in endings:
-            ending()
+        callbacks, cell.links.instance_end_callbacks = cell.links.instance_end_callbacks, []
+        for callback in callbacks:
+            callback()
 
 
-def _mark_stopped(cell: Cell, reason: Reason) -> None:
-    """The last thing that happens to a cell."""
-    if cell.state is CellState.STOPPED:  # it was left behind
+def _finish(cell: Cell, reason: Reason) -> None:
+    """Mark a cell as stopped, dead-letter its messages, and notify the linked actors. The last step of every stop."""
+    if cell.state is CellState.STOPPED:  # it was abandoned
         return
-    was_started = cell.state is CellState.STARTED
+    was_started = cell.is_started
     system, ref = cell.system, cell.ref
     run_instance_end_callbacks(cell)
-    cell.state = CellState.STOPPED
     cell.actor = cell.task = None
     cell.behaviour, cell.message_types = CLAIM_PASSED_ON, None
-    cell.is_suspended = False
     cell.envelope = NO_ENVELOPE
     cell.dispatcher = system._dead_letter_office
-    cell.is_claimed = False
+    cell.mark_stopped()
     system._remove_cell(cell)
     if cell.durable_mailbox is not None:
         cell.durable_mailbox.close()
@@ -148,7 +151,7 @@ def _notify_linked(ref: ActorRef[Any], reason: Reason, links: Links) -> None:
 
 
 async def stop_children(cell: Cell) -> None:
-    """The last linked first, each when the one before is gone (LI3)."""
+    """Stop the children one after the other, the last linked one first (LI3)."""
     if cell.links is None:
         return
     cell.links.is_stopping_children = True
@@ -162,8 +165,8 @@ async def stop_children(cell: Cell) -> None:
 
 
 async def wait_stopped(cell: Cell, grace: float = STOP_GRACE_S) -> None:
-    """Wait until it has stopped. A handler that still awaits after `grace` seconds is cancelled; one that
-    goes on even so, in a thread perhaps, is left behind: it will find its actor gone."""
+    """Return when a stopping actor has stopped. A handler that still awaits after `grace` seconds is cancelled; if it
+    does not end within another `grace` seconds, the cell is abandoned."""
     if cell.state is CellState.STOPPED:
         return
     stopped: asyncio.Future[bool] = cell.system._loop.create_future()
@@ -177,13 +180,13 @@ async def wait_stopped(cell: Cell, grace: float = STOP_GRACE_S) -> None:
 
 @contextmanager
 def stop_callback(cell: Cell, callback: Callable[[], None]) -> Iterator[None]:
-    """Have it called if the actor stops meanwhile."""
-    farewells = cell.ensure_links().stop_callbacks
-    farewells.append(callback)
+    """Call `callback` if the actor stops during the block."""
+    callbacks = cell.ensure_links().stop_callbacks
+    callbacks.append(callback)
     try:
         yield
     finally:
-        farewells.remove(callback)
+        callbacks.remove(callback)
 
 
 def resolve_once(future: asyncio.Future[bool], value: bool) -> None:
@@ -192,26 +195,29 @@ def resolve_once(future: asyncio.Future[bool], value: bool) -> None:
 
 
 def _force_stop(cell: Cell, grace: float) -> None:
-    if (
-        cell.links is not None and cell.links.is_stopping_children
-    ):  # its children have a grace of their own
+    """Cancel the handler of an actor that did not stop in time; the next time, abandon the cell."""
+    if cell.links is not None and cell.links.is_stopping_children:  # children have their own grace
         cell.system._clock.call_later(grace, partial(_force_stop, cell, grace))
     elif cell.task is not None:
-        log.warning("%s is cancelled: it was to stop %g s ago, and awaits", cell.ref, grace)
+        log.warning(
+            "cancelling handler: actor did not stop in time (actor=%s grace_s=%g)", cell.ref, grace
+        )
         cell.task.cancel()
         cell.task = None
         cell.system._clock.call_later(grace, partial(_force_stop, cell, grace))
     elif cell.state is not CellState.STOPPED:
-        log.error("%s is left behind: it was to stop, and its handler does not end", cell.ref)
+        log.error(
+            "actor abandoned: its handler does not end (actor=%s grace_s=%g)", cell.ref, grace
+        )
         if cell.children:
             cell.system._start_task(_abandon(cell))
         else:
-            _mark_stopped(cell, _stop_reason(cell))
+            _finish(cell, _stop_reason(cell))
 
 
 async def _abandon(cell: Cell) -> None:
     await stop_children(cell)
-    _mark_stopped(cell, _stop_reason(cell))
+    _finish(cell, _stop_reason(cell))
 
 
 def _stop_reason(cell: Cell) -> Reason:
@@ -219,6 +225,5 @@ def _stop_reason(cell: Cell) -> Reason:
 
 
 def local_cell(ref: ActorRef[Any]) -> Cell | None:
-    """Its cell, if the actor is of this process."""
-    post = ref._target
-    return post if isinstance(post, Cell) else None
+    """Return the cell of a reference, if the actor is in this process."""
+    return ref._target if isinstance(ref._target, Cell) else None

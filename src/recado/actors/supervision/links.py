@@ -1,4 +1,4 @@
-"""What ties a cell to others. Most cells have none of it, so it is made when it is needed."""
+"""The relations of a cell to other actors: children, monitors, ties. Created on demand, because most cells have none."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ class Links:
         "ties",
         "watched",
         "watchers",
-    )  # fmt: skip
+    )
 
     def __init__(self, default_strategy: SupervisorStrategy) -> None:
         self.children: Children[Ref] = Children(default_strategy)
+        # Sets in the order of insertion.
         self.watchers: dict[Ref, None] = {}
         self.watched: dict[Ref, None] = {}
         self.ties: dict[Ref, None] = {}
-        # Those before the present one, for unbecome.
+        # The behaviours that `unbecome` returns to.
         self.behaviour_stack: list[Behaviour] = []
-        # Called when this instance of the actor ends: its timers, its subscriptions.
+        # Called when this instance of the actor ends: its timers and its stash.
         self.instance_end_callbacks: list[Callable[[], None]] = []
-        # Called when the actor has stopped; who waits for that no longer takes its own out again.
+        # Called when the actor has stopped.
         self.stop_callbacks: list[Callable[[], None]] = []
-        # It waits until those that it supervises have stopped.
+        # Whether a stop or restart waits for the children to stop.
         self.is_stopping_children = False
 
 
 def supervises(cell: Cell, ref: Ref) -> bool:
-    """Whether it does so, by others perhaps, or is it: to be supervised by that one would make a circle, which
-    nobody could stop. Only those of this node are known."""
+    """Return whether `ref` is the actor of this cell or one of its descendants. To be supervised by a descendant would
+    make a cycle that nothing can stop. Only actors of this node are known."""
     while ref != cell.ref:
         descendant = cell.system._find_cell(ref.address)
         if descendant is None or descendant.supervisor is None:
@@ -55,7 +56,7 @@ def supervises(cell: Cell, ref: Ref) -> bool:
     return True
 
 
-# --- what a handler may do, on the loop's thread ----------------------------------------------------
+# --- the calls of Actor, on the loop's thread -------------------------------------------------------
 
 
 def link(cell: Cell, ref: Ref, strategy: SupervisorStrategy | None) -> None:

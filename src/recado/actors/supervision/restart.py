@@ -1,14 +1,15 @@
-"""How an actor fails: who decides, and how it is restarted.
+"""What happens when an actor fails: its supervisor decides, and the actor is restarted or stopped.
 
-RS1  A failure stays with the cell, which is held, until it is decided (CE4); what is told meanwhile waits.
-RS2  A restart is: `pre_restart` on the failed instance; what it supervised stops, unless it `keeps_children`;
-     a new instance of the same factory; `started` and `post_restart` on that. Reference and mailbox stay.
-RS3  A restart that fails is a failure like any, of the same budget. A hook that is cancelled, or awaits what
-     was, has failed, too.
-RS4  A group waits GRACE seconds for each handler of its members. Then one that awaits is cancelled; where one
-     goes on even so, in a thread perhaps, the others do without it, and it is restarted when that has ended.
+RS1  A failed cell is suspended until its supervisor has decided (CE4); messages wait meanwhile.
+RS2  A restart calls `pre_restart` on the failed instance, stops its children unless it `keeps_children`, creates a new
+     instance with the same factory, and calls `pre_start` and `post_restart` on that. Reference and mailbox stay.
+RS3  A restart that fails is one more failure, with the same budget. A hook that is cancelled has failed, too.
+RS4  The restart of a group waits STOP_GRACE_S for the handler of each member. Then a handler that awaits is cancelled.
+     If it does not end even so, because it blocks in a thread perhaps, the group is restarted without this member,
+     which is restarted when its handler has ended.
 
-Supervisors decide here, and not in a handler: one that awaits something does not keep its children waiting.
+The decision is made here, on the loop, and not in a handler of the supervisor: a supervisor that is busy does not keep
+its children waiting.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ log = logging.getLogger("recado.actors")
 
 Ref: TypeAlias = ActorRef[Any]
 
-# Raised to end the program, or by the loop when it drops a task: no failures of an actor.
+# Raised to end the program, or by the loop when it drops a task. These are not failures of an actor.
 EXIT_EXCEPTIONS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 
 def handle_failure(cell: Cell, error: BaseException) -> None:
-    """A handler has failed, or a restart; the cell is held, and is until this is decided (CE4)."""
-    if cell.state is CellState.STOPPED:  # it was left behind
+    """Suspend a cell whose handler or restart has failed, and let its supervisor decide."""
+    if cell.state is CellState.STOPPED:  # it was abandoned
         return
     _log_failure(cell, error)
     if cell.pending_stop is not None:
@@ -65,7 +66,7 @@ def handle_failure(cell: Cell, error: BaseException) -> None:
         cell.pending_stop = (error,)
         finish_stop(cell, error)
     else:
-        cell.is_suspended = True
+        cell.state = CellState.SUSPENDED
         if cell.supervisor is None:
             supervise_failure(cell.system, None, cell.ref, error)
         else:
@@ -74,14 +75,14 @@ def handle_failure(cell: Cell, error: BaseException) -> None:
 
 def _log_failure(cell: Cell, error: BaseException) -> None:
     if cell.actor is not None and isinstance(error, cell.actor.expected_errors):
-        log.info("%s failed: %r", cell.ref, error)
+        log.info("actor failed (actor=%s error=%r)", cell.ref, error)
     else:
-        log.warning("%s failed: %r", cell.ref, error, exc_info=error)
+        log.warning("actor failed (actor=%s error=%r)", cell.ref, error, exc_info=error)
 
 
 @dataclass(frozen=True, eq=False)
 class PendingRestart:
-    """A hold by which an actor is restarted. If it fails before, this is the answer to that as well."""
+    """An exclusive action that restarts an actor. If the actor fails before, this is the answer to that, too."""
 
     action: ExclusiveAction
 
@@ -90,18 +91,19 @@ class PendingRestart:
 
 
 def _take_pending_restart(cell: Cell) -> PendingRestart | None:
-    for first in cell.system_queue or ():
-        if isinstance(first, PendingRestart):
+    for item in cell.system_queue or ():
+        if isinstance(item, PendingRestart):
             assert cell.system_queue is not None
-            cell.system_queue.remove(first)
-            return first
+            cell.system_queue.remove(item)
+            return item
     return None
 
 
 def supervise_failure(
     system: ActorSystem, supervisor_cell: Cell | None, child: Ref, reason: BaseException
 ) -> None:
-    """A child of `owner`, or of the system itself, has failed: decide, and do it."""
+    """Decide about the failure of a child, and carry the decision out. Without a cell the guardian is the
+    supervisor."""
     children = (
         system._guardian if supervisor_cell is None else supervisor_cell.ensure_links().children
     )
@@ -111,7 +113,7 @@ def supervise_failure(
         case RestartOne(ref):
             ref._send_signal(Restart(reason))
         case RestartGroup(group, refs):
-            # From now on, not from when the task begins: another one may fail in between.
+            # Registered now and not in the task: another member may fail before the task runs.
             children.group_restarts[group] = dict.fromkeys(refs)
             system._start_task(
                 _restart_group(system, supervisor_cell, children, group, refs, reason)
@@ -120,7 +122,9 @@ def supervise_failure(
             for ref in reversed(refs):
                 ref._send_signal(Stop(reason))
             if supervisor_cell is None:
-                log.error("%s is given up: %r", child, reason)
+                log.error(
+                    "actor given up: stopped by its strategy (actor=%s error=%r)", child, reason
+                )
                 system._publish_event(GivenUp(child, reason))
             else:
                 supervisor_cell.enqueue_system(ChildFailed(child, reason))
@@ -129,6 +133,7 @@ def supervise_failure(
 
 
 def restart_cell(cell: Cell, reason: BaseException) -> None:
+    """Restart an actor as soon as no handler of it runs."""
     cell.run_exclusively(PendingRestart(lambda: cell.system._start_task(_restart(cell, reason))))
 
 
@@ -145,61 +150,65 @@ async def _restart_group(
     refs: tuple[Ref, ...],
     reason: BaseException,
 ) -> None:
-    """Restart a group, as a house is rebuilt (FA1). Those on other nodes are told to, and not waited for."""
-    deferred_failures = children.group_restarts[group]
+    """End all instances of a group in reverse order, then start new ones in order (FA1). Members on other nodes are
+    signalled, and not waited for."""
+    failures = children.group_restarts[group]
     local_cells = [cell for ref in refs if (cell := local_cell(ref)) is not None]
     for ref in refs:
         if local_cell(ref) is None:
             ref._send_signal(Restart(reason))
-    stopped_cells = []
+    ended_cells = []
     try:
         for cell in reversed(local_cells):
             if cell.restart_type is TEMPORARY:
                 stop(cell, reason)
                 await wait_stopped(cell)
-            elif await _hold_member(cell, reason):
+            elif await _claim_member(cell, reason):
                 await _end_instance(cell, reason)
-                stopped_cells.append(cell)
-            deferred_failures[cell.ref] = (
-                None  # whatever it failed by meanwhile, this is the answer to it
-            )
-        for cell in reversed(stopped_cells):
+                ended_cells.append(cell)
+            failures[cell.ref] = None  # this restart answers its failures so far
+        for cell in reversed(ended_cells):
             await _start_instance(cell, reason)
-    finally:  # or no failure of the group would be answered any more
+    finally:  # otherwise every later failure of the group would be deferred
         del children.group_restarts[group]
-    for ref, error in deferred_failures.items():
+    for ref, error in failures.items():
         if error is not None:
             supervise_failure(system, supervisor_cell, ref, error)
 
 
-async def _hold_member(cell: Cell, reason: BaseException) -> bool:
-    """Wait for its handler to end; False if it has stopped meanwhile, or is going to, or does not end (RS4)."""
-    held: asyncio.Future[bool] = cell.system._loop.create_future()
+async def _claim_member(cell: Cell, reason: BaseException) -> bool:
+    """Wait until the handler of a group member has ended, and claim its cell. Returns False if the actor stops, or if
+    its handler does not end in time (RS4)."""
+    claimed: asyncio.Future[bool] = cell.system._loop.create_future()
     if cell.state is CellState.STOPPED:
         return False
 
-    def on_held() -> None:
-        if held.done():  # the others did not wait
+    def on_claimed() -> None:
+        if claimed.done():  # the group has not waited
             cell.system._start_task(_restart(cell, reason))
         else:
-            held.set_result(True)
+            claimed.set_result(True)
 
     def on_grace_over() -> None:
-        log.warning("%s is to be restarted with its group, and its handler does not end", cell.ref)
+        log.warning(
+            "restart of a group delayed: handler does not end (actor=%s grace_s=%g)",
+            cell.ref,
+            STOP_GRACE_S,
+        )
         if cell.task is not None:
             cell.task.cancel()
         else:
-            resolve_once(held, False)
+            resolve_once(claimed, False)
 
     call_later = cell.system._clock.call_later
     timers = [
         call_later(STOP_GRACE_S, on_grace_over),
-        call_later(2 * STOP_GRACE_S, resolve_once, held, False),
+        call_later(2 * STOP_GRACE_S, resolve_once, claimed, False),
     ]
     try:
-        with stop_callback(cell, partial(resolve_once, held, False)):
-            cell.run_exclusively(PendingRestart(on_held))
-            return await held
+        with stop_callback(cell, partial(resolve_once, claimed, False)):
+            cell.run_exclusively(PendingRestart(on_claimed))
+            return await claimed
     finally:
         for timer in timers:
             timer.cancel()
@@ -214,13 +223,13 @@ async def _end_instance(cell: Cell, reason: BaseException) -> None:
     except EXIT_EXCEPTIONS:
         raise
     except BaseException:
-        log.exception("pre_restart of %s failed", cell.ref)
+        log.exception("pre_restart failed (actor=%s)", cell.ref)
     finally:
         current_cell.reset(token)
     run_instance_end_callbacks(cell)
     if actor is None or not actor.keeps_children:
         await stop_children(cell)
-    cell.actor = None  # it has ended, and is not to be told so again by a stop
+    cell.actor = None  # this instance has ended: a stop must not call its `post_stop` again
 
 
 async def _start_instance(cell: Cell, reason: BaseException) -> None:
@@ -237,7 +246,7 @@ async def _start_instance(cell: Cell, reason: BaseException) -> None:
             await hook
     except EXIT_EXCEPTIONS:
         raise
-    except Exception as error:  # noqa: BLE001  one more failure, with the same budget
+    except Exception as error:  # noqa: BLE001  one more failure, with the same budget (RS3)
         handle_failure(cell, error)
         return
     except BaseException as error:  # noqa: BLE001  as above

@@ -1,4 +1,4 @@
-"""What a cell does about a signal, and what an address answers where nobody lives. On the loop's thread."""
+"""How a cell handles a signal, and how an address without an actor replies to one. On the loop's thread."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def handle_signal(cell: Cell, signal: CellSignal) -> None:
     match signal:
         case Stop(reason):
             stop(cell, reason)
-        case Restart(reason) if cell.restart_type is TEMPORARY:  # with its group, by another node
+        # A temporary actor gets a Restart when its group is restarted by another node.
+        case Restart(reason) if cell.restart_type is TEMPORARY:
             stop(cell, reason)
         case Restart(reason):
             restart_cell(cell, reason)
@@ -50,8 +51,10 @@ def handle_signal(cell: Cell, signal: CellSignal) -> None:
         case Ended(ref, _):
             cell.ensure_links().children.remove(ref)
         case Link(supervisor) if supervises(cell, supervisor):
-            circle = AlreadyLinkedError(f"{supervisor} is supervised by {cell.ref}, if not at once")
-            supervisor._send_signal(Ended(cell.ref, circle))
+            cycle = AlreadyLinkedError(
+                f"{supervisor} is supervised by {cell.ref}, directly or indirectly"
+            )
+            supervisor._send_signal(Ended(cell.ref, cycle))
         case Link(supervisor) if cell.supervisor in (None, supervisor):
             cell.system._guardian.remove(cell.ref)
             cell.supervisor = supervisor
@@ -61,19 +64,19 @@ def handle_signal(cell: Cell, signal: CellSignal) -> None:
         case Unlink(supervisor):
             if cell.supervisor == supervisor:
                 cell.supervisor = None
-        case Watch(by):
-            cell.ensure_links().watchers[by] = None
-        case Unwatch(by):
-            cell.ensure_links().watchers.pop(by, None)
-        case Tie(to):
-            cell.ensure_links().ties[to] = None
-        case Untie(to):
-            cell.ensure_links().ties.pop(to, None)
+        case Watch(watcher):
+            cell.ensure_links().watchers[watcher] = None
+        case Unwatch(watcher):
+            cell.ensure_links().watchers.pop(watcher, None)
+        case Tie(peer):
+            cell.ensure_links().ties[peer] = None
+        case Untie(peer):
+            cell.ensure_links().ties.pop(peer, None)
         case Exit(ref, reason):
             if ref in cell.ensure_links().ties:
                 stop(cell, reason)
         case Down(ref, _):
-            # Who does not monitor it any more does not hear of it.
+            # Dropped if the actor is not monitored any more.
             if cell.ensure_links().watched.pop(ref, cell) is None:
                 cell.enqueue_system(signal)
         case ChildFailed():
@@ -83,23 +86,23 @@ def handle_signal(cell: Cell, signal: CellSignal) -> None:
 
 
 def reply_for_absent(ref: Ref, signal: CellSignal) -> None:
-    """Answer for an address without an actor."""
-    if (answer := absent_reply(ref, signal)) is not None:
-        to, answer_signal = answer
-        to._send_signal(answer_signal)
+    """Reply to a signal for an address without an actor."""
+    if (reply := absent_reply(ref, signal)) is not None:
+        recipient, reply_signal = reply
+        recipient._send_signal(reply_signal)
 
 
 def absent_reply(
     ref: Ref, signal: CellSignal, absent_address: Address | None = None
 ) -> tuple[Ref, CellSignal] | None:
-    """The recipient and the signal that answer for an absent actor, if any. `gone` is its address, if that is
-    not the one of `ref`."""
-    absent = NoSuchActorError(f"{absent_address or ref} is not there")
+    """Return the recipient and the signal that reply for an absent actor; None if no reply is due. `absent_address`
+    is its address, if that differs from the one of `ref`."""
+    absent = NoSuchActorError(f"{absent_address or ref} does not exist")
     match signal:
-        case Watch(by):
-            return by, Down(ref, absent)
-        case Tie(to):
-            return to, Exit(ref, absent)
+        case Watch(watcher):
+            return watcher, Down(ref, absent)
+        case Tie(peer):
+            return peer, Exit(ref, absent)
         case Failed(child, reason):
             return child, Stop(reason)
         case Link(supervisor):

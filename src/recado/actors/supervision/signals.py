@@ -1,14 +1,14 @@
-"""Signals: what actors hear beside their messages, before them, about the life of other actors.
+"""Signals: notifications about the life of actors. A cell processes them before its messages.
 
-They are values and travel like messages. An actor's `on_signal` gets those of `Signal`; the others are
-between cells.
+They are values, and are sent to other nodes like messages. `on_signal` of an actor gets those of the union `Signal`;
+cells handle the others themselves (signal_handler.py).
 
-    who supervises ── Link, Unlink, Restart, Stop ──►  who is supervised
-                   ◄── Failed, Ended ───────────────
-    who monitors   ── Watch, Unwatch ──►  who is watched       and Down back, once
-    two that are tied ── Tie, Untie, Exit ──►  each other
+    supervisor  ── Link, Unlink, Restart, Stop ──►  child
+                ◄── Failed, Ended ────────────────
+    watcher     ── Watch, Unwatch ──►  watched actor      and Down back, once
+    actor       ── Tie, Untie, Exit ──►  the actor that it is tied to
 
-A `reason` is the exception that ended an actor, None if it was stopped as anybody would.
+A `reason` is the exception that ended an actor; None if it was stopped normally.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reason: TypeAlias = BaseException | None
 
 
 class _SignalMessage(Message[None]):
-    # Exceptions are not copied: they hold frames, and who gets one only looks at it.
+    # Exceptions are not copied: they reference frames, and the recipient only reads them.
     by_reference: ClassVar[bool] = True
 
 
@@ -33,14 +33,14 @@ class _SignalMessage(Message[None]):
 
 
 class Down(_SignalMessage):
-    """A monitored actor has stopped, or its node is out of reach (`reason` is an Unreachable)."""
+    """A monitored actor has stopped, or its node is unreachable (`reason` is a NodeUnreachableError)."""
 
     ref: Ref
     reason: Reason
 
 
 class ChildFailed(_SignalMessage):
-    """A supervised actor failed too often for its strategy, or by what that does not trap, and was stopped."""
+    """A child was stopped because it failed too often, or with an exception that its strategy does not trap."""
 
     ref: Ref
     reason: BaseException
@@ -69,13 +69,15 @@ class Stop(_SignalMessage):
 
 
 class Failed(_SignalMessage):
-    """It waits, with what it failed on, for a Restart or a Stop."""
+    """A child has failed, and is suspended until it gets a Restart or a Stop."""
 
     ref: Ref
     reason: BaseException
 
 
 class Ended(_SignalMessage):
+    """A child has stopped."""
+
     ref: Ref
     reason: Reason
 
@@ -97,7 +99,7 @@ class Untie(_SignalMessage):
 
 
 class Exit(_SignalMessage):
-    """Somebody that this actor is tied to has failed: they die together."""
+    """An actor that this one is tied to has failed for good: this one stops, too."""
 
     ref: Ref
     reason: BaseException

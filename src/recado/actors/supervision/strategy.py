@@ -1,12 +1,12 @@
-"""How failures are answered: which exceptions, who is restarted, how often. Values and counting, nothing else.
+"""Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. Values and counters only.
 
-SU1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the
-     group (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
-SU2  What is not trapped, or is over the budget, stops the actor; then its supervisor is told, and fails for it
-     unless it decides otherwise (`on_signal`).
+SU1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the group
+     (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
+SU2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets a
+     ChildFailed, and fails itself unless it handles that in `on_signal`.
 
-A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to an actor (`supervision=` when it is
-spawned or linked). Actors with the same AllForOne object, under the same supervisor, are one group.
+A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to one actor (`supervisor_strategy=` of
+`spawn` or `link`). Actors with the same AllForOne object, under the same supervisor, are one group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 class RestartType(enum.Enum):
     PERMANENT = "permanent"  # restarted when it fails
-    TEMPORARY = "temporary"  # stopped when it fails, as if it had been stopped by somebody
+    TEMPORARY = "temporary"  # stopped when it fails; its supervisor is not asked
 
 
 PERMANENT = RestartType.PERMANENT
@@ -28,7 +28,10 @@ TEMPORARY = RestartType.TEMPORARY
 
 @dataclass(frozen=True, eq=False)
 class OneForOne:
-    """Only who failed is restarted; the budget is its own."""
+    """Restart only the actor that failed, at most `max_restarts` times in `within` seconds.
+
+    None means without a limit. Exceptions that are not in `trap` stop the actor.
+    """
 
     max_restarts: int | None = 10
     within: float | None = 60.0
@@ -37,7 +40,7 @@ class OneForOne:
 
 @dataclass(frozen=True, eq=False)
 class AllForOne:
-    """All of the group are restarted, whoever failed; the budget is the group's."""
+    """Restart all actors of the group when one fails; the group shares the budget. Fields as for OneForOne."""
 
     max_restarts: int | None = 10
     within: float | None = 60.0
@@ -50,7 +53,7 @@ DEFAULT_STRATEGY = OneForOne()
 
 
 class RestartBudget:
-    """The restarts of the last `within` seconds."""
+    """The times of the restarts in the last `within` seconds."""
 
     __slots__ = ("_restarts",)
 
@@ -58,7 +61,7 @@ class RestartBudget:
         self._restarts: deque[float] = deque()
 
     def try_spend(self, strategy: SupervisorStrategy, now: float) -> bool:
-        """Whether one more restart is allowed now; if so it is counted (SU1)."""
+        """Count a restart if one more is allowed now, and return whether it is (SU1)."""
         restarts = self._restarts
         if strategy.max_restarts is None:
             return True

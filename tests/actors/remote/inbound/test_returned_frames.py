@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recado.actors import DeadLetter, Down, Message, NodeUnreachableError
+from recado.actors.ref import Reply
 from recado.actors.remote.errors import NotDeliveredError, RefusalReason
 from recado.actors.remote.memory import MemoryLink
 from recado.actors.remote.options import RemoteOptions
@@ -75,10 +76,15 @@ async def test_a_refusal_that_comes_back_is_nothing() -> None:
         )
 
 
-class Unwaited:
+class Unwaited(Reply):
     """A reply of which nobody can tell whether it is waited for."""
 
-    patience: float | None = None
+    def __init__(self, timeout: float | None = None) -> None:
+        self._timeout = timeout
+
+    @property
+    def timeout(self) -> float | None:
+        return self._timeout
 
     def complete(self, value: object) -> None: ...
 
@@ -87,8 +93,7 @@ class Unwaited:
 
 def test_asks_of_whose_end_nobody_tells_are_forgotten_in_time() -> None:
     peer = Peer("server", FrameSigner(FrameAuthenticator(), bytes(16)), 0.0)
-    hasty = Unwaited()
-    hasty.patience = 2.0
+    hasty = Unwaited(2.0)
     pending = PendingAsks(10)
     pending.add(1, (Unwaited(), peer, 1, Place))
     pending.add(2, (hasty, peer, 2, Place))
