@@ -260,7 +260,7 @@ SUITES = {
                 required=False,
             ),
             # As in aiormq's own set-up, and RabbitMQ 3.10's default: it sends messages of 32 MiB.
-            settings={"RECADO_BROKER_MAX_MESSAGE_SIZE": str(128 << 20)},
+            settings={"RECADO_BROKER_MAX_MESSAGE_BYTES": str(128 << 20)},
         ),
         Suite(
             name="pika",

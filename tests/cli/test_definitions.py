@@ -47,7 +47,7 @@ def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> No
     told = capsys.readouterr()
     assert told.out == "imported in.json\n"
     assert told.err == (
-        "recado: in.json: the global parameter cluster_name is left out: it is of no use here\n"
+        "recado: in.json: global_parameters: 'cluster_name' skipped, global parameters are not supported\n"
     )
     assert main(["definitions", "export", "--data", "data"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -60,7 +60,7 @@ async def test_one_that_cannot_start_is_named(tmp_path: Path) -> None:
         ({"node": {}}, "feeds.archives.archive-1 .*needs a folder, or the node a data folder"),
         ({"feeds": {"archives": {"a": {}}}}, "feeds.archives.a.*feed"),
         ({"feeds": {"archives": {"a": {"feed": "q", "vhost": "/x"}}}}, "not in access.vhosts"),
-        ({"feeds": {"user": "ana", "archives": {"a": {"feed": "q"}}}}, "feeds.user .*is to be one"),
+        ({"feeds": {"user": "ana", "archives": {"a": {"feed": "q"}}}}, "feeds.user .*must be one"),
         ({"feeds": {"archives": {"a": {"feed": "q", "max_share": 2}}}}, "max_share"),
     ],
 )

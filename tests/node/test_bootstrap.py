@@ -70,7 +70,7 @@ def test_who_may_come_via_localhost_only_is_what_the_configuration_says(file: Pa
     ("text", "reason"),
     [
         (None, "No such file or directory"),
-        ("{", "this is not JSON: Input data was truncated"),
+        ("{", "not valid JSON: Input data was truncated"),
         ('{"users": [{}]}', "users[0]: 'name' is missing"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_the_file_has_in_vain_is_logged(file: Path, caplog: pytest.LogCaptu
     file.write_text(json.dumps({"global_parameters": [{"name": "cluster_name"}]}))
     with caplog.at_level(logging.WARNING, "recado"):
         populated([], file)
-    assert "the global parameter cluster_name is left out" in caplog.text
+    assert "definitions skipped: global_parameters: 'cluster_name' skipped" in caplog.text
 
 
 # ── while it runs ─────────────────────────────────────────────────────────────────────────────────────

@@ -99,7 +99,7 @@ def test_the_configuration_is_what_the_program_says(monkeypatch: pytest.MonkeyPa
         assert "@" not in broker.url
         with pytest.raises(pika.exceptions.ProbableAuthenticationError):
             round_trip(broker.url)
-    with pytest.raises(ConfigError, match="is no setting"):
+    with pytest.raises(ConfigError, match="is not a setting"):
         recado.Broker(config={"server": {"prot": 1}})
 
 

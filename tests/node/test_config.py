@@ -75,17 +75,20 @@ def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[server]\nprot = 1", "'server.prot' in {file} is no setting; did you mean server.port"),
-        ("port = 1", "'port' in {file} is no setting; did you mean server.port?"),
-        ("[sever]\nport = 1", "'sever' in {file} is no setting; did you mean server?"),
-        ("[server]\nqwertyuiop = 1", "'server.qwertyuiop' in {file} is no setting"),
+        (
+            "[server]\nprot = 1",
+            "'server.prot' in {file} is not a setting; did you mean server.port",
+        ),
+        ("port = 1", "'port' in {file} is not a setting; did you mean server.port?"),
+        ("[sever]\nport = 1", "'sever' in {file} is not a setting; did you mean server?"),
+        ("[server]\nqwertyuiop = 1", "'server.qwertyuiop' in {file} is not a setting"),
         (
             "[access.users.ana]\npasword = 'x'",
-            "'access.users.ana.pasword' in {file} is no setting; did you mean access.users.ana",
+            "'access.users.ana.pasword' in {file} is not a setting; did you mean access.users.ana",
         ),
         (
             "[access.users.ana.permissions.'/']\nwrit = 'x'",
-            "'access.users.ana.permissions./.writ' in {file} is no setting",
+            "'access.users.ana.permissions./.writ' in {file} is not a setting",
         ),
         ("server = 1", "server in {file} must be a table: [server]"),
         ("[server", "{file} is not valid TOML"),
@@ -122,8 +125,8 @@ def test_a_mistake_is_told_with_its_place(
 @pytest.mark.parametrize(
     ("variable", "value", "told"),
     [
-        ("RECADO_SERVER_PROT", "1", "which is no setting; did you mean RECADO_SERVER_PORT"),
-        ("RECADO_PORT", "5673", "which is no setting; did you mean RECADO_SERVER_PORT"),
+        ("RECADO_SERVER_PROT", "1", "which is not a setting; did you mean RECADO_SERVER_PORT"),
+        ("RECADO_PORT", "5673", "which is not a setting; did you mean RECADO_SERVER_PORT"),
         ("RECADO_SERVER_PORT", "x", "server.port (RECADO_SERVER_PORT): expected 'int', not 'x'"),
         ("RECADO_NODE_LOOP", "x", "node.loop (RECADO_NODE_LOOP): expected auto or asyncio or uv"),
         ("RECADO_ACCESS_VHOSTS", "/,a", '(RECADO_ACCESS_VHOSTS): expected JSON such as ["/", "'),
@@ -175,9 +178,9 @@ def test_the_environment_has_every_type(loaded: Loader) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[server]\ntls_port = 1", "server.certificate is needed for server.tls_port"),
-        ("[server]\nverify = true", "server.ca is needed for server.verify"),
-        ("[server]\nkey = 'k'", "server.key ({file}) is of no use without server.tls_port"),
+        ("[server]\ntls_port = 1", "server.certificate is required by server.tls_port"),
+        ("[server]\nverify = true", "server.ca is required by server.verify"),
+        ("[server]\nkey = 'k'", "server.key ({file}) has no effect without server.tls_port"),
         (
             "[server]\nport = 7\ntls_port = 7\ncertificate = 'c'\nkey = 'k'",
             "server.tls_port ({file}) is the same as server.port",
@@ -189,7 +192,7 @@ def test_the_environment_has_every_type(loaded: Loader) -> None:
         ),
         (
             "[access.users.ana]\npassword_hash = 'abcd'",
-            "access.users.ana.password_hash ({file}) is neither argon2's",
+            "access.users.ana.password_hash ({file}) is neither an argon2 hash",
         ),
         (
             "[access.users.ana]\npassword = 'x'\n[access.users.ana.permissions.two]\n",
@@ -215,7 +218,7 @@ def test_guest_may_do_everything_while_nobody_else_is_named(loaded: Loader) -> N
 @pytest.mark.parametrize(
     ("tree", "told"),
     [
-        ({"server": {"prot": 7}}, "'server.prot' in Broker(…) is no setting"),
+        ({"server": {"prot": 7}}, "'server.prot' in Broker(…) is not a setting"),
         ({"server": {"port": "x"}}, "server.port (Broker(…)): expected 'int', not 'x'"),
         ({"server": 5}, "server in Broker(config=…) must be a mapping"),
         ("recado.toml", "Broker(config=…) takes a mapping with the sections of recado.toml"),

@@ -240,7 +240,7 @@ def test_a_document_of_one_vhost(broker: Broker) -> None:
     imported(broker, one, vhost="again")
     assert export_definitions(broker, "again") == one
     assert fault(lambda: imported(broker, one)) == (
-        "parameters[0] ('most'): names no vhost; for a file of one vhost say which it is: --vhost"
+        "parameters[0] ('most'): has no vhost; for the definitions of one vhost, name it: --vhost"
     )
 
 
@@ -285,14 +285,14 @@ def test_what_is_left_out_is_told(broker: Broker) -> None:
         ),
     )
     assert notes == [
-        "gadgets is left out: it is not known here",
-        "parameters[0] ('s'): a parameter of shovel is left out: it is of no use here",
-        "the global parameter cluster_name is left out: it is of no use here",
-        "exchanges[0] ('amq.mine'): left out, for names with amq. are the broker's own",
-        "queues[0] ('amq.gen-1'): left out, for names with amq. are the broker's own",
-        "bindings[0] ('amq.gen-1'): left out, for there is no 'amq.gen-1' in '/'",
-        "bindings[1] ('amq.topic'): left out, for there is no 'missing' in '/'",
-        "bindings[2] ('amq.gen-1'): left out, for there is no 'amq.gen-1' in '/'",
+        "gadgets: skipped, this key is not supported",
+        "parameters[0] ('s'): skipped, parameters of shovel are not supported",
+        "global_parameters: 'cluster_name' skipped, global parameters are not supported",
+        "exchanges[0] ('amq.mine'): skipped, names with amq. are reserved",
+        "queues[0] ('amq.gen-1'): skipped, names with amq. are reserved",
+        "bindings[0] ('amq.gen-1'): skipped, there is no 'amq.gen-1' in '/'",
+        "bindings[1] ('amq.topic'): skipped, there is no 'missing' in '/'",
+        "bindings[2] ('amq.gen-1'): skipped, there is no 'amq.gen-1' in '/'",
     ]
 
 
@@ -335,22 +335,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"queues": [3]}, "queues[0]: must be an object"),
     ({"queues": [queue(None)]}, "queues[0]: 'name' is missing"),
     ({"queues": [queue("")]}, "queues[0] (''): 'name' is empty"),
-    ({"queues": [queue(3)]}, "queues[0]: 'name' must be a text"),
+    ({"queues": [queue(3)]}, "queues[0]: 'name' must be a string"),
     ({"queues": [queue("q", durable="yes")]}, "queues[0] ('q'): 'durable' must be true or false"),
     ({"queues": [queue("q", arguments=3)]}, "queues[0] ('q'): 'arguments' must be an object"),
     ({"queues": [queue("q", arguments=[3])]}, "queues[0] ('q'): 'arguments' must be an object"),
     (
         {"queues": [queue("q", arguments={"a": 2**63})]},
-        f"queues[0] ('q'): 'arguments' has {2**63}, which is too large",
+        f"queues[0] ('q'): 'arguments' has {2**63}, which does not fit into 64 bits",
     ),
     (
         {"queues": [queue("q", arguments={"a": object})]},
-        "queues[0] ('q'): 'arguments' has a type, which JSON has not",
+        "queues[0] ('q'): 'arguments' has a type, which is not a JSON type",
     ),
     ({"queues": [queue("é" * 128)]}, f"queues[0] ('{'é' * 128}'): 'name' is longer than 255 bytes"),
     (
         {"queues": [queue("q", vhost="gone")]},
-        "queues[0] ('q'): there is no vhost 'gone'; name it among the vhosts",
+        "queues[0] ('q'): there is no vhost 'gone'; add it to the vhosts",
     ),
     (
         {"queues": [queue("good"), queue("q", arguments={"x-max-length": -1})]},
@@ -364,7 +364,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         (
             "queues[0] ('there'): PRECONDITION_FAILED - inequivalent arg 'x-max-length' for queue"
             " 'there' in vhost '/': received the value '5' of type 'long' but current is none;"
-            " delete the one that is there, or take it out of the file"
+            " delete the existing one, or remove the entry from the file"
         ),
     ),
     (
@@ -373,7 +373,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             "queues[0] ('mine'): RESOURCE_LOCKED - cannot obtain exclusive access to locked queue"
             " 'mine' in vhost '/'. It could be originally declared on another connection or the"
             " exclusive property value does not match that of the original declaration.;"
-            " delete the one that is there, or take it out of the file"
+            " delete the existing one, or remove the entry from the file"
         ),
     ),
     (
@@ -385,7 +385,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         (
             "exchanges[0] ('seen'): PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'seen'"
             " in vhost '/': received 'fanout' but current is 'regex';"
-            " delete the one that is there, or take it out of the file"
+            " delete the existing one, or remove the entry from the file"
         ),
     ),
     (
@@ -414,7 +414,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"permissions": [{"user": "a", "vhost": "/", "configure": "", "write": "", "read": ""}]},
-        "permissions[0] ('a'): there is no user 'a'; name it among the users",
+        "permissions[0] ('a'): there is no user 'a'; add it to the users",
     ),
     ({"users": [{"name": "a"}]}, "users[0] ('a'): 'password_hash' is missing"),
     (
@@ -432,25 +432,25 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             ]
         },
         (
-            "users[0] ('a'): the hashing algorithm rabbit_password_hashing_md5 is not known here;"
-            " give a password instead of its hash"
+            "users[0] ('a'): the hashing algorithm rabbit_password_hashing_md5 is not supported;"
+            " specify a password instead of its hash"
         ),
     ),
     (
         {"users": [{"name": "a", "password_hash": "", "tags": [3]}]},
-        "users[0] ('a'): 'tags' must be a list of texts, or one with commas",
+        "users[0] ('a'): 'tags' must be a list of strings, or a string with commas",
     ),
     (
         {"users": [{"name": "a", "password_hash": "", "limits": {"max-queues": 1}}]},
-        "users[0] ('a'): the limit 'max-queues' is not known; there are max-connections, max-channels",
+        "users[0] ('a'): the limit 'max-queues' is not known; known are max-connections, max-channels",
     ),
     (
         {"vhosts": [{"name": "/", "limits": {"max-queues": 1.5}}]},
-        "vhosts[0] ('/'): the limit 'max-queues' must be a whole number",
+        "vhosts[0] ('/'): the limit 'max-queues' must be an integer",
     ),
     (
         {"vhosts": [{"name": "/", "limits": {"max-queues": True}}]},
-        "vhosts[0] ('/'): the limit 'max-queues' must be a whole number",
+        "vhosts[0] ('/'): the limit 'max-queues' must be an integer",
     ),
     (
         {
@@ -458,7 +458,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
                 {"vhost": "no", "component": "vhost-limits", "name": "limits", "value": {}}
             ]
         },
-        "parameters[0] ('limits'): there is no vhost 'no'; name it among the vhosts",
+        "parameters[0] ('limits'): there is no vhost 'no'; add it to the vhosts",
     ),
     (
         {"vhosts": [{"name": "/", "default_queue_type": "fifo"}]},
@@ -500,7 +500,7 @@ def test_what_is_kept_is_kept_together() -> None:
     ("document", "text"),
     [
         ([], "definitions must be an object with lists such as queues"),
-        ({"a": 1}, "these are no definitions: there is none of users, vhosts, permissions, "),
+        ({"a": 1}, "the document has no definitions: it has none of users, vhosts, permissions, "),
     ],
 )
 def test_what_is_no_document(broker: Broker, document: object, text: str) -> None:
@@ -509,7 +509,7 @@ def test_what_is_no_document(broker: Broker, document: object, text: str) -> Non
 
 @pytest.mark.parametrize("text", ["{", '{"queues": [}', b"\xff"])
 def test_what_is_not_json(text: str | bytes) -> None:
-    assert fault(lambda: parse_json(text)).startswith("this is not JSON: ")
+    assert fault(lambda: parse_json(text)).startswith("not valid JSON: ")
 
 
 @given(

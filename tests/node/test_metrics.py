@@ -68,7 +68,7 @@ async def test_counters_are_published_again_and_again(tmp_path: Path) -> None:
 
 @in_the_loop
 async def test_they_are_published_each_second_unless_told_otherwise() -> None:
-    assert MetricsSettings().seconds == 1.0
+    assert MetricsSettings().interval == 1.0
     async with recado.Broker(config={"metrics": {"publish": True}}) as broker:
         first, second = (each.at / 1e6 - each.late_seconds for each in await told(broker, 2))
     assert second - first == pytest.approx(1.0, abs=0.5)  # of a machine that is busy

@@ -65,13 +65,13 @@ def test_a_file_that_is_not_there(files: Files, name: str) -> None:
 def test_a_file_without_a_certificate(files: Files, name: str, content: str) -> None:
     file: Path = getattr(files, name)
     file.write_text(content)
-    assert files.fault() == f"server.{name} '{file}' has no good certificate in PEM form"
+    assert files.fault() == f"server.{name} '{file}' has no valid certificate in PEM format"
 
 
 @pytest.mark.parametrize("content", ["", "no PEM", "-----BEGIN PRIVATE KEY-----\nMIIB"])
 def test_a_file_without_a_key(files: Files, content: str) -> None:
     files.key.write_text(content)
-    assert files.fault() == f"server.key '{files.key}' has no good private key in PEM form"
+    assert files.fault() == f"server.key '{files.key}' has no valid private key in PEM format"
 
 
 def test_files_the_wrong_way_round(files: Files) -> None:
@@ -83,11 +83,11 @@ def test_files_the_wrong_way_round(files: Files) -> None:
 def test_a_key_of_another_certificate(files: Files, kind: trustme.KeyType) -> None:
     other = trustme.CA().issue_cert("127.0.0.1", key_type=kind)
     files.key.write_bytes(other.private_key_pem.bytes())
-    assert files.fault().startswith("server.certificate and server.key do not fit")
+    assert files.fault().startswith("server.certificate and server.key do not match")
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])
 def test_a_key_with_a_pass_phrase(files: Files, form: PrivateFormat) -> None:
     key = load_pem_private_key(ISSUED.private_key_pem.bytes(), None)
     files.key.write_bytes(key.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"pssst")))
-    assert files.fault().startswith(f"server.key '{files.key}' has a pass phrase")
+    assert files.fault().startswith(f"server.key '{files.key}' is encrypted with a pass phrase")

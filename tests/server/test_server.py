@@ -14,13 +14,13 @@ from recado.amqp.reader import FrameReader
 from recado.broker.arguments import QueueSettings
 from recado.journal.disk import MemoryDisk
 from recado.journal.journal import Journal
+from recado.node.tls import server_context
 from recado.server import committer, memory
 from recado.server.committer import Committer
 from recado.server.connection import now_ms
 from recado.server.server import Server
 from recado.server.store.journal_store import JournalStore
 from recado.server.store.recovery import restore_broker
-from recado.server.tls import server_context
 
 from .client import new_broker
 from .rim import in_the_loop, new_server, soon, turns
@@ -148,7 +148,9 @@ async def test_what_comes_due_when_something_is_safe_is_done(
     ledger = JournalStore(Journal(MemoryDisk()))
     server = new_server(new_broker(keeper=ledger))
     restore_broker(ledger, server.broker, 0)
-    server.committer = Committer(ledger, server.loop, server.fail, run_in_turn=server.run_in_turn)
+    server.attach_committer(
+        Committer(ledger, server.loop, server.fail, run_in_turn=server.run_in_turn)
+    )
     for number in range(2):
         ledger.set_metadata("a", "", "fact", b"%d" % number)
         await soon(server.wait_until_durable())

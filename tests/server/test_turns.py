@@ -43,7 +43,7 @@ class Stage:
         self.committer = Committer(
             self.ledger, self.server.loop, self.server.fail, run_in_turn=self.server.run_in_turn
         )
-        self.server.committer = self.committer
+        self.server.attach_committer(self.committer)
         self.guest = Guest(self.server)
 
     async def open(self) -> None:

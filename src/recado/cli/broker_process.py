@@ -16,7 +16,8 @@ from recado import __version__
 from recado.cli import EXIT_FAILED, describe_os_error, print_error
 from recado.cli.flags import suggest_journal_check
 from recado.journal.record import CorruptJournalError, UnknownFormatError
-from recado.node.assembly import ListenError, format_address
+from recado.node.address import format_address
+from recado.node.assembly import ListenError
 from recado.node.broker import Broker
 from recado.node.event_loop import new_runner
 from recado.node.garbage_collection import GarbageCollector

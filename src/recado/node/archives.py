@@ -1,7 +1,7 @@
-"""Archives that a node runs beside its broker, by its configuration: `[feeds.archives.NAME]`.
+"""The archives that a node runs beside its broker, as configured by `[feeds.archives.NAME]`.
 
-They are ordinary members of their feeds, on a connection of their own to this very broker. Nothing of feeds is
-loaded by a node without them.
+They are ordinary members of their feeds, each on a connection of its own to the node's broker. A node without archives
+does not import feeds.
 """
 
 from __future__ import annotations
@@ -17,50 +17,52 @@ from recado.feeds.archiver import ArchiveOptions, Archiver
 from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
 from recado.feeds.stack import StackError
-from recado.node.login import build_local_url
+from recado.node.address import build_local_url
 from recado.node.settings import ArchiveSettings, Settings
 
 log = logging.getLogger("recado.node")
 
 ARCHIVES_FOLDER = "feeds"
-"""Within the data folder, for those that have none of their own."""
+"""Within the data folder, for archives without a folder of their own."""
 
 
 class ArchiveStartError(OSError):
-    """An archive of the configuration does not start; the text says which, and why."""
+    """A configured archive does not start; the text names it and the reason."""
 
 
 class NodeArchives:
+    """The running archives of a node."""
+
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     async def start(cls, settings: Settings, address: str) -> NodeArchives:
-        """All of them, or none: what prevents one is raised."""
+        """Start all configured archives. If one fails, stop the others and raise `ArchiveStartError`."""
         archives = cls()
         try:
-            for name, chosen in settings.feeds.archives.items():
-                await archives._start_archive(name, chosen, settings, address)
+            for name, archive_settings in settings.feeds.archives.items():
+                await archives._start_archive(name, archive_settings, settings, address)
         except BaseException:
             await archives.stop()
             raise
         return archives
 
     async def _start_archive(
-        self, name: str, chosen: ArchiveSettings, settings: Settings, address: str
+        self, name: str, archive_settings: ArchiveSettings, settings: Settings, address: str
     ) -> None:
         try:
-            url = build_local_url(settings, address, chosen.vhost)
+            url = build_local_url(settings, address, archive_settings.vhost)
             link = await self._stack.enter_async_context(
                 FeedConnection(url, reconnect_timeout=None)
             )
             archive = link.archive(
-                chosen.feed,
+                archive_settings.feed,
                 archive_folder(settings, name),
                 name=name,
-                stack=chosen.stack,
-                archive_options=build_upkeep(chosen),
+                stack=archive_settings.stack,
+                archive_options=build_archive_options(archive_settings),
             )
             await self._stack.enter_async_context(archive)
         except (FeedError, ArchiveError, StackError, ValueError) as error:
@@ -75,23 +77,23 @@ class NodeArchives:
 
 
 async def run_archive(name: str, archive: Archiver) -> None:
-    """The broker goes on without an archive that had to stop; what it misses waits in its queue."""
+    """Run an archive until it fails. The broker continues without it; its messages wait in its queue."""
     try:
         await archive.run()
     except FeedError as error:
-        log.error("feeds.archives.%s: %s", name, error)
+        log.error("archive stopped: %s (archive=feeds.archives.%s)", error, name)
 
 
 def archive_folder(settings: Settings, name: str) -> Path:
-    """Where the archive of that name is."""
+    """Return the folder of a configured archive."""
     folder = settings.feeds.archives[name].folder
     return Path(folder) if folder else Path(settings.node.data or ".") / ARCHIVES_FOLDER / name
 
 
-def build_upkeep(chosen: ArchiveSettings) -> ArchiveOptions:
+def build_archive_options(settings: ArchiveSettings) -> ArchiveOptions:
     return ArchiveOptions(
-        seal_rows=chosen.seal_rows,
-        seal_interval=chosen.seal_interval,
-        grace=chosen.grace,
-        retention=RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share),
+        seal_rows=settings.seal_rows,
+        seal_interval=settings.seal_interval,
+        grace=settings.grace,
+        retention=RetentionLimits(settings.max_age, settings.max_messages, settings.max_share),
     )

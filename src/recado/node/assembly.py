@@ -1,19 +1,23 @@
-"""The assembly: a configuration becomes a broker that listens.
+"""The assembly: builds a running node from its settings.
 
-This is the one place that knows all the parts. It decides nothing: every choice is in the settings.
+This is the only module that knows all parts. It makes no decisions: every choice is in the settings.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from recado import __version__
 from recado.amqp.values import FieldTable
 from recado.broker.broker import Broker
+from recado.node.address import connectable_host, format_address
 from recado.node.bootstrap import populate
 from recado.node.settings import ServerSettings, Settings
 from recado.server.connection import now_ms
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class RunningNode(msgspec.Struct, frozen=True):
-    """A broker that accepts connections, in the event loop that started it."""
+    """A node that accepts connections, in the event loop that started it."""
 
     server: Server
     port: int
@@ -50,37 +54,41 @@ class RunningNode(msgspec.Struct, frozen=True):
 
 
 class ListenError(OSError):
-    """The system does not give us a port; `key` is the setting that names it."""
+    """The address cannot be bound; `key` is the setting with the port."""
 
     def __init__(self, key: str, host: str, port: int, cause: OSError) -> None:
-        # The loop's own text has the address again, as a tuple.
-        number = cause.errno or 0
-        super().__init__(number, os.strerror(number) if number > 0 else cause.strerror)
+        # The text of the loop repeats the address as a tuple.
+        code = cause.errno or 0
+        super().__init__(code, os.strerror(code) if code > 0 else cause.strerror)
         self.key = key
         self.host = host
         self.port = port
 
     def __str__(self) -> str:
-        return f"cannot listen on {format_address(self.host, self.port)} (server.{self.key}): {self.strerror}"
+        address = format_address(self.host, self.port)
+        return f"cannot listen on {address} (server.{self.key}): {self.strerror}"
 
 
 async def start_node(settings: Settings) -> RunningNode:
-    """Build the parts and listen; whatever prevents that is raised, and nothing is left open."""
+    """Build all parts and listen. If one fails, the others are closed.
+
+    Raises `ConfigError`, `ListenError`, `FolderInUseError`, `CorruptJournalError`, `UnknownFormatError`,
+    `ArchiveStartError` or `MetricsStartError`.
+    """
     raise_file_limit()
     tls = build_tls_context(settings.server)
-    storage = open_data_folder(settings)
+    data_folder = open_data_folder(settings)
     try:
-        server = Server(
-            build_broker(settings, storage), connection_options(settings), server_limits(settings)
-        )
-        if storage is not None:
-            storage.attach(server, settings.broker.disk_free_min_bytes)
+        broker = build_broker(settings, data_folder)
+        server = Server(broker, connection_options(settings), server_limits(settings))
+        if data_folder is not None:
+            data_folder.attach(server, settings.broker.disk_free_min_bytes)
         try:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
             archives = await start_archives(settings, port)
             try:
-                metrics = await start_metrics(settings, port, server, storage)
+                metrics = await start_metrics(settings, port, server, data_folder)
             except BaseException:
                 if archives is not None:
                     await archives.stop()
@@ -89,14 +97,14 @@ async def start_node(settings: Settings) -> RunningNode:
             await server.stop()
             raise
     except BaseException:
-        if storage is not None:
-            storage.release()
+        if data_folder is not None:
+            data_folder.release()
         raise
-    return RunningNode(server, port, tls_port, storage, archives, metrics)
+    return RunningNode(server, port, tls_port, data_folder, archives, metrics)
 
 
 async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
-    """Those of the configuration. A node without any need not load feeds."""
+    """Start the configured archives. A node without any does not import feeds."""
     if not settings.feeds.archives:
         return None
     from recado.node.archives import NodeArchives
@@ -107,26 +115,18 @@ async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
 
 
 async def start_metrics(
-    settings: Settings, port: int, server: Server, storage: DataFolder | None
+    settings: Settings, port: int, server: Server, data_folder: DataFolder | None
 ) -> MetricsPublisher | None:
     if not settings.metrics.publish:
         return None
     from recado.node.metrics import MetricsPublisher
 
     address = format_address(connectable_host(settings.server.host), port)
-    return await MetricsPublisher.start(settings, address, server, storage)
-
-
-# Addresses to listen on that are none to connect to, and the one of theirs that lets guest in.
-LOOPBACK_BY_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-def connectable_host(host: str) -> str:
-    return LOOPBACK_BY_WILDCARD.get(host, host)
+    return await MetricsPublisher.start(settings, address, server, data_folder)
 
 
 def open_data_folder(settings: Settings) -> DataFolder | None:
-    """The data folder, if there is one. Who keeps nothing need not load what can."""
+    """Open and lock the data folder, if one is configured. A node without one does not import the store."""
     if settings.node.data is None:
         return None
     from recado.node.data_folder import DataFolder
@@ -135,11 +135,11 @@ def open_data_folder(settings: Settings) -> DataFolder | None:
 
 
 def build_broker(settings: Settings, data_folder: DataFolder | None) -> Broker:
-    """A broker with all that is in it before anybody connects."""
+    """Return a broker with recovered messages and configured users, before any client connects."""
     now = now_ms()
     vhosts = settings.access.vhosts
-    keeper = None if data_folder is None else data_folder.store
-    broker = Broker(generate_name, vhosts, keeper)
+    store = None if data_folder is None else data_folder.store
+    broker = Broker(generate_name, vhosts, store)
     if data_folder is not None:
         data_folder.recover(broker, now)
     populate(broker, settings, now)
@@ -148,35 +148,30 @@ def build_broker(settings: Settings, data_folder: DataFolder | None) -> Broker:
 
 
 def generate_name() -> str:
-    """That nobody can guess; not by `secrets`, which takes 4 ms to load."""
+    """Return a random name that cannot be guessed. `secrets` would take 4 ms to import."""
     return os.urandom(16).hex()
 
 
 async def listen(
-    server: Server, chosen: ServerSettings, key: str, tls: SSLContext | None = None
+    server: Server, settings: ServerSettings, key: str, tls: SSLContext | None = None
 ) -> int:
-    port: int = getattr(chosen, key)
+    port: int = getattr(settings, key)
     try:
-        return await server.listen(chosen.host, port, tls)
+        return await server.listen(settings.host, port, tls)
     except OSError as error:
-        raise ListenError(key, chosen.host, port, error) from error
+        raise ListenError(key, settings.host, port, error) from error
 
 
-def format_address(host: str, port: int) -> str:
-    """Host and port as an URL has them."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def build_tls_context(chosen: ServerSettings) -> SSLContext | None:
-    if chosen.tls_port is None:
+def build_tls_context(settings: ServerSettings) -> SSLContext | None:
+    """Return the TLS context of the listener. Raises `ConfigError` for files that cannot be used."""
+    if settings.tls_port is None:
         return None
-    from recado.node.tls import check_tls_files
-    from recado.server.tls import server_context
+    from recado.node.tls import check_tls_files, server_context
 
-    assert chosen.certificate is not None
-    assert chosen.key is not None
-    check_tls_files(chosen.certificate, chosen.key, chosen.ca)
-    return server_context(chosen.certificate, chosen.key, chosen.ca, verify=chosen.verify)
+    assert settings.certificate is not None
+    assert settings.key is not None
+    check_tls_files(settings.certificate, settings.key, settings.ca)
+    return server_context(settings.certificate, settings.key, settings.ca, verify=settings.verify)
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:
@@ -205,3 +200,21 @@ def server_limits(settings: Settings) -> ServerLimits:
         unread_max_bytes=settings.broker.unread_max_bytes,
         unread_timeout=settings.broker.unread_timeout,
     )
+
+
+@contextmanager
+def open_offline_broker(settings: Settings) -> Iterator[Broker]:
+    """A context with the broker of a data folder on which no node runs, for commands that read or change it.
+
+    Changes are stored when the context ends without an exception. The file of `node.definitions` is not imported.
+    Without a data folder, the broker has only the configured users and vhosts.
+    """
+    data_folder = open_data_folder(settings)
+    try:
+        offline = replace(settings, node=replace(settings.node, definitions=None))
+        yield build_broker(offline, data_folder)
+        if data_folder is not None:
+            data_folder.store.close()
+    finally:
+        if data_folder is not None:
+            data_folder.release()

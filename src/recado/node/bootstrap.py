@@ -1,8 +1,8 @@
-"""Who and what is in a broker before anybody connects.
+"""The initial state of a broker: its users and definitions before the first client connects.
 
-Three things may speak of the same user: what was imported earlier and is in the data folder, the file of
-`node.definitions`, and the configuration. The later of these counts over the earlier. Where none of them has
-any user, there is guest; so whoever imports users without it is rid of it.
+Three sources may define the same user: earlier imports in the data folder, the file of `node.definitions`, and the
+configuration. Later ones override earlier ones. If none of them defines any user, there is the user guest; so importing
+users without guest removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("recado.node")
 
 
 def populate(broker: Broker, settings: Settings, now: int) -> None:
-    """To be called when what is in the data folder is back."""
+    """Apply definitions file and configured users to a broker, after its data folder was recovered."""
     access, file = settings.access, settings.node.definitions
     _apply_loopback_users(broker, access.loopback_users)
     if file is not None:
@@ -30,12 +30,12 @@ def populate(broker: Broker, settings: Settings, now: int) -> None:
     if access.users or not broker.users:
         for user in build_users(access):
             known = broker.users.get(user.name)
-            # The configuration has no limits of users, so imported ones stay.
+            # Limits of users cannot be configured, so imported ones stay.
             broker.add_user(user if known is None else replace(user, limits=known.limits))
 
 
 def build_users(access: AccessSettings) -> list[User]:
-    """The users as the broker knows them; a plain password is hashed, so that none stays in memory."""
+    """Return the configured users. Plain passwords are hashed, so that none stays in memory."""
     return [
         User(
             name=name,
@@ -54,7 +54,7 @@ def build_users(access: AccessSettings) -> list[User]:
 
 
 def _apply_loopback_users(broker: Broker, loopback_users: Collection[str]) -> None:
-    """Who may come via localhost only is what the configuration says today."""
+    """Apply the configured `loopback_users` to recovered users, for which it may have changed."""
     for user in list(broker.users.values()):
         broker.add_user(replace(user, loopback_only=user.name in loopback_users))
 
@@ -73,4 +73,4 @@ def _import_file(broker: Broker, file: str, loopback_users: Collection[str], now
     except DefinitionsError as error:
         raise ConfigError(f"node.definitions {file!r}: {error}") from error
     for note in notes:
-        log.warning("%s: %s", file, note)
+        log.warning("definitions skipped: %s (file=%s)", note, file)

@@ -6,9 +6,8 @@
     with recado.Broker() as broker:            # in a thread with a loop of its own
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
 
-An embedded broker reads no file and no environment: it is what the program says. Its port is a
-free one unless given, and leaving the block closes the clients properly before the sockets; a
-client that left before is not waited for.
+An embedded broker reads no file and no environment, only its arguments. It listens on a free port unless one is given.
+Leaving the block sends connection.close to all clients before their sockets are closed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from threading import Thread, current_thread
 from typing import Any, Self, TypeVar
 
 from recado.broker.broker import Broker as Core
-from recado.node.assembly import RunningNode, connectable_host, format_address, start_node
+from recado.node.address import connectable_host, format_address
+from recado.node.assembly import RunningNode, start_node
 from recado.node.config import from_mapping
 from recado.node.event_loop import new_runner
 from recado.node.settings import Settings
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Broker:
-    """One broker, started by `with` or `async with`."""
+    """An embedded broker, started by `with` or `async with`."""
 
     def __init__(
         self,
@@ -39,10 +39,11 @@ class Broker:
         data: str | PathLike[str] | None = None,
         config: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        """What is durable is kept in the folder `data`, if there is one.
+        """Configure a broker without starting it.
 
-        `config` has the sections of recado.toml: `{"broker": {"max_message_bytes": 1024}}`. What it says
-        counts over the other arguments.
+        `host` and `port` are where to listen; port 0 is a free one. `data` is the folder for everything durable;
+        without it nothing survives the process. `config` has the sections of recado.toml, such as
+        `{"broker": {"max_message_bytes": 1024}}`, and overrides the other arguments. Raises `ConfigError`.
         """
         server = {"host": host, "port": port}
         node = {} if data is None else {"data": fspath(data)}
@@ -53,7 +54,7 @@ class Broker:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """A broker with settings that were found and checked elsewhere, as by the command line."""
+        """Return a broker with complete settings, as the command line reads them."""
         broker = cls()
         broker.settings = settings
         return broker
@@ -74,12 +75,12 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """For any client: with name and password while there is the default user, else without."""
-        default = (
+        """The AMQP URL, with user and password if there is the default user guest. Raises `RuntimeError` if stopped."""
+        has_guest = (
             not self.settings.access.users
             and "guest" in self._require_running().server.broker.users
         )
-        user = "guest:guest@" if default else ""
+        user = "guest:guest@" if has_guest else ""
         return f"amqp://{user}{format_address(connectable_host(self.host), self.port)}/%2F"
 
     @property
@@ -88,7 +89,7 @@ class Broker:
 
     @property
     def failure(self) -> asyncio.Future[str]:
-        """Done when the broker had to end itself, with the reason: what is on disk is not certain any more."""
+        """Completes with a reason when the broker had to stop, because the content of its disk is uncertain."""
         return self._require_running().server.failure
 
     def _require_running(self) -> RunningNode:
@@ -105,30 +106,33 @@ class Broker:
     def import_definitions(
         self, definitions: Mapping[str, object], vhost: str | None = None
     ) -> list[str]:
-        """Import definitions in RabbitMQ's JSON format; gives what was left out, and why.
+        """Import definitions in RabbitMQ's JSON format; return notes on skipped entries.
 
-        A `DefinitionsError` says what is wrong, and then nothing was changed. With `vhost` all goes there.
-        From another thread than the loop's it returns when all is on disk, if there is a data folder.
+        With `vhost`, everything is imported into that vhost. Raises `DefinitionsError`, and then nothing was
+        changed. Called from a thread other than that of the loop, it returns when everything is durable.
         """
         from recado.node.definitions.importer import import_definitions
 
-        local = self.settings.access.loopback_users
+        loopback_users = self.settings.access.loopback_users
         return self._run_on_broker(
             lambda broker, now: import_definitions(
-                broker, definitions, now, vhost=vhost, loopback_users=local
+                broker, definitions, now, vhost=vhost, loopback_users=loopback_users
             )
         )
 
     def export_definitions(self, vhost: str | None = None) -> dict[str, Any]:
-        """All definitions, or those of one vhost, as RabbitMQ 3.10 imports them."""
+        """Return all definitions, or those of one vhost, in the format of RabbitMQ 3.10.
+
+        Raises `DefinitionsError` if the vhost does not exist.
+        """
         from recado.node.definitions.exporter import export_definitions
 
         return self._run_on_broker(lambda broker, _: export_definitions(broker, vhost))
 
     def delete_policy(self, name: str, vhost: str = "/", *, operator: bool = False) -> None:
-        """Take a policy away, or an operator's, and undo what it made of queues and exchanges.
+        """Delete a policy, or an operator policy, and undo its effects on queues and exchanges.
 
-        A ValueError says that there is none.
+        Raises `ValueError` if it does not exist.
         """
         from recado.node.definitions.document import DefinitionsError
 
@@ -140,17 +144,17 @@ class Broker:
         self._run_on_broker(delete)
 
     def _run_on_broker(self, action: Callable[[Core, int], T]) -> T:
-        """In the thread of the loop, whichever thread asks."""
+        """Call `action(broker, now)` in the thread of the loop, from any thread; return its result."""
         server = self._require_running().server
         if self._thread is None or self._thread is current_thread():
             return server.run_on_broker(action)
 
-        async def there() -> T:
+        async def run() -> T:
             result = server.run_on_broker(action)
             await server.wait_until_durable()
             return result
 
-        return asyncio.run_coroutine_threadsafe(there(), server.loop).result()
+        return asyncio.run_coroutine_threadsafe(run(), server.loop).result()
 
     # --- in the running loop
 
@@ -192,6 +196,6 @@ class Broker:
 
 
 def _run_thread(runner: asyncio.Runner) -> None:
-    """The life of a thread; it also ends its loop, which the caller cannot if it runs one itself."""
+    """Run the loop of the thread and close it, which a caller with a running loop cannot do."""
     with runner:
         runner.get_loop().run_forever()

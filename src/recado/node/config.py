@@ -1,12 +1,12 @@
-"""Finding the configuration: flag over environment over file over default, and whence each came.
+"""The configuration: flags override the environment, which overrides the file, which overrides defaults.
 
     --port 5673            a flag
     RECADO_SERVER_PORT     the environment: RECADO_, the section, the key
-    [server] port = 5673   recado.toml, by --config or else in the current folder
+    [server] port = 5673   recado.toml, given by --config or found in the current folder
 
-A key that does not exist is an error that names the key, where it stands, and what may have been
-meant; so is a wrong value, down to the user and the permission that it belongs to. The environment
-is an argument; only the file is read here.
+An unknown key is an error that names the key, where it is written, and similar keys. An invalid value is an error that
+names the key, down to the user and the permission it belongs to. The environment is an argument; only the file is read
+here.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import msgspec
 from recado.node.settings import Settings, find_problems
 
 if TYPE_CHECKING:
-    from pathlib import Path  # the start of a broker without a file does without it
+    from pathlib import Path  # not imported by the start of a broker without a file
 
 CONFIG_FILE = "recado.toml"
 VARIABLE_PREFIX = "RECADO_"
 DEFAULT_ORIGIN = "default"
-# Values of these, and below them, are not repeated in messages.
+# Their values, and values below them, are not repeated in error messages.
 SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
 ARCHIVES_KEY = "feeds.archives"
 PATH_KEYS = (
@@ -38,11 +38,11 @@ ConfigTree = dict[str, Any]
 
 
 class ConfigError(Exception):
-    """The configuration is wrong; the text says which key, where it stands, and what to do."""
+    """The configuration is wrong; the text names the key, where it is written, and what to do."""
 
 
 class Config(NamedTuple):
-    """The effective settings, and for each key that is not a default where it came from."""
+    """The effective settings, and the origin of each key that is not a default."""
 
     settings: Settings
     origins: dict[str, str]
@@ -57,7 +57,10 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, object] | None = None,
 ) -> Config:
-    """Put the layers over each other. `flags` maps dotted keys to values, None where not given."""
+    """Merge the layers. `flags` maps dotted keys to values, None for flags that are not set.
+
+    Raises `ConfigError`.
+    """
     tree: ConfigTree = {}
     origins: dict[str, str] = {}
 
@@ -82,8 +85,8 @@ def read_settings(
 ) -> Settings:
     """Read the settings that programs of all parts share: `recado.toml` and RECADO_… variables.
 
-    `file` is the path of the file; without it, recado.toml of the current folder is read if there is one.
-    `environment` is that of the process by default; its variables override the file. Raises ConfigError,
+    `file` is the path of the file; without it, recado.toml in the current folder is read if it exists.
+    `environment` is that of the process by default; its variables override the file. Raises `ConfigError`,
     which names the key and where it is written.
     """
     return load_config(
@@ -91,26 +94,26 @@ def read_settings(
     ).settings
 
 
-def find_file(named: Path | str | None) -> Path | None:
-    """The file that was named, else recado.toml of the current folder, if there is one."""
-    if named is None and not os.access(CONFIG_FILE, os.F_OK):
+def find_file(name: Path | str | None) -> Path | None:
+    """Return the path of the named file, else of recado.toml in the current folder if that exists."""
+    if name is None and not os.access(CONFIG_FILE, os.F_OK):
         return None
     from pathlib import Path
 
-    return Path(named or CONFIG_FILE)
+    return Path(name or CONFIG_FILE)
 
 
 def from_mapping(tree: object, **sections: Mapping[str, object]) -> Settings:
-    """The settings of an embedded broker: what the program says, and nothing else.
+    """Return the settings of an embedded broker, from a mapping of sections and without files or environment.
 
-    `sections` have values that count where the tree has none.
+    `sections` has defaults for keys that the mapping does not have. Raises `ConfigError`.
     """
     origin = "Broker(…)"
-    plain = copy_sections(tree)
-    reject_unknown_keys(plain, Settings, "", origin)
+    copy = copy_sections(tree)
+    reject_unknown_keys(copy, Settings, "", origin)
     for section, values in sections.items():
-        plain[section] = {**values, **plain.get(section, {})}
-    return validate(plain, {key: origin for key, _ in list_keys()})
+        copy[section] = {**values, **copy.get(section, {})}
+    return validate(copy, {key: origin for key, _ in list_keys()})
 
 
 def copy_sections(tree: object) -> ConfigTree:
@@ -126,7 +129,7 @@ def copy_sections(tree: object) -> ConfigTree:
 
 
 def read_file(file: Path) -> Iterable[tuple[str, object]]:
-    """The keys of a TOML file; paths in it are relative to the folder it lies in."""
+    """Yield the keys and values of a TOML file; paths in it are relative to its folder."""
     import tomllib
 
     try:
@@ -151,14 +154,14 @@ def read_file(file: Path) -> Iterable[tuple[str, object]]:
 
 
 def resolve_archive_folder(file: Path, archive: object) -> object:
-    """An archive's settings, with its folder relative to the file."""
+    """Return the settings of an archive, with its folder resolved relative to the file."""
     if isinstance(archive, dict) and isinstance(archive.get("folder"), str):
         return {**archive, "folder": str(file.parent / archive["folder"])}
     return archive
 
 
 def read_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, object, str]]:
-    """RECADO_SECTION_KEY; lists and tables are written as JSON."""
+    """Yield key, value and name of each variable RECADO_SECTION_KEY; lists and tables are JSON."""
     known = {variable_name(key): (key, kind) for key, kind in list_keys()}
     for variable in sorted(environment):
         text = environment[variable]
@@ -166,7 +169,8 @@ def read_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, obje
             continue
         if variable not in known:
             raise ConfigError(
-                f"the environment has {variable}, which is no setting{suggest_similar(variable, known)}"
+                f"the environment has {variable}, which is not a setting"
+                f"{suggest_similar(variable, known)}"
             )
         key, kind = known[variable]
         try:
@@ -185,35 +189,35 @@ def read_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, obje
 
 
 def is_kubernetes_variable(variable: str, text: str) -> bool:
-    """Where a service is called recado, Kubernetes sets such variables in every pod beside it:
+    """Whether Kubernetes sets this variable, which it does in every pod next to a service named recado:
 
     RECADO_SERVICE_HOST=10.0.0.1, RECADO_PORT=tcp://10.0.0.1:5672, RECADO_PORT_5672_TCP_ADDR=10.0.0.1
     """
     import re
 
-    form = r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_\w+)=|\w+_PORT=[a-z]+://"
-    return re.match(form, f"{variable}={text}") is not None
+    pattern = r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_\w+)=|\w+_PORT=[a-z]+://"
+    return re.match(pattern, f"{variable}={text}") is not None
 
 
 # --- checking ------------------------------------------------------------------------------------
 
 
 def validate(tree: ConfigTree, origins: Mapping[str, str]) -> Settings:
-    """The tree as settings; whatever is wrong is told with the place where it was written."""
+    """Return the tree as settings. Raises `ConfigError` with the key and where it is written."""
     error = find_validation_error(tree, Settings)
     if error is not None:
-        wrong = find_innermost(InvalidValue("", tree, Settings, error))
+        invalid = find_innermost(InvalidValue("", tree, Settings, error))
         raise ConfigError(
-            f"{wrong.key}{describe_origin(wrong.key, origins)}: {describe_error(*wrong)}"
+            f"{invalid.key}{describe_origin(invalid.key, origins)}: {describe_error(*invalid)}"
         )
     settings = msgspec.convert(tree, Settings)
-    for key, complaint in find_problems(settings):
-        raise ConfigError(f"{key}{describe_origin(key, origins)} {complaint}")
+    for key, problem in find_problems(settings):
+        raise ConfigError(f"{key}{describe_origin(key, origins)} {problem}")
     return settings
 
 
 class InvalidValue(NamedTuple):
-    """A value that is not of its kind, and what the library says of it."""
+    """A value that does not have its type, and the error of the library."""
 
     key: str
     value: object
@@ -229,13 +233,13 @@ def find_validation_error(value: object, kind: Any) -> msgspec.ValidationError |
     return None
 
 
-def find_innermost(wrong: InvalidValue) -> InvalidValue:
-    """The very part that is wrong. The library does not name it: it says `users[...]`."""
-    key, value, kind, _ = wrong
+def find_innermost(invalid: InvalidValue) -> InvalidValue:
+    """Return the innermost invalid part. The library does not name it: it says `users[...]`."""
+    key, value, kind, _ = invalid
     if isinstance(value, dict):
         for name, part in value.items():
             if is_struct(kind):
-                # Not the field's kind alone: a struct may have more to say about its fields.
+                # With the struct, not only the type of the field: it may restrict its fields further.
                 inner = {field.name: field.type for field in msgspec.structs.fields(kind)}[name]
                 error = find_validation_error({name: part}, kind)
             elif get_origin(kind) is dict:
@@ -247,34 +251,34 @@ def find_innermost(wrong: InvalidValue) -> InvalidValue:
                 return find_innermost(
                     InvalidValue(f"{key}.{name}" if key else name, part, inner, error)
                 )
-    return wrong
+    return invalid
 
 
 def describe_error(key: str, value: object, kind: Any, error: Exception) -> str:
-    """The library's message in our words: without its path, and with the value where that helps."""
+    """Return the message of the library without its path, and with the value unless it is secret."""
     if get_origin(kind) is Literal:
         return f"expected {' or '.join(get_args(kind))}, not {value!r}"
-    told = str(error).split(" - at `$")[0].replace("`", "'")
-    told = told[:1].lower() + told[1:]
+    text = str(error).split(" - at `$")[0].replace("`", "'")
+    text = text[:1].lower() + text[1:]
     if key.startswith(SECRET_KEYS) or not isinstance(value, str | int | float):
-        return told
-    return f"{told.partition(', got ')[0]}, not {hide_credentials(value)!r}"
+        return text
+    return f"{text.partition(', got ')[0]}, not {hide_credentials(value)!r}"
 
 
 def hide_credentials(value: object) -> object:
-    """A value that may be shown: a URL says where, but not as whom and by which password."""
+    """Return a value that may be shown: a URL without user name and password."""
     return re.sub("://.*@", "://(hidden)@", value) if isinstance(value, str) else value
 
 
 def describe_json(kind: Any) -> str:
-    """How a list or a table is written in a variable."""
+    """Return an example of a list or a table in a variable."""
     return "JSON such as " + ('{"ana": {…}}' if get_origin(kind) is dict else '["/", "orders"]')
 
 
 def reject_unknown_keys(
     tree: ConfigTree, kind: type[msgspec.Struct], path: str, origin: str
 ) -> None:
-    """Raise for the first key, at any depth, that `kind` does not have."""
+    """Raise `ConfigError` for the first key, at any depth, that the struct `kind` does not have."""
     fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
     for name, value in tree.items():
         key = f"{path}{name}"
@@ -282,12 +286,12 @@ def reject_unknown_keys(
             known = [f"{path}{field}" for field in fields]
             if not path:
                 known += [each for each, _ in list_keys()]
-            raise ConfigError(f"{key!r} in {origin} is no setting{suggest_similar(key, known)}")
+            raise ConfigError(f"{key!r} in {origin} is not a setting{suggest_similar(key, known)}")
         reject_unknown_keys_in(value, fields[name], key, origin)
 
 
 def reject_unknown_keys_in(value: object, kind: Any, key: str, origin: str) -> None:
-    """A value that is a table of settings, or a table of such tables under names of their own."""
+    """Check a value that is a table of settings, or a table of such tables by name."""
     if not isinstance(value, dict):
         return
     if is_struct(kind):
@@ -309,7 +313,7 @@ def is_collection(kind: Any) -> bool:
 
 @cache
 def list_keys() -> tuple[tuple[str, Any], ...]:
-    """Every dotted key, with its type."""
+    """Return every dotted key with its type."""
     return tuple(
         (f"{section.name}.{field.name}", field.type)
         for section in msgspec.structs.fields(Settings)
@@ -322,18 +326,18 @@ def variable_name(key: str) -> str:
 
 
 def describe_origin(key: str, origins: Mapping[str, str]) -> str:
-    """Where the value was written; the key may go deeper than those that have an origin."""
+    """Return where the value of a key is written, in parentheses; the key may be below one with an origin."""
     setting = ".".join(key.split(".")[:2])
     return f" ({origins[setting]})" if setting in origins else ""
 
 
 def suggest_similar(name: str, known: Iterable[str]) -> str:
-    """`; did you mean …?`, by the last part of the name: `prot` and `port` find `server.port`."""
+    """Return `; did you mean …?`, by the last part of the name: `prot` and `port` find `server.port`."""
     import difflib
 
-    tails: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for each in known:
-        tails.setdefault(each.rpartition(".")[2], []).append(each)
-    close = difflib.get_close_matches(name.rpartition(".")[2], tails, n=2, cutoff=0.7)
-    meant = [each for tail in close for each in tails[tail]]
-    return f"; did you mean {' or '.join(meant)}?" if meant else ""
+        names.setdefault(each.rpartition(".")[2], []).append(each)
+    close = difflib.get_close_matches(name.rpartition(".")[2], names, n=2, cutoff=0.7)
+    suggestions = [each for last in close for each in names[last]]
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

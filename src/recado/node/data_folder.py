@@ -1,9 +1,9 @@
-"""The data folder of a node: what is in it, and the ledger on it.
+"""The data folder of a node, and the message store in it.
 
-DIR/LOCK        held while a node runs
-DIR/BALLAST     of no use but for the room it takes up: see recado.journal.disk_space
+DIR/LOCK        names the process that has locked the folder
+DIR/BALLAST     reserves disk space: see `recado.journal.disk_space`
 DIR/journal/    the journal of all queues
-DIR/streams/N/  the journal of a stream, by the number of its queue
+DIR/streams/N/  the journal of a stream, by the id of its queue
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ JOURNAL_FOLDER, STREAMS_FOLDER = "journal", "streams"
 
 
 class DataFolder:
-    """A data folder that is ours until `release`."""
+    """The data folder of a node, locked until `release`."""
 
     def __init__(self, data: str) -> None:
-        """Raises `FolderInUseError` if another node has it."""
+        """Open and lock a folder, which is created if needed. Raises `FolderInUseError` if a node uses it."""
         folder = Path(data)
         self._folder = FolderDisk(folder)
         self._folder.lock()
@@ -39,17 +39,21 @@ class DataFolder:
         )
 
     def recover(self, broker: Broker, now: int) -> None:
-        """Make a new broker what it was; raises `CorruptJournalError` if what was safe is not there any more."""
+        """Restore the stored state to a new broker.
+
+        Raises `CorruptJournalError` if a durable record is missing or damaged.
+        """
         restore_broker(self.store, broker, now)
-        cut = self.store.truncated_bytes
-        if cut:
+        truncated_bytes = self.store.truncated_bytes
+        if truncated_bytes:
             log.warning(
-                "the last %d bytes of the journal were not whole: nobody was told of them", cut
+                "journal truncated: removed an incomplete write that was never confirmed (bytes=%d)",
+                truncated_bytes,
             )
 
     def attach(self, server: Server, min_free_bytes: int) -> None:
-        """From now on all that is kept is written at the end of each turn."""
-        server.committer = Committer(
+        """Make the server commit the store, with at least `min_free_bytes` of free disk space."""
+        committer = Committer(
             self.store,
             server.loop,
             server.fail,
@@ -57,14 +61,15 @@ class DataFolder:
             on_full=server.check_resources,
             run_in_turn=server.run_in_turn,
         )
+        server.attach_committer(committer)
 
     def free_bytes(self) -> int:
-        """Bytes that are left on the disk."""
+        """Return the free space of the disk."""
         return self._folder.free_bytes()
 
     def journal_bytes(self) -> int:
         return sum(segment.end - segment.base for segment in self.store.journal.segments)
 
     def release(self) -> None:
-        """Let others have the folder; the ledger is closed by then."""
+        """Unlock the folder; the store must be closed before."""
         self._folder.close()

@@ -1,9 +1,8 @@
 """The event loop of a node: uvloop's or asyncio's, and how it waits.
 
-To sleep and be woken costs a process more than most messages do: on a virtual machine 50 µs and
-more. A client that sends one message and waits for its answer pays that at every hop. So a loop
-that is woken again and again soon after it fell asleep looks for a while before it sleeps, for as
-long as somebody takes who is woken, does a little and answers.
+Sleeping and being woken costs a process more than most messages do: 50 µs and more on a virtual machine. A client that
+sends one message and waits for its reply pays that at every hop. So a loop that is repeatedly woken soon after it began
+to sleep polls for a while before it sleeps, about as long as a client needs to wake up and reply.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from recado.node.config import ConfigError
 from recado.node.settings import Settings
 
 POLL_S = 250e-6
-"""Seconds of looking before falling asleep. The answer to what a broker passed on comes after 100 to 200 µs: 50
-to be woken, the rest to make it. Whoever gives up before has looked in vain, and pays for both."""
+"""How long to poll before sleeping. The reply of a client to a delivery arrives after 100 to 200 µs: 50 for its wake-up,
+the rest for its work. A shorter poll ends in vain, and costs both the polling and the sleep."""
 
 SHORT_WAIT_S = 300e-6
-"""Seconds, within which a wait is a short one."""
+"""A wait that ends within this time is short."""
 
 SHORT_WAITS_MIN = 8
-"""Short waits in a row, after which another is expected. So many come where one message is under way at a time,
-or a few thousand a second come steadily: not where many are under way and keep every processor busy, which
-looking would take away from them."""
+"""Short waits in a row after which another one is expected. That many occur where one message is in flight at a time, or
+a few thousand a second arrive steadily. They do not occur where many messages are in flight and keep every processor
+busy, which polling would take away from other processes."""
 
 
 class PollingSelector(selectors.DefaultSelector):
-    """Looks for a moment longer while traffic is brisk, and sleeps like any other when it is not."""
+    """Polls for a moment before it sleeps while waits are short, and sleeps at once when they are not."""
 
     _short_waits = 0  # in a row
 
@@ -47,10 +46,10 @@ class PollingSelector(selectors.DefaultSelector):
 
 
 def new_runner(settings: Settings, *, polling: bool = False) -> asyncio.Runner:
-    """An event loop as configured: uvloop's where it is installed, unless told otherwise.
+    """Return a runner with the configured event loop: by default uvloop's if it is installed, else asyncio's.
 
-    An attentive one is for a process that does nothing else: in a program's thread it would hold up
-    the others.
+    `polling` is for a process that does nothing else: in a thread of a program it would delay the other threads.
+    Raises `ConfigError` if uvloop is configured and not installed.
     """
     choice = settings.node.loop
     if choice != "asyncio":
@@ -58,9 +57,11 @@ def new_runner(settings: Settings, *, polling: bool = False) -> asyncio.Runner:
             import uvloop
         except ImportError:
             if choice == "uvloop":
-                raise ConfigError("node.loop is uvloop: `pip install 'recado[fast]'`") from None
+                raise ConfigError(
+                    "node.loop is uvloop, which is not installed: `pip install 'recado[fast]'`"
+                ) from None
         else:
             return asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    # Named although it is the default, which would also become the loop of the calling thread.
+    # Named explicitly: the default factory would also set the loop of the calling thread.
     selector = PollingSelector() if polling else selectors.DefaultSelector()
     return asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector))

@@ -1,13 +1,12 @@
-"""Garbage collection without long pauses, for a process that is nothing but a broker.
+"""Garbage collection without long pauses, for a process that only runs a broker.
 
-Python frees an object when its last reference goes; only objects that refer to each other in a circle wait
-for the cyclic collector. A full collection looks at every object there is, and the loop stands still
-meanwhile: 0.1 s with 100,000 bindings, 0.28 s with 16 million messages in memory. So here only new objects
-are looked at. Those that survive are moved to the permanent generation (`collect_garbage.freeze`), which no collection
-looks at.
+Python frees an object when its last reference goes; only reference cycles wait for the cyclic collector. A full
+collection visits every object, and the event loop stands still meanwhile: 0.1 s with 100,000 bindings, 0.28 s with
+16 million messages in memory. So only new objects are collected. Those that survive a collection are moved to the
+permanent generation (`gc.freeze`), which no collection visits.
 
-Circles that grow old would stay there for ever. A broker makes none: queues and connections that end untie
-theirs. For circles of other origin everything is looked at now and then, while the process is small.
+Reference cycles that grow old would stay there for ever. The broker makes none: queues and connections break theirs
+when they end. For cycles of other origin, everything is collected every ten minutes, as long as the process is small.
 """
 
 import asyncio
@@ -16,13 +15,12 @@ from collections.abc import Callable
 
 from recado.server import memory
 
-# Python's own default: 200 costs 10 % more CPU for each confirmed message. A list of messages counts as one
-# object, so these may refer to three million: 18 ms at worst.
+# Python's default; 200 costs 10 % more CPU for each confirmed message. A list of messages counts as one object, so
+# these may refer to three million: 18 ms at worst.
 YOUNG_OBJECTS_MAX = 700
 FULL_COLLECTION_INTERVAL_S = 600.0
-FULL_COLLECTION_GROWTH_MAX_BYTES = (
-    32 << 20
-)  # a process that has grown by more would stand still for more than 20 ms
+# A full collection of a process that has grown by more would take longer than 20 ms.
+FULL_COLLECTION_GROWTH_MAX_BYTES = 32 << 20
 
 
 class GarbageCollector:
@@ -33,7 +31,7 @@ class GarbageCollector:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on; all that was loaded before is permanent."""
+        """Start: all objects that exist now become permanent."""
         gc.freeze()
         gc.set_threshold(YOUNG_OBJECTS_MAX)
         gc.callbacks.append(self._after_collection)
@@ -42,7 +40,7 @@ class GarbageCollector:
         self._schedule(loop)
 
     def stop(self) -> None:
-        """Restore the thresholds. Permanent objects stay so: to look at them would delay the exit."""
+        """Restore the thresholds. Permanent objects stay permanent: collecting them would delay the exit."""
         if self._timer is not None:
             self._timer.cancel()
         gc.callbacks.remove(self._after_collection)
@@ -50,7 +48,7 @@ class GarbageCollector:
 
     def _after_collection(self, phase: str, info: dict[str, int]) -> None:
         if phase == "stop":
-            gc.freeze()  # takes no time: it joins lists
+            gc.freeze()  # takes no time: it only joins lists
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = loop.call_later(FULL_COLLECTION_INTERVAL_S, self._collect_all, loop)

@@ -1,7 +1,7 @@
-"""The node's counters, on the feed `recado.metrics`: a message each second, if `metrics.publish` says so.
+"""The counters of a node, published each second on the feed `recado.metrics` if `metrics.publish` is set.
 
-Nothing is counted for it: what the parts of the node know anyway is looked at once a second, and written as one
-JSON object. A node that does not publish loads none of this.
+Nothing is counted specially: once per interval the counters that the parts of the node have anyway are read and
+published as one JSON object. A node that does not publish imports none of this.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
-from recado.node.login import build_local_url
+from recado.node.address import build_local_url
 from recado.node.settings import Settings
 from recado.server import memory
 
@@ -31,21 +31,24 @@ METRICS_FEED: Final = "recado.metrics"
 
 
 class MetricsStartError(OSError):
-    """The feed of the counters does not start; the text says why."""
+    """The feed of the counters does not start; the text has the reason."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is and has done. Totals are since `started`, which tells one life of a node from the next."""
+    """The published counters. Totals are since `started`, which distinguishes one run of a node from the next.
+
+    The field names are the keys of the JSON object.
+    """
 
     node: str
-    """Where it listens."""
+    """The address where it listens."""
     at: int
-    """µs since 1970, as is `started`."""
+    """Microseconds since 1970, like `started`."""
     started: int
     late_seconds: float
-    """By how much this was taken later than planned, because the loop was busy."""
+    """Delay of this sample, because the loop was busy."""
     connections: int
-    """Those of the node's own archives, and of these counters, among them."""
+    """Including those of the node's own archives and of these metrics."""
     channels: int
     exchanges: int
     queues: int
@@ -57,40 +60,40 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     acknowledged: int
     blocked: int
-    """Publishers that wait for an alarm to end."""
+    """Publishers that are blocked by an alarm."""
     alarm: str | None
     memory_used: int
     memory_limit: int
-    """Bytes; above it publishers are blocked."""
+    """Bytes above which publishers are blocked."""
     processor_seconds: float
     disk_free: int | None = None
-    """Bytes; this and what follows only with a data folder."""
+    """Bytes; this and the following fields only with a data folder."""
     journal_bytes: int | None = None
     syncs: int | None = None
     sync_seconds: float | None = None
 
 
 class CounterReader:
-    """Looks at a node that runs."""
+    """Reads the counters of a running node."""
 
     def __init__(
-        self, server: Server, storage: DataFolder | None, node: str, memory_watermark: float
+        self, server: Server, data_folder: DataFolder | None, node: str, memory_watermark: float
     ) -> None:
         self._server = server
-        self._data_folder = storage
+        self._data_folder = data_folder
         self._node = node
         self._memory_limit = int(memory.total_bytes() * memory_watermark)
         self._started = now_us()
 
     def read(self, late: float = 0.0) -> Counters:
-        """In the loop's thread; the work is in proportion to the number of queues and channels."""
+        """Read all counters, in the thread of the loop; the cost grows with the number of queues and channels."""
         server, broker = self._server, self._server.broker
         channels = [
             channel
             for connection in server.connections
             for channel in connection.session.channels.values()
         ]
-        tally = broker.counters.total_with(channels)
+        counters = broker.counters.total_with(channels)
         vhosts = broker.vhosts.values()
         queues = [
             queue
@@ -110,10 +113,10 @@ class CounterReader:
             consumers=sum(len(queue.consumers) + len(queue.wire_taps) for queue in queues),
             messages_ready=sum(queue.ready for queue in queues),
             messages_unacknowledged=sum(queue.unacked for queue in queues),
-            published=tally.published,
-            confirmed=tally.confirmed,
-            delivered=tally.delivered,
-            acknowledged=tally.acknowledged,
+            published=counters.published,
+            confirmed=counters.confirmed,
+            delivered=counters.delivered,
+            acknowledged=counters.acknowledged,
             blocked=len(server.blocked),
             alarm=server.alarm,
             memory_used=memory.resident_bytes(),
@@ -123,12 +126,12 @@ class CounterReader:
         )
 
     def _read_disk(self) -> dict[str, Any]:
-        storage, committer = self._data_folder, self._server.committer
-        if storage is None or committer is None:
+        data_folder, committer = self._data_folder, self._server.committer
+        if data_folder is None or committer is None:
             return {}
         return {
-            "disk_free": storage.free_bytes(),
-            "journal_bytes": storage.journal_bytes(),
+            "disk_free": data_folder.free_bytes(),
+            "journal_bytes": data_folder.journal_bytes(),
             "syncs": committer.sync_count,
             "sync_seconds": round(committer.sync_seconds, 6),
         }
@@ -139,21 +142,21 @@ def now_us() -> int:
 
 
 class MetricsPublisher:
-    """The counters on their feed, by a connection of their own."""
+    """Publishes the counters on their feed, with a connection of its own."""
 
-    def __init__(self, gauge: CounterReader, seconds: float) -> None:
-        self._reader = gauge
-        self._interval = seconds
+    def __init__(self, reader: CounterReader, interval: float) -> None:
+        self._reader = reader
+        self._interval = interval
         self._stack = AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(
-        cls, settings: Settings, address: str, server: Server, storage: DataFolder | None
+        cls, settings: Settings, address: str, server: Server, data_folder: DataFolder | None
     ) -> MetricsPublisher:
         chosen = settings.metrics
-        gauge = CounterReader(server, storage, address, settings.broker.memory_watermark)
-        metrics = cls(gauge, chosen.interval)
+        reader = CounterReader(server, data_folder, address, settings.broker.memory_watermark)
+        metrics = cls(reader, chosen.interval)
         try:
             url = build_local_url(settings, address, chosen.vhost)
             link = await metrics._stack.enter_async_context(
@@ -167,7 +170,7 @@ class MetricsPublisher:
         return metrics
 
     async def _publish(self, feed: Feed, address: str) -> None:
-        """While publishers are blocked this waits with them; the seconds in between are left out."""
+        """Publish in intervals. While publishers are blocked this waits too, and skips the missed intervals."""
         clock = asyncio.get_running_loop().time
         due = clock()
         try:
@@ -177,8 +180,8 @@ class MetricsPublisher:
                 await feed.publish(body, key=address)
                 due = max(due + self._interval, clock())
                 await asyncio.sleep(due - clock())
-        except FeedError as error:  # the broker goes on without
-            log.error("the counters are published no more: %s", error)
+        except FeedError as error:  # the broker continues without metrics
+            log.error("metrics stopped: %s (feed=%s)", error, METRICS_FEED)
 
     async def stop(self) -> None:
         if self._task is not None:

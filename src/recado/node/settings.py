@@ -1,10 +1,10 @@
-"""What can be configured: a struct for each section of recado.toml, with its defaults and limits.
+"""The settings: one struct for each section of recado.toml, with defaults and limits.
 
-Only the shape lives here; `config` finds the values. A key that is not in these structs is an
-error, so this module is also the complete list of keys.
+Only the shape is defined here; `config` finds the values. A key that is not in these structs is an error, so this module
+is also the complete list of keys. Durations are float seconds; keys of other units have a suffix.
 
-Annotations are evaluated here, and in the section of the actors: as texts msgspec would compile each of them at
-every start, which took 10 ms of it.
+Annotations are evaluated when this module and that of the actors are imported: msgspec would compile annotations that
+are strings at every start, which took 10 ms.
 """
 
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from recado.actors.settings import ActorsSettings
-from recado.actors.settings import find_problems as complaints_about_actors
+from recado.actors.settings import find_problems as find_actor_problems
 from recado.broker.access import Permission, TopicPermission
 
 MIB = 1024 * 1024
@@ -25,30 +25,24 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One table of the configuration."""
+    """Base of the tables of the configuration; unknown keys are errors."""
 
 
 class NodeSettings(Section, frozen=True):
-    """`data` is the folder for what is durable; without it nothing outlasts the process.
-
-    `definitions` is a file in RabbitMQ's format, imported at every start.
-
-    `log` is the least that the command line writes to standard error; a program that embeds a
-    broker has its own logging.
-    """
+    """The process: its data folder, definitions, log level and event loop."""
 
     data: str | None = None
+    """The folder for everything durable; without it nothing survives a restart."""
     definitions: str | None = None
+    """A file in RabbitMQ's definitions format, imported at every start."""
     log: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level that the command line logs to standard error. An embedding program has its own logging."""
     loop: Literal["auto", "asyncio", "uvloop"] = "auto"
+    """`auto` is uvloop if it is installed."""
 
 
 class ServerSettings(Section, frozen=True):
-    """The listener, and what it offers to clients.
-
-    `product` and `version` are announced in connection.start: clients choose by them how they
-    behave towards RabbitMQ, and only a 3.x version keeps Celery's channel-wide prefetch.
-    """
+    """The listener, and what it announces to clients."""
 
     host: str = "127.0.0.1"
     port: Port = 5672
@@ -62,25 +56,25 @@ class ServerSettings(Section, frozen=True):
     heartbeat: Annotated[int, Meta(ge=0, le=65_535)] = 60
     frame_max: Annotated[int, Meta(ge=4_096, le=2**31 - 1)] = 131_072
     channel_max: Annotated[int, Meta(ge=1, le=65_535)] = 2_047
+    # Announced in connection.start: clients adapt to RabbitMQ by them. Only with a 3.x version, Celery uses a
+    # channel-wide prefetch.
     product: str = "RabbitMQ"
     version: str = "3.13.7"
 
 
 class BrokerSettings(Section, frozen=True):
-    """Limits that protect the broker from its clients.
-
-    Publishers are blocked while the process uses more than `memory_watermark` of the memory there
-    is, or less than `disk_free_min_bytes` bytes are free for the data folder; a client that leaves
-    `unread_max_bytes` bytes unread for `unread_timeout` is closed. A delivery that is not acknowledged
-    in `consumer_timeout` seconds closes its channel; 0 is never.
-    """
+    """Limits that protect the broker from its clients. Durations are in seconds."""
 
     max_message_bytes: Annotated[int, Meta(ge=1, le=512 * MIB)] = 16 * MIB
     memory_watermark: Fraction = 0.6
+    """Publishers are blocked while the process uses more than this fraction of the memory."""
     disk_free_min_bytes: Annotated[int, Meta(ge=0)] = 256 * MIB
+    """Publishers are blocked while less is free on the disk of the data folder."""
     unread_max_bytes: Count = 16 * MIB
+    """A client that leaves more than this unread for `unread_timeout` is closed."""
     unread_timeout: Seconds = 10.0
     consumer_timeout: Annotated[float, Meta(ge=0)] = 1800.0
+    """A delivery that is not acknowledged within this time closes its channel; 0 disables the timeout."""
 
 
 class UserSettings(Section, frozen=True):
@@ -90,20 +84,20 @@ class UserSettings(Section, frozen=True):
     password_hash: str | None = None
     tags: tuple[str, ...] = ()
     permissions: dict[str, Permission] = {}
-    """By vhost; a user may enter those that are named here."""
+    """By vhost; a user has access to the vhosts named here."""
     topic_permissions: dict[str, dict[str, TopicPermission]] = {}
-    """By vhost and exchange: what the user may do is narrowed by routing key."""
+    """By vhost and exchange: restricts the permissions further, by routing key."""
 
 
 FULL_PERMISSION = Permission(configure=".*", write=".*", read=".*")
 GUEST_HASH = "cmNkb1DpjWx3svLxmOXD10yKMF1sLUk5/fHAnV8qIEdmjBCl"
-"""Of the password that everybody knows, so that nothing need be hashed to start."""
+"""The hash of `guest`, so that nothing has to be hashed at the start."""
 
 
 class AccessSettings(Section, frozen=True):
-    """Who may enter. Without users there is guest/guest, with every permission everywhere.
+    """Vhosts and users. Without users there is guest/guest, with all permissions on all vhosts.
 
-    Who is named in `loopback_users` is let in only via localhost.
+    The `loopback_users` can only log in via localhost.
     """
 
     vhosts: Annotated[tuple[str, ...], Meta(min_length=1)] = ("/",)
@@ -111,7 +105,7 @@ class AccessSettings(Section, frozen=True):
     loopback_users: tuple[str, ...] = ("guest",)
 
     def effective_users(self) -> dict[str, UserSettings]:
-        """The users, or the default one where none is configured."""
+        """Return the configured users, or the default user if there are none."""
         if self.users:
             return self.users
         permissions = dict.fromkeys(self.vhosts, FULL_PERMISSION)
@@ -120,7 +114,10 @@ class AccessSettings(Section, frozen=True):
 
 
 class ArchiveSettings(Section, frozen=True):
-    """An archive of a feed on this broker, run by the node; without a folder, within the data folder."""
+    """An archive of a feed on this broker, run by the node. Without `folder` it is in the data folder.
+
+    Durations are in seconds.
+    """
 
     feed: Annotated[str, Meta(min_length=1)]
     vhost: str = "/"
@@ -135,7 +132,7 @@ class ArchiveSettings(Section, frozen=True):
 
 
 class MetricsSettings(Section, frozen=True):
-    """Whether the node's counters are published on the feed `recado.metrics`, and how often.
+    """Whether the node publishes its counters on the feed `recado.metrics`, and how often (in seconds).
 
     The node logs in as `feeds.user`.
     """
@@ -146,7 +143,7 @@ class MetricsSettings(Section, frozen=True):
 
 
 class FeedsSettings(Section, frozen=True):
-    """Archives by their names. They log in as `user`, who has a plain password."""
+    """The archives by name. They log in as `user`, which must have a plain password."""
 
     user: str = "guest"
     archives: dict[str, ArchiveSettings] = {}
@@ -165,66 +162,68 @@ class Settings(Section, frozen=True):
 
 
 def find_problems(settings: Settings) -> list[tuple[str, str]]:
-    """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
-    found = find_tls_problems(settings.server)
+    """Return (key, problem) for everything that types cannot check, such as keys that exclude each other."""
+    problems = find_tls_problems(settings.server)
     if settings.node.data == "":
-        found.append(("node.data", "is empty: name a folder"))
+        problems.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
-        found += find_user_problems(user, f"access.users.{name}", settings.access.vhosts)
-    return found + find_feed_problems(settings) + complaints_about_actors(settings.actors)
+        problems += find_user_problems(user, f"access.users.{name}", settings.access.vhosts)
+    return problems + find_feed_problems(settings) + find_actor_problems(settings.actors)
 
 
 def find_tls_problems(server: ServerSettings) -> list[tuple[str, str]]:
     files = {f"server.{name}": getattr(server, name) for name in ("certificate", "key", "ca")}
     if server.verify and server.ca is None:
-        return [("server.ca", "is needed for server.verify: it signs the clients' certificates")]
+        return [("server.ca", "is required by server.verify: it signs the clients' certificates")]
     if server.tls_port is None:
-        why = "is of no use without server.tls_port"
-        return [(key, why) for key, file in files.items() if file is not None]
+        problem = "has no effect without server.tls_port"
+        return [(key, problem) for key, file in files.items() if file is not None]
     if server.tls_port == server.port != 0:
         return [("server.tls_port", "is the same as server.port")]
-    why = "is needed for server.tls_port"
-    return [(key, why) for key, file in files.items() if file is None and key != "server.ca"]
+    problem = "is required by server.tls_port"
+    return [(key, problem) for key, file in files.items() if file is None and key != "server.ca"]
 
 
 def find_feed_problems(settings: Settings) -> list[tuple[str, str]]:
     metrics = settings.metrics
     if not settings.feeds.archives and not metrics.publish:
         return []
-    found = []
+    problems = []
     if metrics.vhost not in settings.access.vhosts:
-        found.append(("metrics.vhost", f"names {metrics.vhost!r}, not in access.vhosts"))
+        problems.append(("metrics.vhost", f"names {metrics.vhost!r}, not in access.vhosts"))
     user = settings.access.effective_users().get(settings.feeds.user)
     if user is None or user.password is None:
-        found.append(("feeds.user", "is to be one of access.users that has a plain password"))
+        problems.append(("feeds.user", "must be one of access.users, with a plain password"))
     for name, archive in settings.feeds.archives.items():
         where = f"feeds.archives.{name}"
         if archive.folder is None and settings.node.data is None:
-            found.append((where, "needs a folder, or the node a data folder (node.data)"))
+            problems.append((where, "needs a folder, or the node a data folder (node.data)"))
         if archive.vhost not in settings.access.vhosts:
-            found.append((f"{where}.vhost", f"names {archive.vhost!r}, not in access.vhosts"))
-    return found
+            problems.append((f"{where}.vhost", f"names {archive.vhost!r}, not in access.vhosts"))
+    return problems
 
 
 def find_user_problems(
     user: UserSettings, where: str, vhosts: tuple[str, ...]
 ) -> list[tuple[str, str]]:
-    found = []
+    problems = []
     if user.password is None and user.password_hash is None:
-        found.append((where, "needs a password or a password_hash"))
+        problems.append((where, "needs a password or a password_hash"))
     if user.password_hash is not None:
-        # Only here, since it brings asyncio with it, which `recado config show` can do without.
+        # Imported here because it imports asyncio, which `recado config show` does not need.
         from recado.server.passwords import is_password_hash
 
         if user.password is not None:
-            found.append((where, "has both a password and a password_hash"))
+            problems.append((where, "has both a password and a password_hash"))
         if not is_password_hash(user.password_hash):
-            kinds = "neither argon2's ($argon2id$v=…) nor RabbitMQ's (base64 of salt and SHA-256)"
-            found.append((f"{where}.password_hash", f"is {kinds}"))
-    found += [
+            kinds = (
+                "neither an argon2 hash ($argon2id$v=…) nor RabbitMQ's (base64 of salt and SHA-256)"
+            )
+            problems.append((f"{where}.password_hash", f"is {kinds}"))
+    problems += [
         (f"{where}.{key}", f"names the vhost {vhost!r}, which is not in access.vhosts")
         for key in ("permissions", "topic_permissions")
         for vhost in getattr(user, key)
         if vhost not in vhosts
     ]
-    return found
+    return problems

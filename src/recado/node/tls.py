@@ -1,8 +1,7 @@
-"""Whether the files for TLS can be used, and if not, which of them is at fault.
+"""The TLS context of the listener, and a check of its files that names the one at fault.
 
-The TLS library loads certificate and key together and seldom says which one it means; worse, it asks
-the terminal for the pass phrase of a key, where a service would wait for ever. So each file is tried
-by itself first.
+The TLS library loads certificate and key together and seldom says which of them is wrong. It also asks the terminal for
+the pass phrase of an encrypted key, where a service would wait for ever. So each file is tried by itself first.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from recado.node.config import ConfigError
 
 
 def check_tls_files(certificate: str, key: str, ca: str | None) -> None:
-    """Raise for the first file that cannot be used."""
+    """Raise `ConfigError` for the first file that cannot be used."""
     check_certificate("server.certificate", certificate)
     check_readable("server.key", key)
     check_key(certificate, key)
@@ -35,24 +34,40 @@ def check_certificate(setting: str, file: str) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(file)
     except ssl.SSLError as error:
-        raise ConfigError(f"{setting} {file!r} has no good certificate in PEM form") from error
+        raise ConfigError(f"{setting} {file!r} has no valid certificate in PEM format") from error
 
 
 def check_key(certificate: str, key: str) -> None:
-    """The certificate is known to be good."""
+    """Check a key with a certificate that is known to be valid."""
 
     def refuse_pass_phrase() -> NoReturn:
         raise ConfigError(
-            f"server.key {key!r} has a pass phrase, which nobody would be there to type; "
-            "`openssl pkey -in … -out …` takes it away"
+            f"server.key {key!r} is encrypted with a pass phrase, which a service cannot enter; "
+            "decrypt it with `openssl pkey -in … -out …`"
         )
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_cert_chain(certificate, key, refuse_pass_phrase)
     except ssl.SSLError as error:
-        if error.reason is None:  # it could not even be read
-            raise ConfigError(f"server.key {key!r} has no good private key in PEM form") from error
+        if error.reason is None:  # the file is not a key at all
+            raise ConfigError(
+                f"server.key {key!r} has no valid private key in PEM format"
+            ) from error
         raise ConfigError(
-            f"server.certificate and server.key do not fit: {error.reason}"
+            f"server.certificate and server.key do not match: {error.reason}"
         ) from error
+
+
+def server_context(certificate: str, key: str, ca: str | None, *, verify: bool) -> ssl.SSLContext:
+    """Return the TLS context of a listener.
+
+    `ca` is the file of the authority that signs client certificates; with `verify` a client must have one.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    if ca is not None:
+        context.load_verify_locations(ca)
+        context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_OPTIONAL
+    return context

@@ -137,6 +137,10 @@ class Server:
         if self.committer is not None:
             await self.committer.close()
 
+    def attach_committer(self, committer: "Committer") -> None:
+        """From now on, commit the store of the broker at the end of each turn."""
+        self.committer = committer
+
     def fail(self, reason: str) -> None:
         """Stop serving at once, because nothing can be made durable any more; complete `failure`."""
         log.critical("broker failed: %s", reason)

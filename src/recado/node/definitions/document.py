@@ -1,8 +1,8 @@
-"""The document: what it may hold, read into values, and where it is wrong.
+"""The document: definitions in RabbitMQ's JSON, read into values and checked.
 
-Three kinds of files are read: those of RabbitMQ's HTTP API, those of `rabbitmqctl export_definitions`, which
-has some tables as lists of pairs, and those of one vhost, whose entries do not name it. A fault is told with
-the entry that it is in: `queues[2] ('orders'): …`.
+Three kinds of files are supported: exports of RabbitMQ's HTTP API, those of `rabbitmqctl export_definitions`, which has
+some tables as lists of pairs, and those of one vhost, whose entries do not name it. Errors name the entry:
+`queues[2] ('orders'): …`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SECTIONS = (
     "queues",
     "bindings",
 )
-DOCUMENT_KEYS = (  # the document itself, or the one vhost that it is of
+DOCUMENT_KEYS = (  # about the document itself, or about its one vhost
     "rabbit_version",
     "rabbitmq_version",
     "rabbitmq_definition_format",
@@ -52,17 +52,17 @@ DOCUMENT_KEYS = (  # the document itself, or the one vhost that it is of
 
 
 class DefinitionsError(ValueError):
-    """The document cannot be imported; the text says what is wrong, where, and what to do."""
+    """A document cannot be imported; the text says what is wrong, where, and what to do."""
 
 
 # ── one entry ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 class DocumentEntry:
-    """An object of the document, and where it stands."""
+    """An object of the document, and its location for error messages."""
 
-    def __init__(self, place: str, fields: object, vhost: str | None) -> None:
-        self.location = place
+    def __init__(self, location: str, fields: object, vhost: str | None) -> None:
+        self.location = location
         if not isinstance(fields, Mapping):
             raise self.error("must be an object")
         self._fields = fields
@@ -71,19 +71,19 @@ class DocumentEntry:
         self.location += next((f" ({label!r})" for label in labels if isinstance(label, str)), "")
 
     def nested(self, key: str) -> DocumentEntry:
-        """An object that is a value of this one."""
+        """Return the object that is a value of this one."""
         return DocumentEntry(self.location, self.pairs(key), self._vhost)
 
-    def error(self, what: object) -> DefinitionsError:
-        return DefinitionsError(f"{self.location}: {what}")
+    def error(self, problem: object) -> DefinitionsError:
+        return DefinitionsError(f"{self.location}: {problem}")
 
     @property
     def vhost(self) -> str:
-        """Where it belongs; the caller's word counts over the document's, as in RabbitMQ."""
+        """The vhost of the entry; that of the caller overrides that of the document, as in RabbitMQ."""
         if self._vhost is not None:
             return self._vhost
         if self._fields.get("vhost") is None:
-            raise self.error("names no vhost; for a file of one vhost say which it is: --vhost")
+            raise self.error("has no vhost; for the definitions of one vhost, name it: --vhost")
         return self.text("vhost")
 
     def has(self, key: str) -> bool:
@@ -94,10 +94,12 @@ class DocumentEntry:
         return default if found is None else found
 
     def text(self, key: str, default: str | None = None) -> str:
-        """At most 255 bytes: all texts here are names or the like."""
+        """Return a string of at most 255 bytes, the limit of names."""
         found = self.value(key, default)
         if not isinstance(found, str):
-            raise self.error(f"{key!r} is missing" if found is None else f"{key!r} must be a text")
+            raise self.error(
+                f"{key!r} is missing" if found is None else f"{key!r} must be a string"
+            )
         if len(found.encode(errors="surrogatepass")) > 255 and key != "pattern":
             raise self.error(f"{key!r} is longer than 255 bytes")
         return found
@@ -116,10 +118,11 @@ class DocumentEntry:
         return found
 
     def table(self, key: str) -> FieldTable:
-        """Integers are 64 bits wide, as in RabbitMQ. A list of pairs will do for an object."""
+        """Return an object as a field table. Integers become 64 bits wide, as in RabbitMQ."""
         return {name: self._to_value(key, value) for name, value in self.pairs(key).items()}
 
     def pairs(self, key: str) -> dict[str, Any]:
+        """Return an object, which may also be written as a list of pairs."""
         found = self.value(key, {})
         if isinstance(found, Mapping):
             return dict(found)
@@ -135,29 +138,29 @@ class DocumentEntry:
                 return value
             case int():
                 if not -(2**63) <= value < 2**63:
-                    raise self.error(f"{key!r} has {value}, which is too large")
+                    raise self.error(f"{key!r} has {value}, which does not fit into 64 bits")
                 return Int64(value)
             case list():
                 return [self._to_value(key, element) for element in value]
             case Mapping():
                 return {str(name): self._to_value(key, inner) for name, inner in value.items()}
             case _:
-                raise self.error(f"{key!r} has a {type(value).__name__}, which JSON has not")
+                raise self.error(f"{key!r} has a {type(value).__name__}, which is not a JSON type")
 
 
-# ── what entries say ──────────────────────────────────────────────────────────────────────────────────
+# ── the definitions ───────────────────────────────────────────────────────────────────────────────────
 
 
 class UserDefinition(NamedTuple):
-    """A user without permissions, which are written elsewhere."""
+    """A user without permissions, which are entries of their own."""
 
     user: User
     has_limits: bool
-    """Whether the entry says something of limits; otherwise those of a known user stay."""
+    """Whether the entry has limits; otherwise those of an existing user stay."""
 
 
 class VhostDefinition(NamedTuple):
-    """What is to be set for a vhost; None leaves it as it is."""
+    """The settings of a vhost; None leaves a setting as it is."""
 
     location: str
     vhost: str
@@ -166,7 +169,7 @@ class VhostDefinition(NamedTuple):
 
 
 class PermissionDefinition(NamedTuple):
-    """A permission, or, for one exchange, a topic permission."""
+    """A permission, or a topic permission for one exchange."""
 
     location: str
     user: str
@@ -200,7 +203,7 @@ class QueueDefinition(NamedTuple):
     auto_delete: bool
     arguments: FieldTable
     has_type: bool
-    """Whether the entry names the type, so that the default of the vhost does not apply."""
+    """Whether the entry has a type, so that the default of the vhost does not apply."""
 
 
 class BindingDefinition(NamedTuple):
@@ -218,7 +221,7 @@ def _read_user(entry: DocumentEntry) -> UserDefinition:
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise entry.error("'tags' must be a list of texts, or one with commas")
+        raise entry.error("'tags' must be a list of strings, or a string with commas")
     user = User(
         entry.name,
         password_hash=_read_password_hash(entry),
@@ -229,35 +232,38 @@ def _read_user(entry: DocumentEntry) -> UserDefinition:
 
 
 def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L]) -> L:
-    """A negative number is no limit, as in RabbitMQ."""
+    """Return limits; a negative number means no limit, as in RabbitMQ."""
     names = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
     limits: dict[str, int | None] = {}
     for key, value in found.items():
         if key not in names:
-            raise entry.error(f"the limit {key!r} is not known; there are {', '.join(names)}")
+            raise entry.error(f"the limit {key!r} is not known; known are {', '.join(names)}")
         if not isinstance(value, int) or isinstance(value, bool):
-            raise entry.error(f"the limit {key!r} must be a whole number")
+            raise entry.error(f"the limit {key!r} must be an integer")
         limits[names[key]] = value if value >= 0 else None
     return kind(**limits)
 
 
 def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
-    """What an entry says of its vhost. RabbitMQ writes the queue type twice, and reads it from `metadata`."""
+    """Return the settings of a vhost. RabbitMQ writes the queue type twice, and reads it from `metadata`."""
     found = entry.nested("metadata").value("default_queue_type", entry.value("default_queue_type"))
     queue_type: QueueType | None = None
-    if found not in (None, "undefined"):  # which is how RabbitMQ writes that there is none
+    if found not in (None, "undefined"):  # RabbitMQ writes "undefined" for none
         if found not in get_args(QueueType):
             raise entry.error(
                 f"'default_queue_type' must be one of {', '.join(get_args(QueueType))}"
             )
         queue_type = found
-    pairs = entry.pairs("limits")  # RabbitMQ's are empty here, and parameters of their own
+    pairs = entry.pairs("limits")  # empty in exports of RabbitMQ, which has them as parameters
     limits = _read_limits(entry, pairs, VhostLimits) if pairs else None
     return VhostDefinition(entry.location, vhost, queue_type, limits)
 
 
 def _read_password_hash(entry: DocumentEntry) -> str:
-    """An empty one fits no password. RabbitMQ has no argon2; such hashes have a key of their own."""
+    """Return the password hash; an empty one matches no password.
+
+    RabbitMQ does not support argon2, so such hashes have a key of their own.
+    """
     if entry.has("password"):
         return hash_password(entry.text("password"))
     own = entry.has("recado_password_hash")
@@ -267,8 +273,8 @@ def _read_password_hash(entry: DocumentEntry) -> str:
         and entry.value("hashing_algorithm", HASHING_ALGORITHMS[0]) not in HASHING_ALGORITHMS
     ):
         raise entry.error(
-            f"the hashing algorithm {entry.value('hashing_algorithm')} is not known here;"
-            " give a password instead of its hash"
+            f"the hashing algorithm {entry.value('hashing_algorithm')} is not supported;"
+            " specify a password instead of its hash"
         )
     if found and not is_password_hash(found):
         raise entry.error("'password_hash' is not base64 of a salt and SHA-256 or SHA-512")
@@ -292,13 +298,13 @@ def _read_policy(entry: DocumentEntry) -> PolicyDefinition:
 
 
 def _read_parameter(entry: DocumentEntry) -> PolicyDefinition | VhostDefinition | str:
-    """An operator policy, limits of a vhost, or a note that the parameter is left out."""
+    """Return an operator policy, limits of a vhost, or a note that the parameter is skipped."""
     component, name = entry.text("component"), entry.name
     if component == "vhost-limits":
         limits = _read_limits(entry, entry.pairs("value"), VhostLimits)
         return VhostDefinition(entry.location, entry.vhost, limits=limits)
     if component != "operator_policy":
-        return f"{entry.location}: a parameter of {component} is left out: it is of no use here"
+        return f"{entry.location}: skipped, parameters of {component} are not supported"
     return _build_policy(entry.nested("value"), name, entry.vhost, operator=True)
 
 
@@ -357,10 +363,12 @@ def _read_binding(entry: DocumentEntry) -> BindingDefinition:
     )
 
 
-# ── the whole ─────────────────────────────────────────────────────────────────────────────────────────
+# ── the document ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class Definitions(msgspec.Struct):
+    """All definitions of a document."""
+
     users: list[UserDefinition]
     vhosts: list[str]
     settings: list[VhostDefinition]
@@ -370,30 +378,32 @@ class Definitions(msgspec.Struct):
     queues: list[QueueDefinition]
     bindings: list[BindingDefinition]
     notes: list[str]
-    """What is left out, for somebody to read."""
+    """About entries that are skipped, for the user."""
 
 
 def parse_json(text: bytes | str) -> object:
-    """JSON; what it should hold is for `read` to say."""
+    """Parse JSON; `read_definitions` checks the content. Raises `DefinitionsError`."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DefinitionsError(f"this is not JSON: {error}") from None
+        raise DefinitionsError(f"not valid JSON: {error}") from None
 
 
 def read_definitions(document: object, vhost: str | None = None) -> Definitions:
-    """What the document defines, all of it in `vhost` if that is given."""
+    """Return the definitions of a document, all of them in `vhost` if that is given. Raises `DefinitionsError`."""
     if not isinstance(document, Mapping):
         raise DefinitionsError("definitions must be an object with lists such as queues")
     if not any(section in document for section in SECTIONS):
-        raise DefinitionsError(f"these are no definitions: there is none of {', '.join(SECTIONS)}")
+        raise DefinitionsError(
+            f"the document has no definitions: it has none of {', '.join(SECTIONS)}"
+        )
     notes = [
-        f"{key} is left out: it is not known here"
+        f"{key}: skipped, this key is not supported"
         for key in document
         if key not in SECTIONS and key not in DOCUMENT_KEYS
     ]
 
-    def each(section: str, make: Callable[[DocumentEntry], T]) -> list[T]:
+    def read_section(section: str, read: Callable[[DocumentEntry], T]) -> list[T]:
         found = document.get(section, [])
         if not isinstance(found, list):
             raise DefinitionsError(f"{section} must be a list")
@@ -401,39 +411,39 @@ def read_definitions(document: object, vhost: str | None = None) -> Definitions:
             DocumentEntry(f"{section}[{number}]", fields, vhost)
             for number, fields in enumerate(found)
         ]
-        return [_build(make, entry) for entry in entries]
+        return [_build(read, entry) for entry in entries]
 
-    settings = each("vhosts", lambda entry: _read_vhost(entry, entry.name))
-    if vhost is not None:  # a document of one vhost has its settings at the top
+    settings = read_section("vhosts", lambda entry: _read_vhost(entry, entry.name))
+    if vhost is not None:  # the document of one vhost has its settings at the top level
         settings.append(_read_vhost(DocumentEntry("the document", document, vhost), vhost))
-    parameters = each("parameters", _read_parameter)
+    parameters = read_section("parameters", _read_parameter)
     settings += [entry for entry in parameters if isinstance(entry, VhostDefinition)]
-    globals_ = each("global_parameters", lambda entry: entry.text("name"))
+    globals_ = read_section("global_parameters", lambda entry: entry.text("name"))
     notes += [note for note in parameters if isinstance(note, str)]
     notes += [
-        f"the global parameter {name} is left out: it is of no use here"
+        f"global_parameters: {name!r} skipped, global parameters are not supported"
         for name in globals_
         if not name.startswith("internal")
     ]
     return Definitions(
-        users=each("users", _read_user),
-        vhosts=each("vhosts", lambda entry: entry.name),
+        users=read_section("users", _read_user),
+        vhosts=read_section("vhosts", lambda entry: entry.name),
         settings=settings,
-        permissions=each("permissions", _read_permission)
-        + each("topic_permissions", _read_topic_permission),
-        policies=each("policies", _read_policy)
+        permissions=read_section("permissions", _read_permission)
+        + read_section("topic_permissions", _read_topic_permission),
+        policies=read_section("policies", _read_policy)
         + [policy for policy in parameters if isinstance(policy, PolicyDefinition)],
-        exchanges=each("exchanges", _read_exchange),
-        queues=each("queues", _read_queue),
-        bindings=each("bindings", _read_binding),
+        exchanges=read_section("exchanges", _read_exchange),
+        queues=read_section("queues", _read_queue),
+        bindings=read_section("bindings", _read_binding),
         notes=notes,
     )
 
 
-def _build(make: Callable[[DocumentEntry], T], entry: DocumentEntry) -> T:
+def _build(read: Callable[[DocumentEntry], T], entry: DocumentEntry) -> T:
     try:
-        return make(entry)
+        return read(entry)
     except DefinitionsError:
         raise
-    except ValueError as error:  # a pattern, or what a policy says
+    except ValueError as error:  # an invalid pattern or policy
         raise entry.error(error) from None

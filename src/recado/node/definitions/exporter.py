@@ -1,7 +1,7 @@
-"""Definitions of a broker as a document that RabbitMQ 3.10 imports, and we too.
+"""Export of the definitions of a broker, as a document that RabbitMQ 3.10 and recado import.
 
-Left out is what nobody could declare: exclusive queues, and names with `amq.`. JSON knows fewer kinds of values
-than AMQP: of a timestamp the seconds are written, bytes as text, and every integer comes back as a wide one.
+Entities that clients cannot declare are skipped: exclusive queues, and names with `amq.`. JSON has fewer types than AMQP:
+a timestamp is written in seconds, bytes as text, and every integer is imported as a 64-bit one.
 """
 
 from __future__ import annotations
@@ -23,22 +23,25 @@ from recado.server.passwords import find_hash_algorithm
 
 from .document import DefinitionsError
 
-RABBITMQ_VERSION = "3.10.8"  # of the RabbitMQ whose format this is
+RABBITMQ_VERSION = "3.10.8"  # whose format this is
 
 JsonObject = dict[str, Any]
 
 
 def export_definitions(broker: Broker, vhost: str | None = None) -> JsonObject:
-    """All definitions, or those of one vhost in the form that RabbitMQ has for that."""
+    """Return all definitions, or those of one vhost in the format that RabbitMQ has for that.
+
+    Raises `DefinitionsError` if the vhost does not exist.
+    """
     if vhost is not None:
         if vhost not in broker.vhosts:
             raise DefinitionsError(f"there is no vhost '{vhost}'")
-        here = _export_vhost(broker.vhosts[vhost])
+        entries = _export_vhost(broker.vhosts[vhost])
         settings = _export_vhost_settings(broker.vhosts[vhost])
         return {
             "rabbit_version": RABBITMQ_VERSION,
             **settings,
-            **{key: _without_vhost(here[key]) for key in here},
+            **{key: _without_vhost(entries[key]) for key in entries},
         }
     users = [broker.users[name] for name in sorted(broker.users)]
     sections = [_export_vhost(each) for each in broker.vhosts.values()]
@@ -147,12 +150,12 @@ def _is_public(queue: Queue) -> bool:
 
 
 def _without_vhost(entries: list[JsonObject]) -> list[JsonObject]:
-    """As they are in a document of one vhost."""
+    """Return entries as in the document of one vhost."""
     return [{key: entry[key] for key in entry if key != "vhost"} for entry in entries]
 
 
 def _export_user(user: User) -> JsonObject:
-    """RabbitMQ cannot check argon2; there nobody can log in as such a user until it has a password."""
+    """Export a user. RabbitMQ does not support argon2: such a user cannot log in there until it gets a password."""
     algorithm = find_hash_algorithm(user.password_hash)
     entry: JsonObject = {
         "name": user.name,
@@ -176,7 +179,7 @@ def _export_policy(policy: Policy) -> JsonObject:
 
 
 def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
-    """The default queue type, which RabbitMQ reads from `metadata`; limits are parameters."""
+    """Export the default queue type, which RabbitMQ reads from `metadata`. Limits are parameters."""
     queue_type = vhost.settings.default_queue_type
     if queue_type is None:
         return {}
@@ -184,11 +187,11 @@ def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
 
 
 def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:
-    """With its type where it would get another one otherwise: it is older than the default of its vhost."""
-    by_default = "x-queue-type" not in declared.arguments
-    named = by_default and vhost.settings.default_queue_type is not None
+    """Export a queue, with its type if importing it would choose another: the default of the vhost is newer."""
+    has_default_type = "x-queue-type" not in declared.arguments
+    is_explicit = has_default_type and vhost.settings.default_queue_type is not None
     return {
-        **({"type": declared.queue_type} if named else {}),
+        **({"type": declared.queue_type} if is_explicit else {}),
         "durable": declared.durable,
         "auto_delete": declared.auto_delete,
         "arguments": _to_json_object(declared.arguments),

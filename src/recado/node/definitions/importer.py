@@ -1,12 +1,12 @@
-"""Definitions into a broker: everything, or nothing if any of it cannot be.
+"""Import of definitions into a broker: all of them, or none if any of them cannot be imported.
 
-D1  After an import, all that the document defines is there as it is defined there.
-D2  An import that fails has changed nothing, for it is rehearsed on a copy first; nor does a crash leave half.
-D3  Importing once more changes nothing.
+As with RabbitMQ, entities that the document does not mention stay; users, permissions and policies of the same name are
+replaced; entities named `amq.…` are skipped, and bindings to entities that do not exist, which RabbitMQ's exports have.
+An existing queue or exchange that differs is an error; RabbitMQ silently leaves it as it is.
 
-As with RabbitMQ, what the document does not mention stays; users, permissions and policies of the same name are
-replaced; things named `amq.…` are left out, and bindings to what is not there, which its own exports have.
-A queue or an exchange that is there and differs is an error; RabbitMQ says nothing and leaves it as it is.
+DI1  After an import, everything that the document defines exists as it is defined there.
+DI2  A failed import has changed nothing, because it is tried on a copy first; a crash does not leave half of it either.
+DI3  Importing the same document again changes nothing.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ def import_definitions(
     vhost: str | None = None,
     loopback_users: Collection[str] = (),
 ) -> list[str]:
-    """Import a document as JSON has it; gives what was left out and why.
+    """Import a parsed JSON document; return notes on skipped entries.
 
-    With `vhost` all of it goes there. `loopback_users` are those who may only come via localhost.
+    With `vhost`, everything is imported into that vhost. `loopback_users` are the users that can only log in via
+    localhost. Raises `DefinitionsError`.
     """
     definitions = read_definitions(document, vhost)
     DefinitionsImporter(copy_topology(broker), now, loopback_users).run(definitions)
@@ -72,7 +73,7 @@ def import_definitions(
 
 
 class _PlaceholderOwner:
-    """The owner of an exclusive queue in a copy."""
+    """The owner of an exclusive queue in a copy of the topology."""
 
     has_ended = False
 
@@ -81,31 +82,35 @@ class _PlaceholderOwner:
 
 
 def copy_topology(broker: Broker) -> Broker:
-    """The same vhosts, users, exchanges, queues and bindings, without messages and without a disk."""
+    """Return a broker with the same vhosts, users, exchanges, queues and bindings, without messages or a disk."""
     copy = Broker(broker.new_name, broker.vhosts)
     copy.users.update(broker.users)
     for name, vhost in broker.vhosts.items():
-        twin = copy.vhosts[name]
-        twin.settings = vhost.settings
+        copied = copy.vhosts[name]
+        copied.settings = vhost.settings
         for exchange in vhost.exchanges.values():
-            if exchange.name not in twin.exchanges:
-                twin.exchanges[exchange.name] = Exchange(exchange.name, exchange.declared_settings)
+            if exchange.name not in copied.exchanges:
+                copied.exchanges[exchange.name] = Exchange(
+                    exchange.name, exchange.declared_settings
+                )
         for queue in vhost.queues.values():
             owner = None if queue.owner is None else _PlaceholderOwner()
-            copy.create_queue(twin, queue.name, queue.declared_settings, owner, 0)
+            copy.create_queue(copied, queue.name, queue.declared_settings, owner, 0)
         for exchange in vhost.exchanges.values():
             for binding in exchange.bindings.values():
                 if binding.destination.deleted:
                     continue
                 to_queue = isinstance(binding.destination, Queue)
-                things: Any = twin.queues if to_queue else twin.exchanges
-                end = things[binding.destination.name]
-                twin.exchanges[exchange.name].bind(end, binding.routing_key, binding.arguments)
+                destinations: Any = copied.queues if to_queue else copied.exchanges
+                destination = destinations[binding.destination.name]
+                copied.exchanges[exchange.name].bind(
+                    destination, binding.routing_key, binding.arguments
+                )
     return copy
 
 
 class DefinitionsImporter:
-    """One way through the document. What cannot be is raised as it is met."""
+    """One pass over the definitions. Raises `DefinitionsError` at the first that cannot be imported."""
 
     def __init__(self, broker: Broker, now: int, loopback_users: Collection[str]) -> None:
         self._broker = broker
@@ -113,43 +118,43 @@ class DefinitionsImporter:
         self._loopback_users = loopback_users
         self._bound: dict[str, set[Hashable]] = {}
 
-    def run(self, wanted: Definitions) -> list[str]:
-        notes = list(wanted.notes)
-        for user in wanted.users:
+    def run(self, definitions: Definitions) -> list[str]:
+        notes = list(definitions.notes)
+        for user in definitions.users:
             self._import_user(user)
-        for name in wanted.vhosts:
+        for name in definitions.vhosts:
             if name not in self._broker.vhosts:
                 self._broker.add_vhost(name, persist=True)
-        self._check_queue_limits(wanted)
-        for settings in wanted.settings:
+        self._check_queue_limits(definitions)
+        for settings in definitions.settings:
             self._import_vhost_settings(settings)
-        for grant in wanted.permissions:
+        for grant in definitions.permissions:
             self._import_permission(grant)
-        self._import_policies(wanted.policies)
-        for exchange in wanted.exchanges:
+        self._import_policies(definitions.policies)
+        for exchange in definitions.exchanges:
             notes += self._import_exchange(exchange)
-        for queue in wanted.queues:
+        for queue in definitions.queues:
             notes += self._import_queue(queue)
-        for binding in wanted.bindings:
+        for binding in definitions.bindings:
             notes += self._import_binding(binding)
         return notes
 
-    # ── who ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── users and vhosts ──────────────────────────────────────────────────────────────────────────────
 
     def _import_user(self, wanted: UserDefinition) -> None:
-        """Permissions are told apart from users, so those that are there stay."""
+        """Add or replace a user. Permissions are entries of their own, so existing ones stay."""
         user = wanted.user
         known = self._broker.users.get(user.name)
         if known is not None:
             limits = user.limits if wanted.has_limits else known.limits
             user = replace(known, password_hash=user.password_hash, tags=user.tags, limits=limits)
-        local = user.name in self._loopback_users
-        self._broker.add_user(replace(user, loopback_only=local), persist=True)
+        loopback_only = user.name in self._loopback_users
+        self._broker.add_user(replace(user, loopback_only=loopback_only), persist=True)
 
     def _import_permission(self, grant: PermissionDefinition) -> None:
         user = self._broker.users.get(grant.user)
         if user is None:
-            raise _error_at(grant, f"there is no user '{grant.user}'; name it among the users")
+            raise _error_at(grant, f"there is no user '{grant.user}'; add it to the users")
         vhost = self._find_vhost(grant).name
         if isinstance(grant.permission, Permission):
             permissions = {**user.permissions, vhost: grant.permission}
@@ -161,7 +166,7 @@ class DefinitionsImporter:
         self._broker.add_user(user, persist=True)
 
     def _import_vhost_settings(self, wanted: VhostDefinition) -> None:
-        """Set what the document says of a vhost, and leave the rest as it is."""
+        """Set the settings that the document has for a vhost; others stay as they are."""
         changes: dict[str, Any] = {}
         if wanted.default_queue_type is not None:
             changes["default_queue_type"] = wanted.default_queue_type
@@ -171,28 +176,28 @@ class DefinitionsImporter:
             vhost = self._find_vhost(wanted)
             self._broker.configure_vhost(vhost.name, replace(vhost.settings, **changes))
 
-    def _check_queue_limits(self, wanted: Definitions) -> None:
-        """Refuse more queues than a vhost may have, unless the document sets its limits as well."""
-        limited_anew = {each.vhost for each in wanted.settings if each.limits is not None}
+    def _check_queue_limits(self, definitions: Definitions) -> None:
+        """Raise if a vhost would exceed its limit of queues, unless the document sets its limits."""
+        with_new_limits = {each.vhost for each in definitions.settings if each.limits is not None}
         added: dict[str, set[str]] = {}
-        for queue in wanted.queues:
+        for queue in definitions.queues:
             vhost = self._find_vhost(queue)
             if queue.name not in vhost.queues and not queue.name.startswith("amq."):
                 added.setdefault(vhost.name, set()).add(queue.name)
-        for name in added.keys() - limited_anew:
+        for name in added.keys() - with_new_limits:
             vhost = self._broker.vhosts[name]
-            most, count = vhost.settings.limits.max_queues, self._broker.count_queues(vhost)
-            if most is not None and count + len(added[name]) > most:
+            limit, count = vhost.settings.limits.max_queues, self._broker.count_queues(vhost)
+            if limit is not None and count + len(added[name]) > limit:
                 raise DefinitionsError(
                     f"queues: adding {len(added[name])} to vhost '{name}' would exceed its limit of"
-                    f" {most} (max-queues), and it has {count}; raise the limit, or take queues out"
-                    " of the file"
+                    f" {limit} (max-queues): it has {count}; raise the limit, or remove queues from"
+                    " the file"
                 )
 
-    # ── what ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── topology ──────────────────────────────────────────────────────────────────────────────────────
 
     def _import_policies(self, wanted: Iterable[PolicyDefinition]) -> None:
-        """All of a vhost at once: queues are looked through once, not for every policy."""
+        """Set all policies of a vhost at once, so that its queues are matched once and not for every policy."""
         for wanted_policy in wanted:
             self._find_vhost(wanted_policy)
         for vhost, group in groupby(sorted(wanted, key=_vhost_of), key=_vhost_of):
@@ -202,7 +207,7 @@ class DefinitionsImporter:
         vhost = self._find_vhost(wanted)
         if not wanted.name or wanted.name.startswith("amq."):
             if wanted.name not in vhost.exchanges:
-                yield f"{wanted.location}: left out, for names with amq. are the broker's own"
+                yield f"{wanted.location}: skipped, names with amq. are reserved"
             return
         try:
             vhost.declare_exchange(
@@ -219,7 +224,7 @@ class DefinitionsImporter:
     def _import_queue(self, wanted: QueueDefinition) -> Iterable[str]:
         vhost = self._find_vhost(wanted)
         if wanted.name.startswith("amq."):
-            yield f"{wanted.location}: left out, for names with amq. are the broker's own"
+            yield f"{wanted.location}: skipped, names with amq. are reserved"
             return
         try:
             settings = parse_queue_arguments(
@@ -238,24 +243,28 @@ class DefinitionsImporter:
 
     def _import_binding(self, wanted: BindingDefinition) -> Iterable[str]:
         vhost = self._find_vhost(wanted)
-        things: Any = vhost.queues if wanted.to_queue else vhost.exchanges
-        for name, known in ((wanted.source, vhost.exchanges), (wanted.destination, things)):
+        destinations: Any = vhost.queues if wanted.to_queue else vhost.exchanges
+        for name, known in ((wanted.source, vhost.exchanges), (wanted.destination, destinations)):
             if name not in known:
-                yield f"{wanted.location}: left out, for there is no '{name}' in '{vhost.name}'"
+                yield f"{wanted.location}: skipped, there is no '{name}' in '{vhost.name}'"
                 return
         if not wanted.source or self._is_bound(vhost, wanted):
             return
-        end = things[wanted.destination]
+        destination = destinations[wanted.destination]
         try:
             if wanted.to_queue:
-                vhost.bind_queue(end.name, wanted.source, wanted.routing_key, wanted.arguments)
+                vhost.bind_queue(
+                    destination.name, wanted.source, wanted.routing_key, wanted.arguments
+                )
             else:
-                vhost.bind_exchange(end.name, wanted.source, wanted.routing_key, wanted.arguments)
+                vhost.bind_exchange(
+                    destination.name, wanted.source, wanted.routing_key, wanted.arguments
+                )
         except AmqpError as error:
             raise _error_at(wanted, error.reply_text) from None
 
     def _is_bound(self, vhost: Vhost[Queue], wanted: BindingDefinition) -> bool:
-        """Also with an argument that JSON does not tell apart, such as an integer of other width (D3)."""
+        """Whether the binding exists, also if arguments differ only in a way that JSON loses, such as integer width."""
         if not wanted.arguments:
             return False
         if vhost.name not in self._bound:
@@ -272,27 +281,27 @@ class DefinitionsImporter:
     def _find_vhost(self, wanted: VhostScopedDefinition) -> Vhost[Queue]:
         vhost = self._broker.vhosts.get(wanted.vhost)
         if vhost is None:
-            raise _error_at(wanted, f"there is no vhost '{wanted.vhost}'; name it among the vhosts")
+            raise _error_at(wanted, f"there is no vhost '{wanted.vhost}'; add it to the vhosts")
         return vhost
 
 
 def _binding_key(binding: Binding[Any]) -> Hashable:
-    end = binding.destination
+    destination = binding.destination
     key, arguments = binding.routing_key, to_comparable(binding.arguments)
-    return binding.source, isinstance(end, Queue), end.name, key, arguments
+    return binding.source, isinstance(destination, Queue), destination.name, key, arguments
 
 
 def _vhost_of(wanted: PolicyDefinition) -> str:
     return wanted.vhost
 
 
-def _error_at(wanted: VhostScopedDefinition, what: str) -> DefinitionsError:
-    return DefinitionsError(f"{wanted.location}: {what}")
+def _error_at(wanted: VhostScopedDefinition, problem: str) -> DefinitionsError:
+    return DefinitionsError(f"{wanted.location}: {problem}")
 
 
 def _declare_error(
-    wanted: VhostScopedDefinition, error: AmqpError, is_there: bool
+    wanted: VhostScopedDefinition, error: AmqpError, exists: bool
 ) -> DefinitionsError:
-    """What is there already, and differs, is the only thing that is not the document's own fault."""
-    hint = "; delete the one that is there, or take it out of the file" if is_there else ""
+    """Return the error for a refused declaration, with a hint if one that differs exists already."""
+    hint = "; delete the existing one, or remove the entry from the file" if exists else ""
     return _error_at(wanted, f"{error.reply_text}{hint}")
