@@ -92,7 +92,7 @@ def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
         (
             ["check", "text"],
             1,
-            "text: this is not JSON: JSON is malformed: invalid character (byte 0)",
+            "text: not valid JSON: JSON is malformed: invalid character (byte 0)",
         ),
         (["export", "--data", ".", "--vhost", "x"], 1, ".: there is no vhost 'x'"),
         (["export", "--data", "none"], 1, "folder not found: none"),

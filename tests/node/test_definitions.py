@@ -590,8 +590,8 @@ def test_more_queues_than_the_limit_are_not_imported(broker: Broker) -> None:
     imported(broker, {"queues": [queue("a"), queue("a"), queue("b"), queue("amq.c")]})
     imported(broker, {"queues": [queue("a"), queue("b")]})
     assert fault(lambda: imported(broker, {"queues": [queue("b"), queue("c")]})) == (
-        "queues: adding 1 to vhost '/' would exceed its limit of 2 (max-queues), and it has 2; raise"
-        " the limit, or take queues out of the file"
+        "queues: adding 1 to vhost '/' would exceed its limit of 2 (max-queues): it has 2; raise the"
+        " limit, or remove queues from the file"
     )
     more = [queue("c"), queue("d")]
     imported(broker, {"queues": more, "parameters": [vhost_limits(max_queues=3)]})
