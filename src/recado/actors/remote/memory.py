@@ -142,7 +142,7 @@ class MemoryLink:
             if hub.is_connected(here, self.peer):
                 hub.nodes[self.peer].link_to(here).deliver(frame)
             elif not hub.is_durable:
-                self._notify_soon("returned", frame, "nobody is there")
+                self._notify_soon("frame_returned", frame, "nobody is there")
 
     async def drain(self) -> None:
         if self.is_closed:
@@ -160,13 +160,13 @@ class MemoryLink:
             def settle(wanted: bool) -> None:
                 self._network.unsettled[self.peer, self._transport.name].remove(frame)
 
-        self._notify_soon("received", frame, settle)
+        self._notify_soon("frame_received", frame, settle)
 
     def notify_lost(self, reason: str) -> None:
-        self._notify_soon("lost", reason)
+        self._notify_soon("link_lost", reason)
 
     def notify_restored(self) -> None:
-        self._notify_soon("healed")
+        self._notify_soon("link_restored")
 
     def _notify_soon(self, event: str, *arguments: object) -> None:
         self._loop.call_soon(self._notify, event, arguments)
