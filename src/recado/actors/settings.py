@@ -110,7 +110,6 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return _copy_common_fields(
             self,
             AmqpSettings,
-            serve=self.server_bridge,
             storage=Storage(self.storage),
             server_sharing=ConnectionSharing(self.server_sharing),
             client_sharing=ConnectionSharing(self.client_sharing),
@@ -120,7 +119,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         from .remote.tcp.transport import TcpSettings
 
         return _copy_common_fields(
-            self, TcpSettings, give_up=self.reconnect_timeout or TcpSettings().reconnect_timeout
+            self, TcpSettings, reconnect_timeout=self.reconnect_timeout or TcpSettings().reconnect_timeout
         )
 
     def create_transport(self) -> "AmqpTransport | TcpTransport | None":

@@ -95,7 +95,7 @@ def _resolve(annotation: Any, cls: type) -> Any:
 
 def _discover_messages() -> None:
     """All messages that there are now. Asking Python is cheap, and only unknown names make us ask."""
-    global _found
+    global _discovered
     discovered: dict[str, type] = {}
     remaining: list[type[Message[Any]]] = [Message]
     while remaining:

@@ -12,7 +12,7 @@ from recado.client import ConnectionParameters
 from tests.actors.remote.recorder import Recorder
 
 LIMIT = 1 << 20
-QUICK: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 2.0, "reconnect_delay": 0.2}
+QUICK: dict[str, Any] = {"connect_timeout": 2.0, "read_timeout": 2.0, "retry_max": 0.2}
 
 
 class End(Recorder):

@@ -43,7 +43,7 @@ async def test_frames_go_there_and_answers_back(
     async with (
         recado.Broker() as broker,
         end(broker.url, "server", **policy) as server,
-        end(broker.url, "node", "client", serve=False, **policy) as client,
+        end(broker.url, "node", "client", server_bridge=False, **policy) as client,
     ):
         server.answer = lambda frame: frame + b"!"
         link = client.transport.connect("server")
@@ -184,11 +184,11 @@ async def test_what_a_handler_takes_is_acknowledged() -> None:
 @in_a_loop
 async def test_a_client_with_the_same_id_finds_its_answers() -> None:
     async with recado.Broker() as broker, end(broker.url, "server") as server:
-        async with end(broker.url, "node", "client", serve=False) as client:
+        async with end(broker.url, "node", "client", server_bridge=False) as client:
             client.transport.connect("server").post(frame(1))
             await server.until(lambda: server.frames == [frame(1)])
         server.links[0].post(b"the answer")
-        async with end(broker.url, "node", "client", serve=False) as client:
+        async with end(broker.url, "node", "client", server_bridge=False) as client:
             client.transport.connect("server")
             await client.until(lambda: client.frames == [b"the answer"])
 
@@ -279,7 +279,7 @@ async def test_what_no_broker_has_taken_by_the_end_comes_back() -> None:
         url = broker.url
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transport, "CLOSE_TIMEOUT_S", 0.05)
-        async with end(url, "client", serve=False) as client:
+        async with end(url, "client", server_bridge=False) as client:
             client.transport.connect("server").post(frame(1))
     assert client.returned_frames == [frame(1)]
 
@@ -290,7 +290,7 @@ async def test_a_broker_that_lets_nobody_in_is_not_waited_for_at_the_end() -> No
         url = broker.url.replace("guest:guest", "guest:guess")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(transport, "CLOSE_TIMEOUT_S", 1_000)
-            async with end(url, "client", serve=False) as client:
+            async with end(url, "client", server_bridge=False) as client:
                 client.transport.connect("server").post(frame(1))
         assert client.returned_frames == [frame(1)]
 
@@ -380,7 +380,7 @@ async def test_a_node_waits_for_its_broker_no_longer_than_give_up() -> None:
     async with recado.Broker() as broker:
         url = broker.url
     with pytest.raises(CannotConnectError, match="connection to .* refused"):
-        async with end(url, "server", give_up=0.3):
+        async with end(url, "server", reconnect_timeout=0.3):
             pass
 
 
@@ -395,9 +395,9 @@ async def test_a_node_that_is_cancelled_while_it_waits_for_its_broker_leaves_not
 
 @in_a_loop
 async def test_too_many_clients_forget_the_one_that_was_silent_longest() -> None:
-    async with recado.Broker() as broker, end(broker.url, "server", clients_limit=2) as server:
+    async with recado.Broker() as broker, end(broker.url, "server", max_clients=2) as server:
         for number, client in enumerate(["one", "two", "one", "three"], 1):
-            async with end(broker.url, "node", client, serve=False) as there:
+            async with end(broker.url, "node", client, server_bridge=False) as there:
                 there.transport.connect("server").post(frame(number))
                 await server.until(lambda number=number: len(server.frames) == number)  # type: ignore[misc]
         assert server.events == ["gone"]
@@ -414,7 +414,7 @@ async def test_what_waits_is_bounded_and_there_is_room_again() -> None:
     async with (
         recado.Broker() as broker,
         end(broker.url, "server") as server,
-        end(broker.url, "client", hold_limit=1 << 16) as client,
+        end(broker.url, "client", send_buffer_bytes=1 << 16) as client,
     ):
         link = client.transport.connect("server")
         for number in range(54):  # each counts with what it takes beside its bytes

@@ -74,7 +74,7 @@ async def world(url: str, **settings: Any) -> AsyncIterator[World]:
         faulty_wire(port) as one,
         faulty_wire(port) as other,
         end(one.address, "server", **settings) as server,
-        end(other.address, "client", serve=False, **settings) as client,
+        end(other.address, "client", server_bridge=False, **settings) as client,
     ):
         it = World(server, client, (one, other))
         it.send(10)
@@ -241,11 +241,11 @@ async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
             "client": {"server client", "client client of server"},
         }
         async with recado.Broker(port=port):
-            with pytest.raises(LinkClosedError, match=r"give_up=0.3.*not restored within"):
+            with pytest.raises(LinkClosedError, match=r"reconnect_timeout=0.3.*not restored within"):
                 await book.ask(Place(2), timeout=30)
-            with pytest.raises(LinkClosedError, match=r"give_up=0.3"):
+            with pytest.raises(LinkClosedError, match=r"reconnect_timeout=0.3"):
                 Node.of(systems["client"]).transport.connect("another")
-        assert "bridge given up (bridge=server client give_up=0.3)" in caplog.text
+        assert "bridge given up (bridge=server client reconnect_timeout=0.3)" in caplog.text
 
 
 def _note_gone(gone: set[str], event: object) -> None:
@@ -256,7 +256,7 @@ def _note_gone(gone: set[str], event: object) -> None:
 @in_a_loop
 async def test_the_application_is_told_when_it_takes_too_long() -> None:
     async with recado.Broker() as broker:
-        going = world(broker.url, give_up=0.5)
+        going = world(broker.url, reconnect_timeout=0.5)
         it = await going.__aenter__()
     try:
         it.send(3)

@@ -69,7 +69,7 @@ async def test_a_peer_that_falls_silent_is_called_again() -> None:
 
     silent = await asyncio.start_server(falls_silent, "127.0.0.1", 0)
     host, port = silent.sockets[0].getsockname()
-    client, recorder = await client_of(f"{host}:{port}", read_timeout=0.06, reconnect_delay=0.01)
+    client, recorder = await client_of(f"{host}:{port}", read_timeout=0.06, retry_max=0.01)
     client.connect("server").post(FRAME)
     await recorder.until(lambda: recorder.events[:3] == ["lost", "healed", "lost"])
     await client.close()

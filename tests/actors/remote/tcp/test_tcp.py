@@ -185,7 +185,7 @@ async def test_connections_are_bounded() -> None:
 @in_a_loop
 async def test_frames_for_a_node_that_is_not_there_are_returned_and_the_link_heals() -> None:
     address = free_address()
-    client, recorder = await client_of(address, reconnect_delay=0.02)
+    client, recorder = await client_of(address, retry_max=0.02)
     link = client.connect("server")
     link.post(FRAME)
     await recorder.until(lambda: recorder.returned_frames == [FRAME])
@@ -236,7 +236,7 @@ async def test_what_waits_for_a_connection_when_its_link_is_closed_is_returned()
 @in_a_loop
 async def test_a_node_that_comes_back_is_found_again() -> None:
     server, at_server, address = await opened()
-    client, recorder = await client_of(address, reconnect_delay=0.02)
+    client, recorder = await client_of(address, retry_max=0.02)
     link = client.connect("server")
     link.post(FRAME)
     await at_server.until(lambda: len(at_server.frames) == 1)
@@ -252,7 +252,7 @@ async def test_a_node_that_comes_back_is_found_again() -> None:
 
 @in_a_loop
 async def test_a_link_is_given_up_in_the_end() -> None:
-    client, recorder = await client_of(free_address(), give_up=0.0)
+    client, recorder = await client_of(free_address(), reconnect_timeout=0.0)
     link = client.connect("server")
     await recorder.until(lambda: recorder.events == ["lost", "gone"])
     with pytest.raises(LinkClosedError):
@@ -279,7 +279,7 @@ async def test_the_application_is_told_again_and_again_while_nobody_answers() ->
 async def test_what_waits_for_a_slow_peer_is_bounded() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=1)  # nobody accepts, nobody reads
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    client, _ = await client_of(address, hold_limit=1 << 20)
+    client, _ = await client_of(address, send_buffer_bytes=1 << 20)
     link = client.connect("server")
     large = bytes(LIMIT)
     with pytest.raises(LimitExceededError, match="wait for server already"):
@@ -299,7 +299,7 @@ async def test_room_comes_back_when_a_slow_peer_reads() -> None:
     listener = socket.create_server(("127.0.0.1", 0), backlog=1)
     listener.setblocking(False)
     address = f"127.0.0.1:{listener.getsockname()[1]}"
-    client, _ = await client_of(address, hold_limit=1 << 20)
+    client, _ = await client_of(address, send_buffer_bytes=1 << 20)
     link = client.connect("server")
     loop = asyncio.get_running_loop()
     peer, _ = await loop.sock_accept(listener)
@@ -372,7 +372,7 @@ async def test_a_server_that_is_no_node_is_not_called_without_end() -> None:
 
     listener = await asyncio.start_server(hang_up_at_once, "127.0.0.1", 0)
     host, port = listener.sockets[0].getsockname()
-    client, recorder = await client_of(f"{host}:{port}", give_up=0.3)
+    client, recorder = await client_of(f"{host}:{port}", reconnect_timeout=0.3)
     client.connect("server").post(FRAME)
     await recorder.until(lambda: recorder.events == ["lost", "gone"])
     assert recorder.returned_frames == [FRAME]
