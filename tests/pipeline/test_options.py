@@ -41,7 +41,7 @@ def test_what_spark_was_told_is_no_concern_of_ours() -> None:
             {"url": "", "colour": "1"},
             (
                 "format(\"x\") has no option 'colour'; "
-                "there are url, maxRowsPerTrigger, failOnDataLoss, patience"
+                "available are url, maxRowsPerTrigger, failOnDataLoss, patience"
             ),
         ),
         (

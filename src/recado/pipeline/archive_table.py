@@ -1,4 +1,5 @@
-"""The history of a feed as a table: Spark's own reader reads the Parquet files that the archive's manifest names.
+"""The history of a feed as a table: Spark's own reader reads the Parquet files that the archive's manifest
+names.
 
     table(spark, "quotes")                                  # recado.toml says where the archive is
     table(spark, "quotes", path="/data/quotes").where("date = '2027-01-15' AND routing_key = 'PETR4'")
@@ -47,8 +48,8 @@ def table(
         path: the folder of the archive.
         config: the configuration file of the node; default: recado.toml in the working directory.
         at_offset: show the table as it was when this offset was the next one.
-        at_time: show the table as it was before the first row with this timestamp or a later one. A stream with the
-            same `startingTimestamp` continues from there.
+        at_time: show the table as it was before the first row with this timestamp or a later one. A stream with
+            the same `startingTimestamp` continues from there.
 
     Raises:
         OptionError: the archive cannot be found, is of another feed, or no longer has the requested rows.

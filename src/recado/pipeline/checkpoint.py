@@ -1,8 +1,8 @@
 """Access to the files of a checkpoint, by names relative to it.
 
 A local or mounted checkpoint is a folder. One with another scheme (`hdfs`, `s3a`, `viewfs` …) is accessed
-through Spark's CheckpointFileManager, by which Spark writes its own files there: every file system that Spark can use for
-checkpoints works, and files are replaced with the same atomicity.
+through Spark's CheckpointFileManager, by which Spark writes its own files there: every file system that Spark
+can use for checkpoints works, and files are replaced with the same atomicity.
 """
 
 from __future__ import annotations

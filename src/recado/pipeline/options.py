@@ -59,8 +59,8 @@ def parse_options(kind: type[S], format_: str, given: Mapping[str, str]) -> S:
 def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> None:
     """Raise OptionError if Spark asks for a table of its catalog, as created by `CREATE TABLE … USING`.
 
-    Spark passes the options of such a table to a Python format only when the table is created, together with some
-    options of its own. When the table is read or written, it passes none.
+    Spark passes the options of such a table to a Python format only when the table is created, together with
+    some options of its own. When the table is read or written, it passes none.
     """
     names = {name.lower() for name in given}
     if not given or {"provider", "owner"} <= names:

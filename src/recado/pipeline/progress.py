@@ -1,7 +1,7 @@
 """The progress of a stream: convert Spark's progress entries to reports, and display them.
 
-Spark's progress has all the figures: rows, rows per second, batch duration, and for each source its end offset and
-the latest available offset. Nothing is measured again here.
+Spark's progress has all the figures: rows, rows per second, batch duration, and for each source its end
+offset and the latest available offset. Nothing is measured again here.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class ProgressTracker:
 def count_batch_rows(source: Mapping[str, Any]) -> int:
     """Return the number of rows that a batch read from a source.
 
-    Spark counts a row each time it reads it, and a pipeline with several outputs reads it once for each. So the count is limited to
-    the distance of the offsets, if both are in the same archive or spool. A selector may have left fewer rows. For the first
-    batch Spark reports no start offset.
+    Spark counts a row each time it reads it, and a pipeline with several outputs reads it once for each. So
+    the count is limited to the distance of the offsets, if both are in the same archive or spool. A selector
+    may have left fewer rows. For the first batch Spark reports no start offset.
     """
     counted = int(source.get("numInputRows", 0))
     start, end = _parse_offset(source.get("startOffset")), _parse_offset(source.get("endOffset"))

@@ -1,10 +1,11 @@
 """The row schemas of `format("recado")` and `format("amqp")`, for Arrow and Spark, and the decoding of headers.
 
 Spark accepts an Arrow batch only if its schema is exactly the one that Spark derives: µs in UTC, every field
-nullable, map entries named `key` and `value`. So both schemas are defined side by side here, and a test compares them.
+nullable, map entries named `key` and `value`. So both schemas are defined side by side here, and a test
+compares them.
 
-Headers become a map of strings: a string as it is, NULL for a void value, any other value as JSON. Most messages have
-equal headers, so each distinct header table is decoded once.
+Headers become a map of strings: a string as it is, NULL for a void value, any other value as JSON. Most
+messages have equal headers, so each distinct header table is decoded once.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def select_columns(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
 
 
 def check_read_schema(schema: StructType, known: pa.Schema, source: str) -> list[str]:
-    """Return the columns that a user's schema selects. Raises OptionError for unknown columns and other types."""
+    """Return the columns that a user's schema selects. Raises OptionError for unknown columns or types."""
     names = list(schema.fieldNames())
     try:
         known_types = spark_type_names(select_columns(known, names))

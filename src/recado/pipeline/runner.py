@@ -151,8 +151,9 @@ def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
 def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
     """Raise InvalidPipelineError for a stream over Spark Connect.
 
-    There the server runs `foreachBatch`, and the row counts stay on the server. The stream id would be stored on the client: without
-    the server's checkpoint, each start would create another id, and a repeated batch would be stored twice.
+    There the server runs `foreachBatch`, and the row counts stay on the server. The stream id would be stored
+    on the client: without the server's checkpoint, each start would create another id, and a repeated batch
+    would be stored twice.
     """
     if not isinstance(spark, SparkSession):
         message = (
@@ -260,7 +261,8 @@ def write_sinks(
 ) -> None:
     """Write one batch to all sinks and count its rows.
 
-    `batch.writer` identifies the stream, or the batch if it is not part of a stream. Each sink gets it with its own name added.
+    `batch.writer` identifies the stream, or the batch if it is not part of a stream. Each sink gets it with
+    its own name added.
     """
     staging = ""
     if pipeline.has_local_checkpoint:
@@ -290,7 +292,7 @@ def _step_labels(pipeline: Pipeline) -> dict[int, str]:
 
 
 def _has_ended(query: StreamingQuery) -> bool:
-    """Wait one poll interval; return whether the query has ended. Raises StreamingQueryException if it failed."""
+    """Wait one poll interval; return whether the query has ended. Raises its StreamingQueryException."""
     return bool(query.awaitTermination(_POLL_INTERVAL_S))  # type: ignore[arg-type]  # accepts a float
 
 

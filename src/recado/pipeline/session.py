@@ -4,8 +4,9 @@
     spark = spark_session(ui=True)     # with Spark's web interface
     register(spark)                    # for a session of your own, Spark Connect included
 
-A registered session knows `format("recado")`, `format("amqp")` and the SQL functions `recado_headers(bytes)` and
-`recado_properties(bytes)`. In a job of spark-submit, `spark_session` uses the master and settings of the job.
+A registered session knows `format("recado")`, `format("amqp")` and the SQL functions `recado_headers(bytes)`
+and `recado_properties(bytes)`. In a job of spark-submit, `spark_session` uses the master and settings of the
+job.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def spark_session(
     Args:
         app_name: the application name in Spark's web interface and logs.
         master: Spark's master URL. By default that of spark-submit or PYSPARK_SUBMIT_ARGS, else this machine.
-        ui: start Spark's web interface, at `spark.sparkContext.uiWebUrl`. Without it, the interface is off on one
-            machine, and as Spark is configured elsewhere.
+        ui: start Spark's web interface, at `spark.sparkContext.uiWebUrl`. Without it, the interface is off on
+            one machine, and as Spark is configured elsewhere.
         settings: Spark settings, which override the defaults.
 
     Raises:
@@ -99,8 +100,8 @@ def spark_session(
 def _socket_directory() -> TemporaryDirectory[str]:
     """A directory for Spark's Unix sockets that only its owner can enter; it is removed when the process ends.
 
-    Spark asks no secret of a process that reaches its sockets. The directory is in /tmp, not in TMPDIR, because the path
-    of a socket has at most about 100 bytes.
+    Spark asks no secret of a process that reaches its sockets. The directory is in /tmp, not in TMPDIR,
+    because the path of a socket has at most about 100 bytes.
     """
     return TemporaryDirectory(prefix="recado-", dir="/tmp")
 
@@ -128,12 +129,13 @@ def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[st
 
 
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
-    """Register data sources so that several streams of one format can start concurrently (works around a race in Spark).
+    """Register data sources so that several streams of one format can start concurrently.
 
-    All streams of a format share one Java map, the environment of its Python workers. Each starting stream puts
-    `_STREAM_VARIABLES` into the map, while another thread may serialise it for a task. Two threads that add keys at once
-    corrupt the map, and tasks fail with an `OptionalDataException`. Adding the keys before the registration avoids that,
-    because replacing the value of an existing key does not change the structure of the map.
+    This works around a race in Spark. All streams of a format share one Java map, the environment of its Python
+    workers. Each starting stream puts `_STREAM_VARIABLES` into the map, while another thread may serialise it for
+    a task. Two threads that add keys at once corrupt the map, and tasks fail with an `OptionalDataException`.
+    Adding the keys before the registration avoids that, because replacing the value of an existing key does not
+    change the structure of the map.
     """
     environment = _worker_environment(spark)
     added = [name for name in _STREAM_VARIABLES if name not in environment]

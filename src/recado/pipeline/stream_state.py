@@ -60,8 +60,8 @@ class CheckpointStatus(msgspec.Struct):
 def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
     """Return the id of a stream, which stays the same as long as its checkpoint does.
 
-    A checkpoint without batches is a new stream and gets a new id: its batches are numbered from 0 again and must not
-    be mistaken for those of an earlier stream.
+    A checkpoint without batches is a new stream and gets a new id: its batches are numbered from 0 again and
+    must not be mistaken for those of an earlier stream.
     """
     files = open_checkpoint(checkpoint, spark)
     existing = files.read(_IDENTITY_FILE)
@@ -75,10 +75,11 @@ def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
 def offsets_digest(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
     """Return a digest of a batch's entry in Spark's offset log; empty if there is no entry.
 
-    Spark writes the entry before the batch runs and never changes it, so a repeated batch has the same digest. A
-    batch that is planned again, for example after an older checkpoint was restored, has another digest even if its source
-    offsets are equal, because the entry contains the time of planning in milliseconds. That matters, because offsets
-    of files and spools have a meaning only within their checkpoint.
+    Spark writes the entry before the batch runs and never changes it, so a repeated batch has the same
+    digest. A batch that is planned again, for example after an older checkpoint was restored, has another
+    digest even if its source offsets are equal, because the entry contains the time of planning in
+    milliseconds. That matters, because offsets of files and spools have a meaning only within their
+    checkpoint.
     """
     entry = open_checkpoint(checkpoint, spark).read(f"offsets/{number}")
     return "" if entry is None else sha256(entry).hexdigest()

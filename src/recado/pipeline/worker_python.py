@@ -1,8 +1,8 @@
 """The Python interpreter for Spark's workers: this one, with the installed pyspark.
 
-Spark puts its pyspark.zip first on the path of its workers. The zip has no bytecode, so each worker compiles pyspark when
-it starts: 1.5 s of CPU time instead of 0.5. A query has several workers, and Spark gives up on one that takes longer than
-ten seconds to start. So a launcher script starts them without the zip.
+Spark puts its pyspark.zip first on the path of its workers. The zip has no bytecode, so each worker compiles
+pyspark when it starts: 1.5 s of CPU time instead of 0.5. A query has several workers, and Spark gives up on
+one that takes longer than ten seconds to start. So a launcher script starts them without the zip.
 """
 
 from __future__ import annotations

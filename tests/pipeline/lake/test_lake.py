@@ -142,7 +142,7 @@ def test_a_batch_is_recognised_by_its_content(
     none = rows(spark, 0).where("id < 0")
     assert not write_batch(none, sink, Batch("w", 2, "planned anew"))
     for number, others in ((1, rows(spark, 0, 2)), (2, rows(spark, 0)), (3, none)):
-        with pytest.raises(TableError, match=rf"up to 3 of w, and other rows as batch {number}"):
+        with pytest.raises(TableError, match=rf"up to 3 of w, with other rows as batch {number}"):
             write_batch(others, sink, Batch("w", number, "planned anew"))
     changed = rows(spark, 3).withColumn("counts", f.expr("map('k', id + 1)"))
     with pytest.raises(TableError, match="other rows as batch 3"):

@@ -1,10 +1,9 @@
 """The sequence of the demo, and the checks of its result.
 
-    1  a broker starts, with an archive of the feed `quotes`
-    2  a market publishes a morning; a recorder writes every tick to a database
-    3  Spark starts and computes bars from the archive; the market continues with live ticks
-    4  the recorder is killed with kill -9, and restarted a little later
-    5  the market ends; the recorder must have every tick once, and the stream's bars must equal those of a batch
+    1  a broker starts, with an archive of the feed `quotes` 2  a market publishes a morning; a recorder
+    writes every tick to a database 3  Spark starts and computes bars from the archive; the market continues
+    with live ticks 4  the recorder is killed with kill -9, and restarted a little later 5  the market ends;
+    the recorder must have every tick once, and the stream's bars must equal those of a batch
 
 `DemoResult.problems` has the failed checks.
 """

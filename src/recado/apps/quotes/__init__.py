@@ -1,4 +1,5 @@
-"""A feed of financial quotes: a simulated market, a ticker, a recorder that resumes, and a subscriber that catches up.
+"""A feed of financial quotes: a simulated market, a ticker, a recorder that resumes, and a subscriber that
+catches up.
 
 The market is pure and depends only on the seed. Read it in this order:
 

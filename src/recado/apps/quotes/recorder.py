@@ -3,9 +3,10 @@
 The position in the feed is stored in the same file, and updated in the same transaction, as the ticks up
 to it. After a kill the file has both or neither, and the recorder resumes from the stored position.
 
-QR1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their primary key, so a
-     duplicate would be an error instead of being counted twice.
-QR2  A message that is not a tick is skipped and counted: anybody may publish, and it would come again at every start.
+QR1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their primary key,
+     so a duplicate would be an error instead of being counted twice.
+QR2  A message that is not a tick is skipped and counted: anybody may publish, and it would come again at
+     every start.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 vwap         the volume-weighted average price: Σ price × size / Σ size
 volatility   realised: √ Σ ln²(price / previous price), over the trades within the bar
 
-Time is the market's own, `at`, not the time of publishing. Trades of one publisher at the same time are ordered by
-their sequence, so every archive of the feed produces the same bars. A stream emits
-a bar once, when no trade for it is expected any more: a trade that is more than `late` older than the
-newest one is left out (Spark counts those: `numRowsDroppedByWatermark`), but included in the bars that a
-batch computes from the archive.
+Time is the market's own, `at`, not the time of publishing. Trades of one publisher at the same time are
+ordered by their sequence, so every archive of the feed produces the same bars. A stream emits a bar once,
+when no trade for it is expected any more: a trade that is more than `late` older than the newest one is left
+out (Spark counts those: `numRowsDroppedByWatermark`), but included in the bars that a batch computes from the
+archive.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def bars_pipeline(
 
     Args:
         archive: the folder of the archive.
-        table_path: the folder of the Parquet table. Messages that are not ticks go to the table `TABLE_PATH-dead`.
+        table_path: the folder of the Parquet table. Messages that are not ticks go to `TABLE_PATH-dead`.
         checkpoint: the folder for the progress of the stream.
         width: the length of a bar.
         late: how long a bar waits for late trades, in the market's time.

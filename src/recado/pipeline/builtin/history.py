@@ -1,8 +1,8 @@
 """A searchable table of messages: chats, the copies of a wire tap, any feed or queue of texts.
 
-A row has the text of the body, if it is text, and its distinct words in lower case, without accents, sorted. The
-words are a column of their own, so that a search reads only this column of rows that do not match.
-Other bodies are included without text.
+A row has the text of the body, if it is text, and its distinct words in lower case, without accents, sorted.
+The words are a column of their own, so that a search reads only this column of rows that do not match. Other
+bodies are included without text.
 """
 
 from __future__ import annotations

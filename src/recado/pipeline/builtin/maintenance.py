@@ -5,8 +5,8 @@ process years of data at once. They lock the archive, and refuse one that anothe
 are not disturbed: replaced and removed files stay for the grace period.
 
 AM1  The manifest names a new file only when it is complete, durable and read back.
-AM2  Rows are removed only when they are in the other table. If the process is killed in between, they are in both, and
-     the next run moves them again to the same place.
+AM2  Rows are removed only when they are in the other table. If the process is killed in between, they are in
+     both, and the next run moves them again to the same place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Latency figures of the Trading System, computed by Spark from its archive.
 
-They equal those that `recado trading report` computes with pyarrow, except for rounding that depends on the order
-of a sum. A percentile is interpolated between the two nearest values. The message of a run comes after its asks;
-a run with a missing or duplicate ask has `complete` false, and an unfinished run is not included.
+They equal those that `recado trading report` computes with pyarrow, except for rounding that depends on the
+order of a sum. A percentile is interpolated between the two nearest values. The message of a run comes after
+its asks; a run with a missing or duplicate ask has `complete` false, and an unfinished run is not included.
 """
 
 from __future__ import annotations

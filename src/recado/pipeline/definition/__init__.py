@@ -1,4 +1,5 @@
-"""A pipeline as data, and its checks. Nothing here needs Spark, so checking is instant; only SQL is left to Spark.
+"""A pipeline as data, and its checks. Nothing here needs Spark, so checking is instant; only SQL is left to
+Spark.
 
 problems.py          problems: location, message, hint
 step.py              the steps

@@ -58,7 +58,8 @@ def check(
 
     Args:
         batch: check it for a run as a batch instead of a stream.
-        analyser: analyses SQL expressions. By default they are only tokenised; `SparkAnalyser` checks them completely.
+        analyser: analyses SQL expressions. By default they are only tokenised; `SparkAnalyser` checks them
+            completely.
 
     Returns:
         The pipeline with the fields between its steps.

@@ -113,7 +113,7 @@ class SqlAnalyser(Protocol):
 
 
 class TokenAnalyser:
-    """Checks tokens and brackets only. Whether an expression on fields of unknown types can fail is left open."""
+    """Checks tokens and brackets only. Whether an expression on unknown types can fail is left open."""
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         return self.analyse_column(sql, fields)
@@ -151,7 +151,8 @@ def reject_failing_operators(expression: str) -> None:
 def is_safe(expression: str, fields: Fields) -> bool:
     """Whether an expression has a value for every row: it only compares columns and constants of one type.
 
-    Everything else may fail: in ANSI mode arithmetic overflows, and explicit or implicit casts meet invalid values.
+    Everything else may fail: in ANSI mode arithmetic overflows, and explicit or implicit casts meet invalid
+    values.
     """
     kinds: set[str | None] = set()
     for token in tokenize(expression):

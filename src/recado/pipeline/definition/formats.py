@@ -1,6 +1,7 @@
 """The formats of sources and sinks: their options, and the fields of their rows.
 
-Options of Spark's own formats are left to Spark. Their fields are unknown, unless a Parquet file or the key `schema` tells them.
+Options of Spark's own formats are left to Spark. Their fields are unknown, unless a Parquet file or the key
+`schema` tells them.
 """
 
 from __future__ import annotations

@@ -80,8 +80,9 @@ class Sink(Endpoint, frozen=True):
 class Pipeline(msgspec.Struct, frozen=True):
     """Sources, steps and sinks under a name.
 
-    A source that a step `enrich` names is a lookup table, read once at the start; the other sources are merged into one stream. A sink
-    that a step names gets the rows that the step sends; the other sinks get the rows after the last step.
+    A source that a step `enrich` names is a lookup table, read once at the start; the other sources are
+    merged into one stream. A sink that a step names gets the rows that the step sends; the other sinks get
+    the rows after the last step.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Detect selectors that no message can satisfy, such as `priority > 9 AND priority < 3`.
 
-All conditions of a conjunction must hold, and each restricts a value: its type, a range, a set of choices, NULL or not NULL.
-`PossibleValues` is the set that remains; if it is empty, the conjunction is unsatisfiable. The check is
-conservative: conditions that it does not understand count as satisfiable.
+All conditions of a conjunction must hold, and each restricts a value: its type, a range, a set of choices,
+NULL or not NULL. `PossibleValues` is the set that remains; if it is empty, the conjunction is unsatisfiable.
+The check is conservative: conditions that it does not understand count as satisfiable.
 """
 
 from __future__ import annotations

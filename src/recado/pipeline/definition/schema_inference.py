@@ -1,8 +1,8 @@
 """Infer the fields after each step without Spark, and collect the problems of the steps.
 
-`SchemaInference` visits the steps in order. For each step it returns the fields of the rows that continue, the fields of the rows
-that the step sends to sinks, and whether the step can produce dead letters. Problems are collected in a list, so that one check
-reports all of them.
+`SchemaInference` visits the steps in order. For each step it returns the fields of the rows that continue,
+the fields of the rows that the step sends to sinks, and whether the step can produce dead letters. Problems
+are collected in a list, so that one check reports all of them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ TASK_ROW_COUNT_MIN: Final = 25_000
 def count_tasks(rows: int, min_tasks: int, cores: int = os.cpu_count() or 1) -> int:
     """Return the number of tasks that keeps all cores busy until the end.
 
-    Spark does not tell a source how many cores the cluster has; the cores of the driver's machine are the best guess.
+    Spark does not tell a source how many cores the cluster has; the cores of the driver's machine are the
+    best guess.
     """
     needed = -(-rows // TASK_ROW_COUNT_MAX)
     even = -(-needed // cores) * cores

@@ -242,7 +242,8 @@ def _check_url(url: str) -> None:
 def resolve_id_columns(
     options: FeedWriteOptions, types: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be messages.
+    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be
+    messages.
 
     A type that is not known yet is None.
     """
@@ -251,10 +252,11 @@ def resolve_id_columns(
 
 
 def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path | None:
-    """Return the staging folder of a stream: in its checkpoint, or a subfolder of `staging` for this query alone.
+    """Return the staging folder of a stream: in its checkpoint, or a subfolder of `staging` for this query
+    alone.
 
-    Batches are numbered per query. A query whose checkpoint was deleted is a new query, so its folder is named after the
-    query id in the checkpoint, and its batches are not mistaken for those of the old one.
+    Batches are numbered per query. A query whose checkpoint was deleted is a new query, so its folder is
+    named after the query id in the checkpoint, and its batches are not mistaken for those of the old one.
     """
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:

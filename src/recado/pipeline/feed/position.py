@@ -2,14 +2,14 @@
 
     {"archive": "7f…", "next": 120000, "vector": {"publisher": 57, …}}
 
-An offset is valid within one archive. The vector has the last sequence read of each publisher and is valid in every
-archive. A reader that finds another archive than the one it knows (the old one was lost, or was started again)
-continues by its vector. Its next positions also have `skip`: the sequences that it has already read and must skip in
-the new archive, until it is past all of them.
+An offset is valid within one archive. The vector has the last sequence read of each publisher and is valid in
+every archive. A reader that finds another archive than the one it knows (the old one was lost, or was started
+again) continues by its vector. Its next positions also have `skip`: the sequences that it has already read
+and must skip in the new archive, until it is past all of them.
 
 FP1  `vector` covers all rows that were read or are before the start; it only grows.
-FP2  A row is between two positions if its sequence is after the first vector and its offset before `next` of the
-     second. Within one archive these are the offsets in between, without those to skip.
+FP2  A row is between two positions if its sequence is after the first vector and its offset before `next` of
+     the second. Within one archive these are the offsets in between, without those to skip.
 FP3  Equal positions have equal JSON, because Spark compares the text to find out whether there are new rows.
 """
 
@@ -176,8 +176,8 @@ def rows_between(
 def split_range(archive: ArchiveFollower, span: RowRange, count: int) -> list[ReadTask]:
     """Split a range into at most `count` tasks of equal size.
 
-    A task that starts within a row group decodes the rows before it in vain. That costs a tenth of the time Spark needs to take in
-    these rows, less than waiting for one task that is longer than the others.
+    A task that starts within a row group decodes the rows before it in vain. That costs a tenth of the time
+    Spark needs to take in these rows, less than waiting for one task that is longer than the others.
     """
     rows = span.stop - span.start
     count = min(count, rows)

@@ -45,8 +45,8 @@ def read_rows(
 def freeze_gc() -> None:
     """Exclude all imported modules from garbage collection, once per worker process.
 
-    Spark's workers collect garbage after each task. Scanning the objects of PySpark, pyarrow and recado takes 0.05 s, in which
-    200,000 rows can be read, and they are never freed.
+    Spark's workers collect garbage after each task. Scanning the objects of PySpark, pyarrow and recado takes
+    0.05 s, in which 200,000 rows can be read, and they are never freed.
     """
     gc.freeze()
 

@@ -1,8 +1,9 @@
 """Publish rows on a feed: `format("recado")` as a sink.
 
-Tasks write their rows to files, and the driver publishes them when all tasks are done (`staging_area` explains why). A
-micro-batch that Spark repeats is published under the same sequence numbers. A batch write uses a new publisher, unless the
-options `staging` and `batch` identify it. Each streaming query has its own publish record.
+Tasks write their rows to files, and the driver publishes them when all tasks are done (`staging_area`
+explains why). A micro-batch that Spark repeats is published under the same sequence numbers. A batch write
+uses a new publisher, unless the options `staging` and `batch` identify it. Each streaming query has its own
+publish record.
 """
 
 from __future__ import annotations

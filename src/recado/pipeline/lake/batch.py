@@ -1,13 +1,13 @@
 """Decide whether a table already has a batch: by its content, not by its number alone.
 
-Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy of it runs elsewhere, the
-same numbers come again with other rows. So a table stores two digests with each batch:
+Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy of it runs elsewhere,
+the same numbers come again with other rows. So a table stores two digests with each batch:
 
-    offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a repeat of the same
-              plan, whose rows may still differ (`current_timestamp`, `rand`). For a named batch: of its source rows
-              and its steps
-    rows      of the rows, independent of their order. Equal also if the batch was planned again and happens to have
-              the same rows
+    offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a repeat of
+              the same plan, whose rows may still differ (`current_timestamp`, `rand`). For a named batch: of
+              its source rows and its steps
+    rows      of the rows, independent of their order. Equal also if the batch was planned again and happens
+              to have the same rows
 
 Spark repeats only its last batch. "Last" below means the last batch of the same writer in the table.
 

@@ -1,14 +1,16 @@
 """Write Delta tables with deltalake, without jars, in a folder or an object store.
 
-Delta's log stores for each application id the version of its last transaction, in the same commit as the data. The commit
-of a batch sets these application ids:
+Delta's log stores for each application id the version of its last transaction, in the same commit as the
+data. The commit of a batch sets these application ids:
 
     WRITER                the number of the last batch
-    WRITER/offsets/SLOT   digests of the recent batches (`batch`); SLOT is the batch number modulo RECENT_BATCH_COUNT
+    WRITER/offsets/SLOT   digests of the recent batches (`batch`)
     WRITER/rows/SLOT
 
-Files that were written but never committed belong to no table. In a folder, the next attempt of the batch removes
-them, because it writes to the same subfolder.
+SLOT is the batch number modulo RECENT_BATCH_COUNT.
+
+Files that were written but never committed belong to no table. In a folder, the next attempt of the batch
+removes them, because it writes to the same subfolder.
 """
 
 from __future__ import annotations

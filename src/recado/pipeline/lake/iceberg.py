@@ -1,8 +1,8 @@
 """Write Iceberg tables of an SQL catalogue with pyiceberg, without jars, in a folder or an object store.
 
-The commit that adds the files of a batch also sets a table property named after the writer. The
-property has the number of the last batch and the digests of the recent ones (`batch`). In tables of older versions it
-is the number alone.
+The commit that adds the files of a batch also sets a table property named after the writer. The property has
+the number of the last batch and the digests of the recent ones (`batch`). In tables of older versions it is
+the number alone.
 """
 
 from __future__ import annotations

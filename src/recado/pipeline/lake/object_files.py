@@ -1,8 +1,8 @@
 """Write Parquet files to an object store, in Spark's tasks, through deltalake or pyiceberg.
 
-Spark itself writes to object stores only with extra jars, whose settings would have to be given a second time. So tasks write the
-files in Python, with the options that also commit the table. File names are random and never
-reused: files of a failed attempt belong to no table, and stay until the table is vacuumed.
+Spark itself writes to object stores only with extra jars, whose settings would have to be given a second
+time. So tasks write the files in Python, with the options that also commit the table. File names are random
+and never reused: files of a failed attempt belong to no table, and stay until the table is vacuumed.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
     PATH/_batches/columns        the Arrow schema of all batches, with the partition columns
 
 A batch is written to `_batches/KEY`, which readers ignore, and then renamed, so it appears as a whole or not
-at all. Its folder has the digests (`batch`) in a file that readers ignore. `WRITER.last` is written just before the rename.
-The file system must rename folders atomically, as local and mounted ones do. Object stores do not; use Delta or Iceberg there.
+at all. Its folder has the digests (`batch`) in a file that readers ignore. `WRITER.last` is written just
+before the rename. The file system must rename folders atomically, as local and mounted ones do. Object stores
+do not; use Delta or Iceberg there.
 """
 
 from __future__ import annotations

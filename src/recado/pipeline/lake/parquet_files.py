@@ -94,7 +94,8 @@ def fingerprint_rows(rows: DataFrame) -> RowsFingerprint:
 
 
 def _fingerprint_columns(schema: StructType) -> list[Column]:
-    """Aggregates: the number of rows, and the sum of a hash of each row in two halves, since a sum of whole hashes would overflow.
+    """Aggregates: the number of rows, and the sum of a hash of each row in two halves, since a sum of whole
+    hashes would overflow.
 
     They take about 0.6 µs for a row of eight columns with a map, a quarter of the time to write it.
     """

@@ -1,7 +1,7 @@
 """Read Delta and Iceberg tables: the files of a snapshot, by Spark's Parquet reader.
 
-Tables in an object store are read by deltalake and pyiceberg into the memory of the driver, because Spark cannot
-access the store without jars.
+Tables in an object store are read by deltalake and pyiceberg into the memory of the driver, because Spark
+cannot access the store without jars.
 """
 
 from __future__ import annotations

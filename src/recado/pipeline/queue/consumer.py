@@ -1,7 +1,8 @@
 """Consume a queue into a spool, in a thread of its own: receive, write, sync, acknowledge.
 
-A message is acknowledged only when its row, or the row of the message that it duplicates, is durable. Messages that
-arrive during one sync form the next group, at most fifty groups a second, so groups grow with the load.
+A message is acknowledged only when its row, or the row of the message that it duplicates, is durable.
+Messages that arrive during one sync form the next group, at most fifty groups a second, so groups grow with
+the load.
 
     Spark's thread                              the loop's thread                    a worker thread
     start, durable_end, slice_rows, commit      connection, spool (all but sync)     Spool.sync
@@ -56,8 +57,8 @@ class NoDeliveriesError(PipelineError):
     def __init__(self, queue: str, messages: int) -> None:
         super().__init__(
             f"the queue '{queue}' has {messages} messages, but the broker delivers none of them. Either it is "
-            "a stream, which this source cannot read, or another consumer gets all messages, as the single active "
-            "consumer or by its priority. Stop that consumer, or use another trigger than availableNow"
+            "a stream, which this source cannot read, or another consumer gets all messages, as the single "
+            "active consumer or by its priority. Stop that consumer, or use another trigger than availableNow"
         )
 
 
@@ -137,8 +138,8 @@ class SpoolingConsumer:
     def mark_planned(self, offset: int) -> None:
         """Tell the spool that rows before this offset are in batches, and do not count as waiting.
 
-        Spark commits a batch only when it plans the next one. If planned rows counted, a full spool would never get
-        rows for the next batch.
+        Spark commits a batch only when it plans the next one. If planned rows counted, a full spool would
+        never get rows for the next batch.
         """
         self._thread.run(self._mark_planned(offset))
 
@@ -168,7 +169,7 @@ class SpoolingConsumer:
         self._thread.run(self._commit(offset))
 
     def stop(self) -> None:
-        """Stop consuming. Messages that are not durable are not acknowledged; the broker delivers them again."""
+        """Stop consuming. Messages that are not durable stay unacknowledged; the broker delivers them again."""
         if self._thread.is_running:
             self._thread.run(self._stop())
             self._thread.stop()  # waits for a running sync, which needs the files

@@ -43,7 +43,7 @@ class DedupWindow:
 
 
 def message_id_or_none(properties: bytes) -> bytes | None:
-    """The message id in the properties as they came; None also if they make no sense."""
+    """Return the message id in encoded properties; None also if they are invalid."""
     try:
         return read_message_id(properties)
     except (IndexError, AmqpError):

@@ -5,8 +5,8 @@ The columns are, in this order of preference:
 2. `message_id`, where a row has one;
 3. `publisher` and `sequence`, which identify a message of a feed.
 
-Without the option and without such columns, the write is refused before anything runs. The position of a row in its
-partition is never used: after a shuffle, another row may have it.
+Without the option and without such columns, the write is refused before anything runs. The position of a row
+in its partition is never used: after a shuffle, another row may have it.
 """
 
 from __future__ import annotations

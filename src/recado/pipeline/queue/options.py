@@ -49,7 +49,9 @@ class QueueWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 def parse_broker_url(url: str) -> ConnectionParameters:
-    """The broker that an option names; raises OptionError."""
+    """Return the address of the broker. Raises OptionError.
+    --
+    """
     try:
         return parse_url(url)
     except ValueError as error:

@@ -57,7 +57,8 @@ class EncodedMessage(NamedTuple):
 def resolve_id_columns(
     options: QueueWriteOptions, columns: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be messages.
+    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be
+    messages.
 
     `columns` has Spark's type names, None if a type is not known yet.
     """

@@ -1,7 +1,7 @@
 """`format("amqp")`: the data source that Spark calls. `consumer` and `writer` do the work.
 
-Spark starts a process for the source of each query. The time until the first message is dominated by its imports, so it imports
-only what it needs.
+Spark starts a process for the source of each query. The time until the first message is dominated by its
+imports, so it imports only what it needs.
 """
 
 from __future__ import annotations

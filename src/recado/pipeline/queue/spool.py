@@ -183,7 +183,7 @@ class Spool:
     # -- reading -----------------------------------------------------------------------------------
 
     def slice_rows(self, start: int, end: int, task_bytes: int) -> list[SpoolSlice]:
-        """Return where the rows [start, end) are, in slices of similar size, each of about `task_bytes` at most.
+        """Return where the rows [start, end) are, in slices of similar size of at most about `task_bytes`.
 
         Raises LookupError if the spool does not have all of them.
         """
@@ -256,8 +256,8 @@ class Spool:
     def remove_committed(self) -> None:
         """Drop the segments whose rows are all committed.
 
-        A segment is dropped only if the commit is durable, and a later segment head is: after a crash it must be
-        known that the missing rows were committed (SP4).
+        A segment is dropped only if the commit is durable, and a later segment head is: after a crash it must
+        be known that the missing rows were committed (SP4).
         """
         kept = self._records[0].position if self._records else self._journal.position
         for segment in list(self._journal.segments[:-1]):

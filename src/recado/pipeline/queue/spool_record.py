@@ -4,8 +4,8 @@
     ROWS       | 2 | offset u64 | rows u32 | an Arrow IPC record batch of SPOOL_SCHEMA |
     COMMITTED  | 3 | offset u64 |
 
-The records are in a journal, which adds checksums and handles torn writes. Rows are stored as received, with the properties
-in their encoded form. The reader decodes them, so every message can be stored.
+The records are in a journal, which adds checksums and handles torn writes. Rows are stored as received, with
+the properties in their encoded form. The reader decodes them, so every message can be stored.
 """
 
 from __future__ import annotations

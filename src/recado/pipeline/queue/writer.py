@@ -1,7 +1,7 @@
 """Publish rows to an exchange: `format("amqp")` as a sink. All messages are confirmed before a task ends.
 
-Each task has its own connection in its own thread, so that heartbeats continue while Spark computes.
-Tasks do not wait for single confirms; a window of messages is in flight. Spark repeats failed tasks and batches, and
+Each task has its own connection in its own thread, so that heartbeats continue while Spark computes. Tasks do
+not wait for single confirms; a window of messages is in flight. Spark repeats failed tasks and batches, and
 repeated rows have the same ids (see `message_ids`).
 """
 

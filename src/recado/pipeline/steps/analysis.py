@@ -3,9 +3,9 @@
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
 
 The DataFrame has the columns that the expression can see, so Spark reports syntax errors, unknown functions,
-missing columns and wrong types before anything is read. A column of unknown type is NULL, which Spark converts
-to any type. An error that may be caused by a column of unknown type, or by a column that only the source knows, is
-not reported here but when the pipeline runs.
+missing columns and wrong types before anything is read. A column of unknown type is NULL, which Spark
+converts to any type. An error that may be caused by a column of unknown type, or by a column that only the
+source knows, is not reported here but when the pipeline runs.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class SparkAnalyser:
     ) -> str | None:
         """Return the type of the column that `use` makes of the expression; None if it is unknown.
 
-        Steps put most expressions in brackets, so an expression must be valid in brackets. The position of an error is
-        that in the expression without brackets, if it is invalid there as well.
+        Steps put most expressions in brackets, so an expression must be valid in brackets. The position of an
+        error is that in the expression without brackets, if it is invalid there as well.
         """
         tokenize(sql)  # rejects brackets that are nested too deeply for Spark's parser
         rows = self._empty_rows(fields)

@@ -71,8 +71,9 @@ def columns(names: Iterable[str]) -> list[Column]:
 def make_dead_letters(context: StepContext, rows: DataFrame, reason: str = "") -> DataFrame:
     """Return dead letters of rows that a step could not process.
 
-    A dead letter has the row as the step received it, and the columns of a message that can be published again, with headers
-    that say where and why it failed. The reason is the same for all rows, or in the column `REASON_COLUMN`.
+    A dead letter has the row as the step received it, and the columns of a message that can be published
+    again, with headers that say where and why it failed. The reason is the same for all rows, or in the
+    column `REASON_COLUMN`.
     """
     fields = fields_of_rows(rows).drop([REASON_COLUMN])
     row = f.to_json(f.struct(*columns(fields.types)))

@@ -1,14 +1,14 @@
 """resequence: rows of each key in the order of a sequence number, without duplicates.
 
-A batch has all its rows at once: they are sorted, and duplicate numbers become dead letters. A stream holds rows that
-arrive early until the missing number arrives or `wait` is over; `ReorderBuffer` decides. The held rows are
-in Spark's state and survive a restart.
+A batch has all its rows at once: they are sorted, and duplicate numbers become dead letters. A stream holds
+rows that arrive early until the missing number arrives or `wait` is over; `ReorderBuffer` decides. The held
+rows are in Spark's state and survive a restart.
 
 Time is measured by the batches: a gap is skipped in the first batch that runs `wait` after it was found. With
 Spark's processing-time timeout, a stream with the trigger available-now would never end.
 
-The state function gets rows as pandas DataFrames, which have no NULL for numbers and support neither maps nor structs. So each row
-is pickled to bytes before, and unpickled after it.
+The state function gets rows as pandas DataFrames, which have no NULL for numbers and support neither maps nor
+structs. So each row is pickled to bytes before, and unpickled after it.
 """
 
 from __future__ import annotations

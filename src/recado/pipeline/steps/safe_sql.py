@@ -1,9 +1,9 @@
 """SQL that finds out on which rows an expression fails, without failing itself.
 
-In ANSI mode, Spark's default, a row on which an expression fails ends the whole query. `try_to_binary` returns NULL if anything below it
-fails. So the expression is evaluated below `try_to_binary`, only to see whether it fails, before it is evaluated for
-its value. The first evaluation is in a lambda, where Spark does not recognise the common subexpression and does not
-merge both evaluations.
+In ANSI mode, Spark's default, a row on which an expression fails ends the whole query. `try_to_binary`
+returns NULL if anything below it fails. So the expression is evaluated below `try_to_binary`, only to see
+whether it fails, before it is evaluated for its value. The first evaluation is in a lambda, where Spark does
+not recognise the common subexpression and does not merge both evaluations.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """split: one row for each element of an array.
 
-The parts of a message get ids of their own, made of its id and their index. Otherwise a broker with deduplication
-would drop the second part as a duplicate of the first.
+The parts of a message get ids of their own, made of its id and their index. Otherwise a broker with
+deduplication would drop the second part as a duplicate of the first.
 """
 
 from __future__ import annotations

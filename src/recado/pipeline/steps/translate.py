@@ -1,10 +1,11 @@
 """translate: change the columns of a row.
 
-The body is parsed once, to Spark's variant type, and each field is extracted with its type. The first problem of a row is
-written to a column of reasons, so that all checks of a step need one pass.
+The body is parsed once, to Spark's variant type, and each field is extracted with its type. The first problem
+of a row is written to a column of reasons, so that all checks of a step need one pass.
 
 The reason depends on `spark_partition_id()`, which keeps Spark from moving it. Otherwise Spark would push
-filters of later steps below this one, each with a copy of the expressions it needs, and parse every body many times.
+filters of later steps below this one, each with a copy of the expressions it needs, and parse every body many
+times.
 """
 
 from __future__ import annotations
@@ -130,10 +131,11 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
 
 
 def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
-    """Return SQL that is true if a number in the value is infinite or NaN; empty if the type has no such numbers.
+    """Return SQL that is true if a number in the value is infinite or NaN; empty if the type has no such
+    numbers.
 
-    JSON has no such numbers, but Spark reads `1e400` as infinite, and strings such as "NaN" as numbers. `tree` is
-    the variant from which the value was taken.
+    JSON has no such numbers, but Spark reads `1e400` as infinite, and strings such as "NaN" as numbers.
+    `tree` is the variant from which the value was taken.
     """
     if kind in ("double", "float"):
         return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"  # in Spark, NaN is larger than any number

@@ -1,7 +1,7 @@
 """The watermarks of a stream: how long it waits for late rows.
 
-Spark allows one watermark per time column. So it has the longest delay of all steps that use the column, and the first of these
-steps sets it.
+Spark allows one watermark per time column. So it has the longest delay of all steps that use the column, and
+the first of these steps sets it.
 """
 
 from __future__ import annotations
