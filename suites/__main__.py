@@ -14,8 +14,8 @@ from suites import expectations, page, results
 from suites.catalogue import SUITES, Repository, Suite
 from suites.places import DOWNLOADS, ROOT, NotAvailable
 from suites.running import BROKERS, run
-from workshop.peers import DidNotStart
-from workshop.system import MissingPrograms
+from workshop.peers import PeerStartError
+from workshop.system import MissingProgramsError
 
 
 def main() -> int:
@@ -55,7 +55,7 @@ def one_run(
     print(f"{suite.name} on {broker} …", flush=True)
     try:
         summary, cases = run(suite, broker, checkout)
-    except (NotAvailable, MissingPrograms, DidNotStart) as trouble:
+    except (NotAvailable, MissingProgramsError, PeerStartError) as trouble:
         print(f"  not run: {trouble}", flush=True)
         return False
     store = results.load()

@@ -36,7 +36,7 @@ def node(name: str, requirements: Sequence[str]) -> tuple[str, Path]:
     """The path of node, and a folder of modules with these requirements."""
     try:
         program, npm = system.need(system.NODE, system.NPM)
-    except system.MissingPrograms as missing:
+    except system.MissingProgramsError as missing:
         raise NotAvailable(str(missing)) from missing
     with downloads() as cache:
         folder = cache / f"node-{name}"

@@ -66,7 +66,7 @@ def redis() -> Iterator[int]:
         deadline = time.monotonic() + START_SECONDS
         while not answers(port):
             if started.poll() is not None or time.monotonic() > deadline:
-                raise peers.DidNotStart(f"redis does not answer:\n{peers.tail(log)}")
+                raise peers.PeerStartError(f"redis does not answer:\n{peers.tail(log)}")
             time.sleep(0.01)
         yield port
 

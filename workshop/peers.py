@@ -1,15 +1,15 @@
-"""Brokers as processes of their own: recado, and RabbitMQ and NATS to compare it with.
+"""Start brokers as processes: recado, and RabbitMQ and NATS to compare it with.
 
-All are context managers that start a broker on a free loopback port, in a temporary folder of
-its own, wait until it speaks its protocol, and stop it by its process id:
+Each context manager starts a broker on a free loopback port in a temporary folder, waits until it
+speaks its protocol, and stops it by its process id:
 
     with rabbitmq() as server, recado() as other:
         pika.BlockingConnection(pika.URLParameters(server.url))
 
-With `data` a broker keeps what is durable in that folder, which stays when the broker is gone; the
-next one that is given it goes on from there.
+With `data`, a broker stores durable data in that folder, which outlives the broker; the next broker with
+the same folder continues with it.
 
-`python -m workshop.peers rabbitmq` (or `recado`, or `nats`) starts one to try by hand.
+`python -m workshop.peers rabbitmq` (or `recado`, or `nats`) starts one for manual tests.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD_FRAME = b"\x01"
 NATS_GREETING = b"INFO"
 OUR_PORTS = range(10_000, 32_000)
-START_SECONDS = 90.0
-STOP_SECONDS = 20.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files for a TLS listener; `verify` asks clients for a certificate of the same CA."""
+    """PEM files for a TLS listener; with `verify`, clients need a certificate of the same CA."""
 
     ca: Path
     certificate: Path
@@ -53,7 +53,7 @@ class Certificates:
 
 @dataclass(frozen=True)
 class Server:
-    """A running broker. Its CPU and memory are those of `pid` and its children."""
+    """A running broker. Measure CPU and memory of `pid` and its children."""
 
     name: str
     port: int
@@ -78,8 +78,8 @@ class Server:
         return f"amqps://guest:guest@{self.host}:{self.tls_port}/%2F"
 
 
-class DidNotStart(RuntimeError):
-    """A broker ended, or stayed silent, before it spoke its protocol; the text ends with its log."""
+class PeerStartError(RuntimeError):
+    """A broker exited or did not speak its protocol in time; the message ends with its log."""
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def rabbitmq(
     management: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """Debian's RabbitMQ as a plain process; `settings` are lines for its rabbitmq.conf."""
+    """Start Debian's RabbitMQ as a plain process; `settings` are lines of its rabbitmq.conf."""
     program, epmd = system.need(system.RABBITMQ, system.EPMD)
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder("rabbitmq"))
@@ -117,7 +117,7 @@ def rabbitmq(
         enabled.write_text(f"[{','.join(plugins)}].\n")
         names = {
             "HOME": str(folder),
-            # Always the same, because its data bears the name; an epmd of its own knows no other.
+            # Always the same, because the data folder contains the name; each peer has its own epmd.
             "RABBITMQ_NODENAME": "peer@localhost",
             "RABBITMQ_DIST_PORT": str(distribution),
             "RABBITMQ_MNESIA_BASE": str(data or folder / "mnesia"),
@@ -128,16 +128,16 @@ def rabbitmq(
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled),
             "ERL_EPMD_PORT": str(mapper),
             "ERL_EPMD_ADDRESS": HOST,
-            # The start script then becomes the Erlang machine itself instead of guarding it, so
-            # that the process we started is the one that is measured and stopped.
+            # The start script then execs the Erlang VM instead of supervising it, so
+            # that the process started here is the one that is measured and stopped.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
         environment = {key: value for key, value in os.environ.items() if "RABBITMQ" not in key}
         environment |= names
-        # An epmd of our own: otherwise Erlang leaves a daemon behind that nobody stops.
+        # Start a separate epmd; otherwise Erlang starts a daemon that keeps running.
         stack.enter_context(process([epmd], folder / "epmd.log", environment))
         log = folder / "rabbitmq.log"
-        # Killed in the end: what must outlast it is safe already, and a graceful stop takes it
+        # Stopped by SIGKILL: durable data is already on disk, and a graceful stop takes
         # 6 seconds.
         started = stack.enter_context(process([program], log, environment, stop=signal.SIGKILL))
         until_ready("RabbitMQ", started, log, lambda: port, speaks_amqp)
@@ -162,7 +162,7 @@ def recado(
     environment: Mapping[str, str] | None = None,
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[Server]:
-    """recado from this tree, by its command line; `config` is the text of its recado.toml."""
+    """Start recado from this tree by its command line; `config` is the text of its recado.toml."""
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder("recado"))
         if config:
@@ -172,7 +172,7 @@ def recado(
         if data:
             command += ["--data", str(data)]
         names = {k: v for k, v in os.environ.items() if not k.startswith("RECADO_")}
-        # An installed package has its bytecode; without ours a start takes twice as long.
+        # An installed package has bytecode; without it a start takes twice as long.
         names.pop("PYTHONDONTWRITEBYTECODE", None)
         tls = None
         if certificates:
@@ -193,7 +193,7 @@ def recado(
 
 @contextmanager
 def nats(*, port: int = 0, data: Path | None = None) -> Iterator[Server]:
-    """Debian's NATS server with JetStream, which keeps its streams in files."""
+    """Start Debian's NATS server with JetStream, which stores streams in files."""
     (program,) = system.need(system.NATS)
     with ExitStack() as stack:
         folder = stack.enter_context(temporary_folder("nats"))
@@ -201,29 +201,30 @@ def nats(*, port: int = 0, data: Path | None = None) -> Iterator[Server]:
         command = [program, "--jetstream", "--store_dir", str(data or folder / "streams")]
         command += ["--addr", HOST, "--port", str(port)]
         log = folder / "nats.log"
-        # Killed in the end, as RabbitMQ is.
+        # Stopped by SIGKILL, like RabbitMQ.
         started = stack.enter_context(process(command, log, os.environ, stop=signal.SIGKILL))
         until_ready("NATS", started, log, lambda: port, speaks_nats)
         yield Server(name="NATS", port=port, pid=started.pid, log=log)
 
 
 def announced_port(log: Path) -> int | None:
-    """The port of the line that recado prints when it accepts connections."""
+    """Return the port from the line that recado prints when it accepts connections."""
     line = re.search(r"amqp://[^\s/]+:(\d+)", log.read_text(errors="replace"))
     return int(line[1]) if line else None
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; held together while choosing, so that they differ.
+    """Return free ports, all different, because each stays bound until all are chosen.
 
-    Not those that the system gives to who connects: before the peer listens, somebody else may be given it.
+    They are outside of the ephemeral range: the system could assign an ephemeral port to an outgoing
+    connection before the peer listens on it.
     """
     with ExitStack() as stack:
         held: list[int] = []
         while len(held) < count:
             each = stack.enter_context(socket.socket())
             port = OUR_PORTS.start + secrets.randbelow(len(OUR_PORTS))
-            with suppress(OSError):  # somebody has it
+            with suppress(OSError):  # the port is in use
                 each.bind((HOST, port))
                 held.append(port)
         return held
@@ -231,9 +232,9 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def temporary_folder(name: str, place: Path | None = None) -> Iterator[Path]:
-    """A folder that goes away even when a process that just died leaves files half removed.
+    """Create a temporary folder, which is removed even if a dying process still changes it.
 
-    It is where the system keeps such, which may be in memory, or in `place`.
+    It is in the system's temporary directory, which may be in memory, or in `place`.
     """
     made = tempfile.TemporaryDirectory(prefix=f"{name}-", dir=place, ignore_cleanup_errors=True)
     with made as folder:
@@ -247,9 +248,9 @@ def process(
     environment: Mapping[str, str],
     stop: signal.Signals = signal.SIGTERM,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process writing to `log`, in a session of its own so that Ctrl-C is ours to handle.
+    """Start a process that writes to `log`, in its own session, so that it gets no Ctrl-C.
 
-    It runs in the folder of its log: no file of the current one can interfere.
+    It runs in the folder of its log, so that files of the current directory do not interfere.
     """
     with log.open("wb") as output:
         started = subprocess.Popen(
@@ -266,7 +267,7 @@ def process(
     finally:
         started.send_signal(stop)
         try:
-            started.wait(STOP_SECONDS)
+            started.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             started.kill()
             started.wait()
@@ -280,16 +281,16 @@ def until_ready(
     speaks: Callable[[int], bool],
 ) -> int:
     """Wait until the broker speaks its protocol; return its port."""
-    limit_s = scale(START_SECONDS)
+    limit_s = scale(START_TIMEOUT_S)
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         if started.poll() is not None:
-            raise DidNotStart(f"{name} ended with status {started.returncode}:\n{tail(log)}")
+            raise PeerStartError(f"{name} exited with status {started.returncode}:\n{tail(log)}")
         port = find_port()
         if port is not None and speaks(port):
             return port
         time.sleep(0.01)
-    raise DidNotStart(f"{name} did not speak within {limit_s:.0f} s:\n{tail(log)}")
+    raise PeerStartError(f"{name} did not respond within {limit_s:.0f} s:\n{tail(log)}")
 
 
 def speaks_amqp(port: int) -> bool:
@@ -303,7 +304,7 @@ def speaks_amqp(port: int) -> bool:
 
 
 def speaks_nats(port: int) -> bool:
-    """Whether it greets; JetStream is up before it listens."""
+    """Whether it sends a greeting; JetStream is ready before it listens."""
     try:
         with socket.create_connection((HOST, port), timeout=5) as connection:
             return connection.recv(len(NATS_GREETING)) == NATS_GREETING
@@ -323,12 +324,12 @@ PEERS: dict[str, Callable[..., AbstractContextManager[Server]]] = {
 
 
 def main() -> None:
-    """Start one broker, print its URL, and keep it until Ctrl-C or SIGTERM."""
+    """Start one broker, print its URL, and run it until Ctrl-C or SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m workshop.peers", description=main.__doc__)
     parser.add_argument("peer", choices=list(PEERS))
     parser.add_argument("--port", type=int, default=0, help="default: a free one")
     chosen = parser.parse_args()
-    # Blocked, not handled: sigwait then takes the signal, and the broker is stopped in order.
+    # Block the signals instead of handling them: sigwait returns, and the broker is stopped in order.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     with PEERS[chosen.peer](port=chosen.port) as server:

@@ -1,8 +1,8 @@
-"""Time limits of tests that grow with the load of the machine.
+"""Time limits of tests that scale with the load of the machine.
 
 A test that needs 20 s on an idle machine needs minutes when ten processes compete for each core, and a
-fixed limit fails it though nothing is wrong. So a limit is given for an idle machine and multiplied by the
-load average per core, the highest that was seen since the test began: the load may come after its start.
+fixed limit would fail it without a fault. So a limit is given for an idle machine and multiplied by the
+highest load average per core since the test started.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from types import FrameType
 from typing import Final
 
 LOAD_FACTOR_MAX: Final = 16.0
-"""A test that hangs fails at last, however long the run queue is."""
+"""A hanging test must fail eventually, whatever the load is."""
 
 Expire = Callable[[int, FrameType | None], object]
 
 
 def load_factor(load: float | None = None, cores: int | None = None) -> float:
-    """By how much a time limit is to be multiplied; 1.0 while no process has to wait for a core.
+    """Return the factor for time limits; 1.0 while no process has to wait for a core.
 
     `load` is the number of runnable processes, by default the higher of the averages over one and five minutes.
     """
@@ -34,12 +34,12 @@ def load_factor(load: float | None = None, cores: int | None = None) -> float:
 
 
 def scale(limit_s: float) -> float:
-    """A time limit for the machine as it is now."""
+    """Scale a time limit by the current load."""
     return limit_s * load_factor()
 
 
 class ScaledLimit:
-    """When a test must be done; asked again whenever its timer goes off."""
+    """The deadline of a test, computed again whenever its timer expires."""
 
     def __init__(
         self,
@@ -50,25 +50,25 @@ class ScaledLimit:
         self._limit_s = limit_s
         self._factor = factor
         self._clock = clock
-        self._begun = clock()
+        self._started_at = clock()
         self._highest = factor()
 
     def remaining(self) -> float:
-        """Seconds until the limit as of now; 0 if it has passed."""
+        """Return the seconds left with the current load; 0 if the limit has passed."""
         self._highest = max(self._highest, self._factor())
-        left_s = self._begun + self._limit_s * self._highest - self._clock()
+        left_s = self._started_at + self._limit_s * self._highest - self._clock()
         return math.ceil(left_s * 1000) / 1000 if left_s > 0 else 0.0
 
 
 def extend_alarm(limit: ScaledLimit) -> None:
-    """Let the handler of SIGALRM run no earlier than the limit allows, though its timer goes off before."""
+    """Call the handler of SIGALRM only when the scaled limit has passed; otherwise restart the timer."""
     expire = signal.getsignal(signal.SIGALRM)
-    if callable(expire):  # else the time is kept by a thread, as outside the main thread
-        signal.signal(signal.SIGALRM, _extended(limit, expire))
+    if callable(expire):  # otherwise a thread measures the time
+        signal.signal(signal.SIGALRM, _make_handler(limit, expire))
 
 
-def _extended(limit: ScaledLimit, expire: Expire) -> Expire:
-    def ring(number: int, frame: FrameType | None) -> None:
+def _make_handler(limit: ScaledLimit, expire: Expire) -> Expire:
+    def on_alarm(number: int, frame: FrameType | None) -> None:
         __tracebackhide__ = True
         remaining = limit.remaining()
         if remaining:
@@ -76,4 +76,4 @@ def _extended(limit: ScaledLimit, expire: Expire) -> Expire:
         else:
             expire(number, frame)
 
-    return ring
+    return on_alarm

@@ -111,7 +111,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
 def rabbitmq_url(stack: ExitStack) -> str:
     try:
         return stack.enter_context(peers.rabbitmq()).url
-    except peers.DidNotStart as error:
+    except peers.PeerStartError as error:
         raise NotMeasured(str(error).splitlines()[0]) from error
 
 

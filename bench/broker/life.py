@@ -94,7 +94,7 @@ def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
             if side is Side.PEER:
                 book.peer = f"{server.name} {version_in(probe.greeting)}".strip()
             yield server
-    except peers.DidNotStart as error:
+    except peers.PeerStartError as error:
         # What happened is in the first line, why in the last one of the log that follows it.
         lines = str(error).strip().splitlines()
         raise NotMeasured(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error

@@ -37,7 +37,7 @@ from bench.crash.verdict import Kind
 from bench.plan import Plan
 from bench.scenario import Sample, Side, limit
 from workshop import peers
-from workshop.peers import DidNotStart
+from workshop.peers import PeerStartError
 
 CYCLES: Final = 1_000
 QUICK_CYCLES: Final = 120
@@ -67,7 +67,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with book.measuring(*names):
         try:
             enter(rounds(plan, seed), seed, book)
-        except DidNotStart as error:
+        except PeerStartError as error:
             # It must start on whatever a crash left behind.
             raise NotMeasured(str(error)) from error
     yield from names

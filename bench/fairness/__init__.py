@@ -174,5 +174,5 @@ def broker(loop: str, book: Book, data: Path | None) -> Iterator[Server]:
     try:
         with peers.recado(data=data, environment=environment, stop=signal.SIGKILL) as server:
             yield server
-    except peers.DidNotStart as error:
+    except peers.PeerStartError as error:
         raise NotMeasured(str(error).strip().splitlines()[-1]) from error

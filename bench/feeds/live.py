@@ -96,7 +96,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
     with book.measuring(*names), ExitStack() as stack:
         try:
             server = stack.enter_context(peers.recado(data=folder / "live-broker"))
-        except peers.DidNotStart as error:
+        except peers.PeerStartError as error:
             raise NotMeasured(str(error).splitlines()[0]) from error
         take(Stage(server, folder / "live-archive", stack), plan, book)
     yield from names

@@ -66,7 +66,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
                         sample = take(server, f"feed-{turn}", size)
                         for name in names:
                             book.enter(name, Side.RECADO, Sample(sample[name], sample))
-            except peers.DidNotStart as error:
+            except peers.PeerStartError as error:
                 raise NotMeasured(str(error).splitlines()[0]) from error
         yield from names
 

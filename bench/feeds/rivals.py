@@ -142,7 +142,7 @@ def start(
         if RABBITMQ in rivals:
             rabbit = stack.enter_context(peers.rabbitmq(data=folder / "rivals-rabbitmq"))
             contestants[RABBITMQ.client] = Contestant(RABBITMQ.client, rabbit.url, rabbit.pid)
-    except peers.DidNotStart as error:
+    except peers.PeerStartError as error:
         raise NotMeasured(str(error).splitlines()[0]) from error
     ours.keep(["warm-up", *rounds], folder / "rivals-archives", stack)
     for contestant in contestants.values():

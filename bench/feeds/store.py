@@ -63,5 +63,5 @@ def take_in(folder: Path, messages: int, plan: Plan, book: Book) -> None:
                 pause(plan)
                 figures = run_client("archive", server.url, feed, place, messages)
                 book.enter(INGEST.name, Side.RECADO, Sample(figures["rate"], figures))
-    except peers.DidNotStart as error:
+    except peers.PeerStartError as error:
         raise NotMeasured(str(error).splitlines()[0]) from error

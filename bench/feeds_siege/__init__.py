@@ -36,7 +36,7 @@ from bench.feeds_siege.siege import TRANSPORTS, Outcome, besiege
 from bench.plan import Plan
 from bench.scenario import Sample, Side, limit
 from workshop import peers
-from workshop.peers import DidNotStart
+from workshop.peers import PeerStartError
 
 SECONDS: Final = 600.0
 QUICK_SECONDS: Final = 6.0
@@ -74,7 +74,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
                 one_siege(transport, rng.randrange(2**32), seconds, intensity)
                 for transport in TRANSPORTS
             ]
-        except DidNotStart as error:
+        except PeerStartError as error:
             raise NotMeasured(str(error)) from error
         enter(outcomes, plan.rounds, book)
     yield from names

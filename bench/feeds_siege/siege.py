@@ -201,7 +201,7 @@ class Site:
         ready = self._folder / f"{program.name}.ready"
         while not ready.exists():
             if time.monotonic() > deadline:
-                raise peers.DidNotStart(
+                raise peers.PeerStartError(
                     f"{program.name} was not ready in {JOIN_S:.0f} s:\n{peers.tail(program.log)}"
                 )
             time.sleep(0.02)

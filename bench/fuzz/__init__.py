@@ -37,7 +37,7 @@ from bench.fuzz.hostile import Outcome, attack
 from bench.fuzz.witness import Testimony, watching
 from bench.plan import Plan
 from bench.scenario import Sample, Side, limit
-from workshop.peers import DidNotStart, Server
+from workshop.peers import PeerStartError, Server
 
 FRAMES: Final = 1_000_000
 QUICK_FRAMES: Final = 200_000
@@ -90,7 +90,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with book.measuring(*names):
         try:
             enter(fuzz(plan, seed), seed, book)
-        except DidNotStart as error:
+        except PeerStartError as error:
             raise NotMeasured(str(error).splitlines()[0]) from error
     yield from names
 

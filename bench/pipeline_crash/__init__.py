@@ -40,7 +40,7 @@ from bench.pipeline_crash.victim import Kill, Stuck
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side, limit
 from workshop import peers
-from workshop.peers import DidNotStart
+from workshop.peers import PeerStartError
 
 KILLS: Final = 50
 QUICK_KILLS: Final = 6
@@ -67,7 +67,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with book.measuring(*names):
         try:
             outcome = one_siege(kills, seed)
-        except (Deaf, DidNotStart, Stuck) as error:
+        except (Deaf, PeerStartError, Stuck) as error:
             raise NotMeasured(str(error)) from error
         enter(outcome, plan.rounds, book)
     yield from names

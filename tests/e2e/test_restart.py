@@ -192,7 +192,7 @@ def test_a_purge_lasts(life: Life) -> None:
 def test_two_nodes_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
         peers.recado(data=tmp_path / "data"),
-        pytest.raises(peers.DidNotStart, match="in use"),
+        pytest.raises(peers.PeerStartError, match="in use"),
         peers.recado(data=tmp_path / "data"),
     ):
         pass

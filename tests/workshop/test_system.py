@@ -22,7 +22,7 @@ def test_what_is_there_is_found(tmp_path: Path) -> None:
 
 def test_who_is_not_root_is_told_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(system.MissingPrograms) as missing:
+    with pytest.raises(system.MissingProgramsError) as missing:
         system.need(NOWHERE)
     assert str(missing.value).endswith(
         "sudo sh -c 'apt-get update && apt-get install --yes recado-no-such-package'"
@@ -32,7 +32,7 @@ def test_who_is_not_root_is_told_the_command(monkeypatch: pytest.MonkeyPatch) ->
 def test_root_without_apt_is_told_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    with pytest.raises(system.MissingPrograms, match=r"\n  apt-get update && apt-get install"):
+    with pytest.raises(system.MissingProgramsError, match=r"\n  apt-get update && apt-get install"):
         system.need(NOWHERE)
 
 
@@ -54,7 +54,7 @@ def test_root_installs_without_starting_services(
     apt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STATUS", "0")
-    with pytest.raises(system.MissingPrograms, match="still not found"):
+    with pytest.raises(system.MissingProgramsError, match="still not found"):
         system.need(NOWHERE)
     update, install = apt.read_text().splitlines()
     assert update.endswith("update")
@@ -66,14 +66,14 @@ def test_a_policy_of_the_machine_stays(apt: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("STATUS", "0")
     system.POLICY.write_text("#!/bin/sh\n")
     system.POLICY.chmod(0o755)
-    with pytest.raises(system.MissingPrograms):
+    with pytest.raises(system.MissingProgramsError):
         system.need(NOWHERE)
     assert system.POLICY.read_text() == "#!/bin/sh\n"
 
 
 def test_a_failing_installation_is_told(apt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATUS", "3")
-    with pytest.raises(system.MissingPrograms, match="apt-get update` failed"):
+    with pytest.raises(system.MissingProgramsError, match="apt-get update` failed"):
         system.need(NOWHERE)
 
 
