@@ -86,4 +86,4 @@ def test_dev_tells_its_commands() -> None:
         assert f"./dev {command}" in told.stdout
     wrong = subprocess.run([ROOT / "dev", "tset"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 1
-    assert "no command 'tset'; there are setup, run, test" in wrong.stderr
+    assert "unknown command 'tset'; available are setup, run, test" in wrong.stderr
