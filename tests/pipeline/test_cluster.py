@@ -321,7 +321,7 @@ def test_spark_connect(orders: Orders, tmp_path: Path, path: Path) -> None:
         job = script(tmp_path, REMOTE.replace("cluster:15002", f"127.0.0.1:{port}"), CONNECTED)
         client = [sys.executable, job, str(path), str(tmp_path), orders.url]
         told = run(client, no_java(tmp_path))
-    assert "it wants a Spark in its own process" in told
+    assert "a stream needs a Spark session in this process" in told
     assert "step 2 (filter): there is no function lenght" in told
     assert "step 3 (filter): Syntax error at or near '>'" in told
     bodies = sorted(row["body"] for row in truth(path))

@@ -195,9 +195,7 @@ def test_what_cannot_run_is_refused(spark: SparkSession, tmp_path: Path) -> None
         run(two_sinks(tmp_path), spark, batch=True, name="../../elsewhere")
     batch = Pipeline("x").read("r", "text", path=str(tmp_path)).translate(body=["value"])
     batch = batch.write("out", "recado", url="amqp://localhost", feed="f")
-    with pytest.raises(
-        InvalidPipelineError, match="sink out: a named batch needs a checkpoint or"
-    ):
+    with pytest.raises(InvalidPipelineError, match="sink out: a named batch needs a checkpoint or"):
         run(batch, spark, batch=True, name="again")
 
 

@@ -93,15 +93,25 @@ def run(
         InvalidPipelineError: the pipeline cannot run.
         PipelineFailedError: it ran and failed.
     """
+    if not batch:
+        return _run_stream(pipeline, spark, on_report, should_stop)
     started_at = time.monotonic()
-    if batch:
-        try:
-            report = _run_batch(pipeline, spark, name)
-        except _RUN_ERRORS as error:
-            raise PipelineFailedError(summarize_error(error)) from error
-        report.seconds = time.monotonic() - started_at
-        on_report(report)
-        return report
+    try:
+        report = _run_batch(pipeline, spark, name)
+    except _RUN_ERRORS as error:
+        raise PipelineFailedError(summarize_error(error)) from error
+    report.seconds = time.monotonic() - started_at
+    on_report(report)
+    return report
+
+
+def _run_stream(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    on_report: Callable[[PipelineReport], None],
+    should_stop: Callable[[], bool],
+) -> PipelineReport:
+    started_at = time.monotonic()
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _reject_spark_connect(pipeline, spark)
     counter = RowCounter()
@@ -185,17 +195,21 @@ def _start_query(
     pipeline: Pipeline, spark: SparkSession, tables: Mapping[str, DataFrame], counter: RowCounter
 ) -> StreamingQuery:
     """Start the streaming query; `counter` counts the rows written to the sinks."""
-    stateful_count = count_stream_steps(pipeline)
+    stream_step_count = count_stream_steps(pipeline)
     stream_flow = apply_steps(
-        pipeline, Flow(read_stream(pipeline, spark)), tables, is_streaming=True, end=stateful_count
+        pipeline,
+        Flow(read_stream(pipeline, spark)),
+        tables,
+        is_streaming=True,
+        end=stream_step_count,
     )
     stream_id = stream_state.load_stream_id(pipeline.checkpoint, spark)
 
-    def write_batch(rows: DataFrame, number: int) -> None:
+    def process_batch(rows: DataFrame, number: int) -> None:
         rows.persist()  # each sink reads the rows
         try:
             flow = unbundle(rows, stream_flow)
-            flow = apply_steps(pipeline, flow, tables, is_streaming=False, start=stateful_count)
+            flow = apply_steps(pipeline, flow, tables, is_streaming=False, start=stream_step_count)
             offsets = stream_state.offsets_digest(pipeline.checkpoint, number, spark)
             batch = Batch(stream_id, number, offsets)
             write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
@@ -203,9 +217,8 @@ def _start_query(
             rows.unpersist()
 
     writer = bundle(stream_flow).writeStream.queryName(pipeline.name).outputMode("append")
-    writer = writer.option("checkpointLocation", checkpoint_uri(pipeline.checkpoint)).foreachBatch(
-        write_batch
-    )
+    writer = writer.option("checkpointLocation", checkpoint_uri(pipeline.checkpoint))
+    writer = writer.foreachBatch(process_batch)
     if pipeline.trigger == AVAILABLE_NOW:
         writer = writer.trigger(availableNow=True)
     elif pipeline.trigger:
@@ -238,9 +251,7 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> PipelineRe
 
 
 def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
-    """Check the name of a batch. A feed recognises a named batch by a record in the checkpoint or in
-    `staging`.
-    """
+    """Check the name of a batch, and that feeds can store a publish record to recognise it."""
     yield from check_name("name of the batch", name)
     for sink_name, sink in pipeline.sinks.items():
         has_staging = pipeline.has_local_checkpoint or has_option(sink.options, "staging")
@@ -251,9 +262,9 @@ def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
 
 def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
     """Describe what a named batch is made of: source rows, lookup tables and steps, functions by name."""
-    read = {name: fingerprint_rows(table) for name, table in tables.items()}
+    table_rows = {name: fingerprint_rows(table) for name, table in tables.items()}
     steps = msgspec.to_builtins(pipeline.steps, enc_hook=lambda function: function.__qualname__)
-    return repr((fingerprint_rows(rows), read, steps))
+    return repr((fingerprint_rows(rows), table_rows, steps))
 
 
 def write_sinks(
@@ -267,23 +278,26 @@ def write_sinks(
     staging = ""
     if pipeline.has_local_checkpoint:
         staging = str(stream_state.feed_staging_folder(pipeline.checkpoint))
-    for sink, part in rows.items():
+    for sink, sink_rows in rows.items():
         steps = _step_labels(pipeline) if sink == pipeline.dead_letters else {}
         counts = [
-            f.count_if(f.col("step") == step).alias(f"step{at}") for at, step in steps.items()
+            f.count_if(f.col("step") == step).alias(f"step{number}")
+            for number, step in steps.items()
         ]
         counts.append(f.count(f.lit(1)).alias("rows"))
         sink_batch = batch._replace(writer=f"{pipeline.name}-{sink}-{batch.writer}")
         # An Observation sees only the rows that are read, and the console reads the first ones only.
         observation = None if pipeline.sinks[sink].format == "console" else Observation()
-        observed = part if observation is None else part.observe(observation, *counts)
+        observed = sink_rows if observation is None else sink_rows.observe(observation, *counts)
         if write_batch(observed, pipeline.sinks[sink], sink_batch, staging=staging):
             figures = (
-                part.agg(*counts).collect()[0].asDict() if observation is None else observation.get
+                sink_rows.agg(*counts).collect()[0].asDict()
+                if observation is None
+                else observation.get
             )
             counter.add_written(sink, figures["rows"])
-            for at, step in steps.items():
-                counter.add_dead_letters(step, figures[f"step{at}"])
+            for number, step in steps.items():
+                counter.add_dead_letters(step, figures[f"step{number}"])
 
 
 def _step_labels(pipeline: Pipeline) -> dict[int, str]:
@@ -323,12 +337,12 @@ def summarize_error(error: Exception) -> str:
     ]
     _, found_header, last = "\n".join(lines).rpartition(_TRACEBACK_HEADER)
     after = last.splitlines() if found_header else []
-    for at, line in enumerate(after):
+    for index, line in enumerate(after):
         if line and not line[0].isspace():  # after the frames: the error with its full name
             if "Py4JJavaError:" in line:
                 break  # the message of the Java error is at the end
             # The message of a ParseException starts with an empty line.
-            reason = after[at + 1] if line.endswith(": ") and at + 1 < len(after) else ""
+            reason = after[index + 1] if line.endswith(": ") and index + 1 < len(after) else ""
             return re.sub(r"^[\w.]+\.(?=\w+:)", "", line) + reason
     for line in reversed(lines):
         if "Error: " in line or "Exception: " in line:

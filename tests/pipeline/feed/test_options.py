@@ -99,9 +99,13 @@ class TestReading:
         assert Path(first.path) == tmp_path / "data" / "feeds" / "first"
         second = parse_read_options({"feed": "orders", "config": str(file)})
         assert Path(second.path) == tmp_path / "elsewhere"
-        with pytest.raises(OptionError, match="has no archive of the feed news: set the option path"):
+        with pytest.raises(
+            OptionError, match="has no archive of the feed news: set the option path"
+        ):
             parse_read_options({"feed": "news", "config": str(file)})
-        with pytest.raises(OptionError, match=r"missing.toml does not exist; set the option path or config"):
+        with pytest.raises(
+            OptionError, match=r"missing.toml does not exist; set the option path or config"
+        ):
             parse_read_options({"feed": "news", "config": str(tmp_path / "missing.toml")})
         file.write_text("[node]\ndato = 1")
         with pytest.raises(OptionError, match=r"did you mean node\.data"):

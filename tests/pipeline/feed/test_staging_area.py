@@ -64,7 +64,9 @@ class TestFiles:
         assert (tmp_path / "rows" / name).exists()
 
     def test_a_folder_that_tasks_do_not_share(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match=rf"{tmp_path} does not have all files .* all machines share"):
+        with pytest.raises(
+            OptionError, match=rf"{tmp_path} does not have all files .* all machines share"
+        ):
             publish_batch(GIVEN, StagingArea(tmp_path, "out"), [StagedFile("0.arrow", 1)], 0)
 
     def test_several_writers_have_one_folder_and_each_its_own_files(self, tmp_path: Path) -> None:
@@ -85,7 +87,10 @@ class TestNote:
         assert first.plan_batch(7, 5, "b") == PublishRecord("p", 7, 11, 5, "b")
 
     def test_a_batch_before_the_last_one_is_of_another_query_and_refused(self) -> None:
-        with pytest.raises(StaleBatchError, match="batch 500 is already published, so batch 0 belongs to another query"):
+        with pytest.raises(
+            StaleBatchError,
+            match="batch 500 is already published, so batch 0 belongs to another query",
+        ):
             PublishRecord("p", 500, 11, 5, "b").plan_batch(0, 10, "a")
 
     @pytest.mark.parametrize(("count", "digest"), [(9, "a"), (10, "b")])

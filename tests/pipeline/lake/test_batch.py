@@ -71,7 +71,9 @@ def test_lb4_tables_of_before_digests_were_kept() -> None:
 def test_lb5_any_other_batch_is_refused(
     batch: Batch, last: int, known: BatchDigests | None, rows: RowsFingerprint
 ) -> None:
-    with pytest.raises(TableError, match=r"Put back the newest checkpoint.* or start with a new.* spool"):
+    with pytest.raises(
+        TableError, match=r"Put back the newest checkpoint.* or start with a new.* spool"
+    ):
         found(batch, last, known, rows)
 
 
@@ -80,7 +82,9 @@ def test_lb5_a_batch_with_a_name_has_the_same_content() -> None:
     known = BatchDigests.compute(named, ROWS)
     assert found(named, 0, known, OTHERS)
     assert found(named._replace(offsets="other rows"), 0, known, ROWS)
-    with pytest.raises(TableError, match=r"table already has the batch w with other rows.*another name"):
+    with pytest.raises(
+        TableError, match=r"table already has the batch w with other rows.*another name"
+    ):
         found(named._replace(offsets="other rows"), 0, known, OTHERS)
 
 

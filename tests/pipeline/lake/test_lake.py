@@ -226,7 +226,7 @@ def test_columns_that_a_table_does_not_have(
     with pytest.raises(TableError, match=r"has no column twice .* evolve=true adds it"):
         write_batch(more, sink, Batch("w", 1))
     other = rows(spark, 3).selectExpr("CAST(id AS string) AS id", "name")
-    with pytest.raises(TableError, match=r"has the column id as .*, and here it is string"):
+    with pytest.raises(TableError, match=r"has the column id as .*, but the rows have string"):
         write_batch(other, sink, Batch("w", 1))
     write_batch(rows(spark, 3).drop("lines"), sink, Batch("w", 1))
     evolving = sink_of(format_, tmp_path / "table", evolve="true")
@@ -306,9 +306,7 @@ def test_rows_on_the_disk_of_another_machine(
     sink, batch = sink_of(format_, tmp_path / "table"), Batch("w", 0)
     with monkeypatch.context() as patch:
         patch.setattr(DataFrameWriter, "parquet", partly_here)
-        with pytest.raises(
-            TableError, match=r"3 rows .* [12]: the folder.* all machines share"
-        ):
+        with pytest.raises(TableError, match=r"3 rows .* [12]: the folder.* all machines share"):
             write_batch(rows(spark, 0), sink, batch)
     assert write_batch(rows(spark, 0), sink, batch)
     assert ids(sink) == [0, 1, 2]

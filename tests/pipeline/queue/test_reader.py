@@ -159,7 +159,7 @@ def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     offset = source.initialOffset()
     with pytest.raises(SpoolMismatchError, match="its id differs"):
         source.latestOffset(offset | {"spool": "00"}, ReadAllAvailable())
-    with pytest.raises(SpoolMismatchError, match="at row 7, and the spool ends at"):
+    with pytest.raises(SpoolMismatchError, match="at row 7, but the spool ends at"):
         source.latestOffset(offset | {"next": 7}, ReadAllAvailable())
     source.stop()
     with blocking.connect_blocking(

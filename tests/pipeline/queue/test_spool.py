@@ -104,7 +104,7 @@ def test_to_take_messages_pandas_is_not_imported() -> None:
 def test_rows_are_read_as_they_came(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     assert spool.is_new
-    assert spool.append(deliveries(range(10)), received=5) == 10
+    assert spool.append(deliveries(range(10)), received_us=5) == 10
     assert spool.durable == 0
     assert save(spool) == 10
     assert bodies(tmp_path, spool.slice_rows(0, 10, 1 << 20)) == expected(0, 10)
@@ -118,7 +118,7 @@ def test_rows_are_read_as_they_came(tmp_path: Path) -> None:
 def test_what_was_synced_is_there_after_a_restart(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     for start in range(0, 500, 50):
-        spool.append(deliveries(range(start, start + 50)), received=1)
+        spool.append(deliveries(range(start, start + 50)), received_us=1)
     save(spool)
     spool.close()
     again = opened(FolderDisk(tmp_path))
@@ -132,7 +132,7 @@ def test_what_was_synced_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_pieces_have_about_the_same_size(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path), segment_size=1 << 20)
     for start in range(0, 500, 5):
-        spool.append(deliveries(range(start, start + 5)), received=1)
+        spool.append(deliveries(range(start, start + 5)), received_us=1)
     save(spool)
     [whole] = spool.slice_rows(0, 500, 1 << 20)
     for share in (0.9, 0.6, 0.4, 0.35, 0.3):
@@ -147,16 +147,16 @@ def test_pieces_have_about_the_same_size(tmp_path: Path) -> None:
 def test_a_repeat_is_not_taken_also_when_its_row_is_gone(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     for start in range(0, 400, 40):
-        spool.append(deliveries(range(start, start + 40)), received=1)
+        spool.append(deliveries(range(start, start + 40)), received_us=1)
     save(spool)
     spool.commit(400)
     save(spool)
     spool.remove_committed()
     spool.close()
     again = opened(FolderDisk(tmp_path))
-    assert again.append(deliveries(range(390, 410)), received=2) == 10
+    assert again.append(deliveries(range(390, 410)), received_us=2) == 10
     assert again.duplicates == 10
-    assert again.append(deliveries([405, 410, 410]), received=2) == 1
+    assert again.append(deliveries([405, 410, 410]), received_us=2) == 1
     assert again.end == 411
     save(again)
     assert bodies(tmp_path, again.slice_rows(400, 411, 1 << 20)) == expected(400, 411)
@@ -165,19 +165,19 @@ def test_a_repeat_is_not_taken_also_when_its_row_is_gone(tmp_path: Path) -> None
 
 def test_the_window_has_a_size_and_messages_without_ids_pass() -> None:
     spool = opened(MemoryDisk(), window=3)
-    assert spool.append(deliveries([1, 2, 3, 4]), received=1) == 4
-    assert spool.append(deliveries([2, 3, 4]), received=1) == 0
-    assert spool.append(deliveries([1]), received=1) == 1
-    assert spool.append(deliveries([7, 7], ids=False), received=1) == 2
+    assert spool.append(deliveries([1, 2, 3, 4]), received_us=1) == 4
+    assert spool.append(deliveries([2, 3, 4]), received_us=1) == 0
+    assert spool.append(deliveries([1]), received_us=1) == 1
+    assert spool.append(deliveries([7, 7], ids=False), received_us=1) == 2
     without = opened(MemoryDisk(), window=0)
-    assert without.append(deliveries([1, 1]), received=1) == 2
+    assert without.append(deliveries([1, 1]), received_us=1) == 2
 
 
 @pytest.mark.parametrize("header", [b"", b"\x00", b"\x00\x80", b"\x20\x80\xff", b"\xff\xff"])
 def test_properties_that_make_no_sense_are_kept(tmp_path: Path, header: bytes) -> None:
     spool = opened(FolderDisk(tmp_path))
     odd = delivery(b"odd", header=header)
-    assert spool.append([odd, odd], received=1) == 2
+    assert spool.append([odd, odd], received_us=1) == 2
     save(spool)
     [rows] = spool_record.read_slice(tmp_path, spool.slice_rows(0, 2, 1)[0])
     assert rows.batch.column("header").to_pylist() == [header, header]
@@ -187,7 +187,7 @@ def test_properties_that_make_no_sense_are_kept(tmp_path: Path, header: bytes) -
 def test_committed_segments_are_removed_and_offsets_go_on(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     for start in range(0, 400, 40):
-        spool.append(deliveries(range(start, start + 40), size=30), received=1)
+        spool.append(deliveries(range(start, start + 40), size=30), received_us=1)
         save(spool)
     before = len(list(tmp_path.glob("*.journal")))
     waiting = spool.unplanned_bytes
@@ -218,7 +218,7 @@ def test_large_messages_have_records_of_their_own(
 ) -> None:
     monkeypatch.setattr("recado.pipeline.queue.spool.RECORD_BYTES", 1000)
     spool = opened(FolderDisk(tmp_path))
-    spool.append([delivery(b"x" * size) for size in (10, 5000, 10, 990, 10, 10)], received=1)
+    spool.append([delivery(b"x" * size) for size in (10, 5000, 10, 990, 10, 10)], received_us=1)
     save(spool)
     rows = [
         each
@@ -249,7 +249,7 @@ def test_who_does_not_see_the_spool_is_told_so(tmp_path: Path) -> None:
 
 def test_rot_is_told_and_not_taken_for_rows(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
-    spool.append(deliveries(range(10)), received=1)
+    spool.append(deliveries(range(10)), received_us=1)
     save(spool)
     [piece] = spool.slice_rows(0, 10, 1 << 20)
     file = tmp_path / f"{piece.segment:020d}.journal"
@@ -264,7 +264,7 @@ def test_rot_is_told_and_not_taken_for_rows(tmp_path: Path) -> None:
 def test_rows_that_are_missing_and_were_not_committed_are_an_error(tmp_path: Path) -> None:
     spool = opened(FolderDisk(tmp_path))
     for start in range(0, 400, 40):
-        spool.append(deliveries(range(start, start + 40), size=30), received=1)
+        spool.append(deliveries(range(start, start + 40), size=30), received_us=1)
         save(spool)
     spool.close()
     _, second, *_ = sorted(tmp_path.glob("*.journal"))
@@ -294,11 +294,11 @@ def test_any_order_of_calls_gives_each_message_once(seed: int) -> None:
             case "new":
                 numbers = range(len(sent), len(sent) + random.randint(1, 30))
                 sent += numbers
-                assert spool.append(deliveries(numbers), received=1) == len(numbers)
+                assert spool.append(deliveries(numbers), received_us=1) == len(numbers)
                 save(spool)
             case "repeat" if sent:
                 again = random.sample(sent, min(len(sent), 5))
-                assert spool.append(deliveries(again), received=1) == 0
+                assert spool.append(deliveries(again), received_us=1) == 0
             case "take":
                 waiting = spool.unplanned_bytes
                 spool.mark_planned(random.randint(spool.committed, spool.durable))

@@ -32,7 +32,7 @@ class Life:
     def take(self) -> None:
         numbers = range(self.sent, self.sent + self.random.randint(1, 8))
         self.sent = numbers.stop
-        assert self.spool.append(deliveries(numbers), received=1) == len(numbers)
+        assert self.spool.append(deliveries(numbers), received_us=1) == len(numbers)
 
     def save(self) -> None:
         self.spool.write()
@@ -67,7 +67,9 @@ def test_what_was_acknowledged_survives_every_crash_and_is_not_taken_again(seed:
             spool.slice_rows(let_go, spool.end, 1)  # all that a reader may still ask for
             # The broker gives again what was not acknowledged, and nothing is lost or doubled by that.
             taken = spool.end
-            assert spool.append(deliveries(range(safe, life.sent)), received=2) == life.sent - taken
+            assert (
+                spool.append(deliveries(range(safe, life.sent)), received_us=2) == life.sent - taken
+            )
             spool.write()
             assert spool.sync() == life.sent
             spool.close()
@@ -76,7 +78,7 @@ def test_what_was_acknowledged_survives_every_crash_and_is_not_taken_again(seed:
 def test_a_failed_sync_is_not_tried_again() -> None:
     disk = SimulatedDisk(1)
     spool = opened(disk)
-    spool.append(deliveries(range(5)), received=1)
+    spool.append(deliveries(range(5)), received_us=1)
     spool.write()
     disk.fail_sync()
     with pytest.raises(OSError, match=r"."):
@@ -89,9 +91,9 @@ def test_a_failed_sync_is_not_tried_again() -> None:
 def test_a_full_disk_loses_nothing() -> None:
     disk = SimulatedDisk(1)
     spool = opened(disk)
-    spool.append(deliveries(range(5)), received=1)
+    spool.append(deliveries(range(5)), received_us=1)
     disk.fill(10)
-    spool.append(deliveries(range(5, 60)), received=1)
+    spool.append(deliveries(range(5, 60)), received_us=1)
     with pytest.raises(OSError, match="space"):
         spool.write()
     disk.fill(None)

@@ -58,7 +58,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, *, batch: bool = False) ->
         (quotes().filter("f_42(body)"), "step 1 (filter): there is no function f_42 in 'f_42(body)'"),
         (
             quotes().filter("pric > 3"),
-            ("step 1 (filter): there is no field pric in 'pric > 3'; there are feed, offset, publisher, "
+            ("step 1 (filter): there is no field pric in 'pric > 3'; available are feed, offset, publisher, "
             "sequence, view, timestamp, exchange, routing_key, message_id, headers, properties, body"),
         ),
         (
@@ -96,7 +96,7 @@ def problems(pipeline: Pipeline, spark: SparkSession, *, batch: bool = False) ->
         ),
         (
             quotes().translate(compute={"timestamp": "'now'"}).write("x", "recado", url="amqp:", feed="f"),
-            'sink x: the column timestamp is string, and format("recado") needs timestamp: cast, or drop it',
+            'sink x: the column timestamp is string, but format("recado") needs timestamp: cast or drop it',
         ),
         (
             quotes().aggregate(

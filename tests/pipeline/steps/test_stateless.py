@@ -32,15 +32,15 @@ POISON = {
     5: (b"\xff\xfe", "the body is not UTF-8"),
     6: (b"[1, 2]", "the body is not a JSON object"),
     7: ({"symbol": "A", "deal": {"price": 3.5}}, "size is missing"),
-    8: ({"symbol": "A", "size": 3, "deal": {"price": "dear"}}, 'price is no double: "dear"'),
+    8: ({"symbol": "A", "size": 3, "deal": {"price": "dear"}}, 'price is not of type double: "dear"'),
     9: ({"symbol": None, "size": 3, "deal": {"price": 3.5}}, "symbol is missing"),
     10: (
         {"symbol": "A", "size": 0, "deal": {"price": 3.5}},
-        "unit cannot be computed: price / size",
+        "evaluation of unit failed: price / size",
     ),
     11: (
         {"symbol": "A", "size": 2**62, "deal": {"price": 1e300}},
-        "twice cannot be computed: size * 4",
+        "evaluation of twice failed: size * 4",
     ),
     12: (
         b'{"symbol": "A", "size": 3, "deal": {"price": 1e400}}',
@@ -243,10 +243,10 @@ def test_bodies_of_another_shape(spark: SparkSession, tmp_path: Path) -> None:
     }
     assert {each.reason for each in found["dead_letters"].collect()} == {
         "unexpected field: new",
-        'id is no int: "three"',
+        'id is not of type int: "three"',
         "at is missing",
-        'at is no timestamp: "yesterday"',
-        "tags is no array<string>: 7",
+        'at is not of type timestamp: "yesterday"',
+        "tags is not of type array<string>: 7",
     }
 
 

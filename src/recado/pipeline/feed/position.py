@@ -55,7 +55,7 @@ class RowRange(NamedTuple):
 
     start: int
     stop: int
-    skip: LastSequences = {}  # noqa: RUF012 (of a named tuple, and never changed)
+    skip: LastSequences = {}  # noqa: RUF012 (a field of a named tuple, never changed)
     """Rows up to these sequences are left out."""
     until: LastSequences | None = None
     """Rows after these sequences are left out."""
@@ -70,10 +70,10 @@ class ReadTask(NamedTuple):
 
 def merge_vectors(one: Mapping[str, int], other: Mapping[str, int]) -> LastSequences:
     """Return the larger sequence of each publisher."""
-    found = dict(one)
+    merged = dict(one)
     for publisher, last in other.items():
-        found[publisher] = max(last, found.get(publisher, 0))
-    return found
+        merged[publisher] = max(last, merged.get(publisher, 0))
+    return merged
 
 
 def position_at(archive: ArchiveFollower, offset: int) -> FeedPosition:
@@ -82,19 +82,17 @@ def position_at(archive: ArchiveFollower, offset: int) -> FeedPosition:
 
 
 def position_after(
-    archive: ArchiveFollower, start: FeedPosition, begin: RowRange, stop: int
+    archive: ArchiveFollower, start: FeedPosition, available: RowRange, stop: int
 ) -> FeedPosition:
-    """Return the position of a reader that was at `start` and has read up to the offset `stop` of this
-    archive.
-    """
-    vector = merge_vectors(start.vector, archive.last_sequences(begin.start, stop))
+    """Return the position of a reader that was at `start` and has read up to the offset `stop`."""
+    vector = merge_vectors(start.vector, archive.last_sequences(available.start, stop))
     skip: LastSequences = {}
-    if begin.skip:
-        passed = archive.last_sequences_before(stop)
+    if available.skip:
+        reached = archive.last_sequences_before(stop)
         skip = {
             publisher: last
-            for publisher, last in begin.skip.items()
-            if passed.get(publisher, 0) < last
+            for publisher, last in available.skip.items()
+            if reached.get(publisher, 0) < last
         }
     return FeedPosition(archive.id, stop, vector, skip)
 
@@ -102,8 +100,9 @@ def position_after(
 def rows_from(
     archive: ArchiveFollower, start: FeedPosition, *, fail_on_data_loss: bool
 ) -> RowRange:
-    """Return all rows from a position on. Raises DataLossError if rows are missing and `fail_on_data_loss` is
-    set.
+    """Return all rows from a position on.
+
+    Raises DataLossError if rows are missing and `fail_on_data_loss` is set.
     """
     if start.archive == archive.id:
         return RowRange(
@@ -142,12 +141,12 @@ def _older_archive_error(archive: ArchiveFollower, known: FeedPosition) -> DataL
 
 def _check_vector(archive: ArchiveFollower, start: FeedPosition) -> None:
     for publisher, last in archive.manifest.begin.items():
-        had = start.vector.get(publisher, 0)
-        if last > had:
+        last_read = start.vector.get(publisher, 0)
+        if last > last_read:
             raise DataLossError(
                 f"{archive.path} is another archive of the feed {archive.feed} than the one read "
                 f"before. It starts after sequence {last} of publisher {publisher}, "
-                f"but this query has read only up to {had}"
+                f"but this query has read only up to {last_read}"
             )
 
 
@@ -155,11 +154,11 @@ def rows_between(
     archive: ArchiveFollower, start: FeedPosition, end: FeedPosition, *, fail_on_data_loss: bool
 ) -> RowRange:
     """Return the rows between two positions: the same at each call, in every archive of the feed (FP2)."""
-    begin = rows_from(archive, start, fail_on_data_loss=fail_on_data_loss)
+    rows = rows_from(archive, start, fail_on_data_loss=fail_on_data_loss)
     if end.archive == archive.id:
         if fail_on_data_loss and end.next > archive.end_offset:
             raise _older_archive_error(archive, end)
-        return begin._replace(stop=max(begin.start, end.next))
+        return rows._replace(stop=max(rows.start, end.next))
     available = archive.last_sequences_before(archive.end_offset)
     missing = [
         publisher for publisher, last in end.vector.items() if available.get(publisher, 0) < last
@@ -170,19 +169,23 @@ def rows_between(
             f"not have all its rows: of publisher {missing[0]} it has {available.get(missing[0], 0)}, "
             f"not {end.vector[missing[0]]}"
         )
-    return RowRange(begin.start, archive.end_offset, start.vector, end.vector)
+    return RowRange(rows.start, archive.end_offset, start.vector, end.vector)
 
 
-def split_range(archive: ArchiveFollower, span: RowRange, count: int) -> list[ReadTask]:
+def split_range(archive: ArchiveFollower, row_range: RowRange, count: int) -> list[ReadTask]:
     """Split a range into at most `count` tasks of equal size.
 
     A task that starts within a row group decodes the rows before it in vain. That costs a tenth of the time
     Spark needs to take in these rows, less than waiting for one task that is longer than the others.
     """
-    rows = span.stop - span.start
-    count = min(count, rows)
-    cuts = [span.start + rows * each // count for each in range(count + 1)] if rows else []
+    row_count = row_range.stop - row_range.start
+    count = min(count, row_count)
+    cuts = (
+        [row_range.start + row_count * each // count for each in range(count + 1)]
+        if row_count
+        else []
+    )
     return [
-        ReadTask(span._replace(start=low, stop=high), archive.journal_extent(low, high))
+        ReadTask(row_range._replace(start=low, stop=high), archive.journal_extent(low, high))
         for low, high in pairwise(cuts)
     ]

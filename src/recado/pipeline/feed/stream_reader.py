@@ -52,8 +52,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned_end = 0
         """The offset up to which rows are in a batch."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_follower": None}
+    def __getstate__(self) -> dict[str, Any]:  # for tasks, which open the archive themselves
+        return {**self.__dict__, "_archive": None}
 
     def _refresh_archive(self) -> ArchiveFollower:
         if self._archive is None:
@@ -83,26 +83,24 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: PositionJson, limit: ReadLimit) -> PositionJson:  # noqa: N802
-        archive, place = self._refresh_archive(), FeedPosition.from_json(start)
-        begin = rows_from(archive, place, fail_on_data_loss=self._options.fail_on_data_loss)
-        if place.archive == archive.id and begin.start != place.next:
+        archive, position = self._refresh_archive(), FeedPosition.from_json(start)
+        available = rows_from(archive, position, fail_on_data_loss=self._options.fail_on_data_loss)
+        if position.archive == archive.id and available.start != position.next:
             log.warning(
                 "rows were deleted before they were read, continuing (feed=%s offset=%d)",
                 archive.feed,
-                begin.start,
+                available.start,
             )
-        stop = (
-            begin.stop
-            if self._available_now_end is None
-            else min(begin.stop, self._available_now_end)
-        )
+        stop = available.stop
+        if self._available_now_end is not None:
+            stop = min(stop, self._available_now_end)
         if not isinstance(limit, ReadAllAvailable):
-            stop = self._apply_limits(archive, begin.start, stop)
-        if stop <= begin.start == place.next and place.archive == archive.id:
-            self._planned_end = place.next
+            stop = self._apply_limits(archive, available.start, stop)
+        if stop <= available.start == position.next and position.archive == archive.id:
+            self._planned_end = position.next
             return start
-        self._planned_end = max(stop, begin.start)
-        return position_after(archive, place, begin, self._planned_end).to_json()
+        self._planned_end = max(stop, available.start)
+        return position_after(archive, position, available, self._planned_end).to_json()
 
     def _apply_limits(self, archive: ArchiveFollower, start: int, stop: int) -> int:
         options = self._options

@@ -90,18 +90,18 @@ class StagedRowEncoder:
         """Encode each distinct value once."""
         if name not in self._columns:
             return [b""] * batch.num_rows
-        known, found = self._cache, []
+        cache, encoded = self._cache, []
         for value in batch.column(name).to_pylist():
             if not value:
-                found.append(b"")
+                encoded.append(b"")
                 continue
             key = (name, str(value))
-            if key not in known:
-                if len(known) >= _CACHE_ENTRY_COUNT_MAX:
-                    known.clear()
-                known[key] = encode(value)
-            found.append(known[key])
-        return found
+            if key not in cache:
+                if len(cache) >= _CACHE_ENTRY_COUNT_MAX:
+                    cache.clear()
+                cache[key] = encode(value)
+            encoded.append(cache[key])
+        return encoded
 
 
 def _encode_headers(headers: Sequence[tuple[str, str | None]]) -> bytes:
@@ -130,29 +130,29 @@ def publish_batch(
             "folder that all machines share"
         ) from None
     if table.num_rows:
-        planned = staging.load_record().plan_batch(batch, table.num_rows, digest_rows(table))
-        staging.save_record(planned)
-        asyncio.run(_publish_rows(options, planned, table))
+        record = staging.load_record().plan_batch(batch, table.num_rows, digest_rows(table))
+        staging.save_record(record)
+        asyncio.run(_publish_rows(options, record, table))
     staging.clear()
 
 
 async def _publish_rows(options: FeedWriteOptions, record: PublishRecord, table: pa.Table) -> None:
-    earlier = ResumePoint(bytes.fromhex(record.publisher), record.first - 1)
+    resume = ResumePoint(bytes.fromhex(record.publisher), record.first - 1)
     # Wait for an unavailable broker also when connecting, not only within a batch.
     async with FeedConnection(
         options.url, reconnect_timeout=options.reconnect_timeout, wait_for_broker=True
-    ) as link:
-        feed = link.feed(options.feed, resume=earlier)
+    ) as connection:
+        feed = connection.feed(options.feed, resume=resume)
         for rows in split_rows(table):
-            column = {each: rows.column(each).to_pylist() for each in STAGED_SCHEMA.names}
-            now = time.time_ns() // 1000
+            columns = {each: rows.column(each).to_pylist() for each in STAGED_SCHEMA.names}
+            now_us = time.time_ns() // 1000
             await feed.publish_encoded(
-                column["body"],
-                keys=column["routing_key"],
-                message_ids=column["message_id"],
-                headers=column["headers"],
-                properties=column["properties"],
-                timestamps=[each or now for each in column["timestamp"]],
+                columns["body"],
+                keys=columns["routing_key"],
+                message_ids=columns["message_id"],
+                headers=columns["headers"],
+                properties=columns["properties"],
+                timestamps=[each or now_us for each in columns["timestamp"]],
             )
         await feed.close()
 

@@ -80,9 +80,8 @@ class SpoolingConsumer:
         self._thread = LoopThread("recado queue source", SourceStoppedError)
         self._error: Exception | None = None
         self._task: asyncio.Task[None] | None = None
-        self._progressed = (
-            asyncio.Event()
-        )  # set when rows became durable, or nothing more will arrive
+        # Set when rows became durable, or nothing more will arrive.
+        self._progressed = asyncio.Event()
         self._space_freed = asyncio.Event()
         self._sync_lock = asyncio.Lock()
         self._remaining: int | None = None  # messages still to take; None: no limit
@@ -136,7 +135,7 @@ class SpoolingConsumer:
         return self._spool.durable
 
     def mark_planned(self, offset: int) -> None:
-        """Tell the spool that rows before this offset are in batches, and do not count as waiting.
+        """Exclude rows before this offset, which are in batches, from the size limit of the spool.
 
         Spark commits a batch only when it plans the next one. If planned rows counted, a full spool would
         never get rows for the next batch.
@@ -144,17 +143,16 @@ class SpoolingConsumer:
         self._thread.run(self._mark_planned(offset))
 
     def wait_for_rows(self, offset: int) -> int:
-        """Wait until a large batch is available after `offset`, or the spool is full, or the queue is read;
-        return the end.
-        """
+        """Wait for a large batch after `offset`, a full spool, or the end of the queue; return the end."""
         self.wait_until(
             lambda: self._spool.durable >= offset + (1 if self._is_full else _LARGE_BATCH_ROW_COUNT)
         )
         return self.durable_end()
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Wait until `reached` returns true or no more messages will arrive; it is called in the loop's thread
-        after each change.
+        """Wait until `reached` returns true, or no more messages will arrive.
+
+        `reached` is called in the loop's thread after each change.
         """
         self._thread.run(self._wait_until(reached))
         self._raise_error()
@@ -234,9 +232,12 @@ class SpoolingConsumer:
 
     async def _consume(self, available_now: bool, counted: asyncio.Future[None]) -> None:
         options = self._options
-        patient = not self._spool.is_new  # with a new spool, the most likely error is a wrong URL
+        # With a new spool, a failure to connect is most likely a wrong URL: report it at once.
         async with connect(
-            options.url, on_event=self._on_event, reconnect_timeout=None, wait_for_broker=patient
+            options.url,
+            on_event=self._on_event,
+            reconnect_timeout=None,
+            wait_for_broker=not self._spool.is_new,
         ) as connection:
             channel = await connection.channel(confirms=False)
             if options.declare:
@@ -252,7 +253,7 @@ class SpoolingConsumer:
             consumer = await channel.consume(options.queue)
             loop = asyncio.get_running_loop()
             while self._remaining is None or self._remaining > 0:
-                begun = loop.time()
+                started_at = loop.time()
                 batch = await self._next_batch(channel, consumer)
                 if not batch:
                     self._remaining = 0
@@ -260,7 +261,7 @@ class SpoolingConsumer:
                 await self._store_batch(batch)
                 # With more messages, the prefetch window would run empty meanwhile.
                 if self._remaining != 0 and len(batch) < options.prefetch // 4:
-                    await asyncio.sleep(begun + SYNC_INTERVAL_MIN_S - loop.time())
+                    await asyncio.sleep(started_at + SYNC_INTERVAL_MIN_S - loop.time())
             self._progressed.set()  # do not wait for the connection to close
 
     @property
@@ -291,12 +292,12 @@ class SpoolingConsumer:
     async def _store_batch(self, batch: list[Delivery]) -> None:
         self._spool.append(batch, time.time_ns() // 1000)
         await self._flush()
-        # Stale deliveries are redelivered. The multiple ack settles all others; earlier ones are already settled.
+        # Stale deliveries are redelivered. The ack settles all others; earlier messages are settled already.
         if batch[-1].ack(multiple=True) and self._remaining is not None:
             self._remaining -= sum(not each.is_stale for each in batch)
 
-    def _on_event(self, notice: ConnectionEvent) -> None:
-        match notice:
+    def _on_event(self, event: ConnectionEvent) -> None:
+        match event:
             case ConnectionLost(error):
                 self._outage = str(error)
                 log.warning(

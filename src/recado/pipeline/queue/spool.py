@@ -79,20 +79,21 @@ class Spool:
         self._window_size = window_size
 
     def recover(self, queue: str, make_id: Callable[[], bytes]) -> None:
-        """Load the spool of the folder, or create one for this queue. Raises WrongSpoolError or the journal's
-        damage error.
+        """Load the spool of the folder, or create one for this queue.
+
+        Raises WrongSpoolError, or CorruptJournalError if uncommitted rows are missing.
         """
-        known = ""
+        known_queue = ""
         needed = 0  # rows before this offset are missing, so they must have been committed
         for position, payload in self._journal.recover():
             match decode(payload):
-                case SpoolHead(name, following, committed, known, ids):
-                    self.id = name
+                case SpoolHead(spool_id, next_offset, committed, known_queue, ids):
+                    self.id = spool_id
                     self.committed = max(self.committed, committed)
                     self._window = DedupWindow(self._window_size, ids)
                     self._head_position = position
-                    if following > self.end:
-                        needed = self._restart_at(following)
+                    if next_offset > self.end:
+                        needed = self._restart_at(next_offset)
                 case SpooledRows(offset, batch):
                     if offset > self.end:
                         needed = self._restart_at(offset)
@@ -102,14 +103,14 @@ class Spool:
                 case SpoolCommitted(offset):
                     self.committed = max(self.committed, offset)
         if needed > self.committed:
-            what = f"rows before offset {needed} are missing, but were never committed"
-            raise CorruptJournalError(self._disk.folder, self._journal.position, what)
-        if known not in ("", queue):
+            damage = f"rows before offset {needed} are missing, but were never committed"
+            raise CorruptJournalError(self._disk.folder, self._journal.position, damage)
+        if known_queue not in ("", queue):
             raise WrongSpoolError(
-                f"{self._disk.folder} is the spool of the queue '{known}', but this query reads '{queue}'. "
+                f"{self._disk.folder} is the spool of the queue '{known_queue}', but this query reads '{queue}'. "
                 "Use a separate folder for each queue and query."
             )
-        self._queue, self.is_new = queue, not known
+        self._queue, self.is_new = queue, not known_queue
         if self.is_new:
             self.id = make_id()
             [self._head_position] = self._journal.append(self._head())
@@ -121,9 +122,7 @@ class Spool:
         self.remove_committed()
 
     def _restart_at(self, offset: int) -> int:
-        """Discard the older records: a crash in the middle of a removal can leave useless older segments
-        behind.
-        """
+        """Discard older records: a crash during a removal can leave useless older segments behind."""
         self._records.clear()
         self._planned_count = self._unplanned_bytes = 0
         self.end = offset
@@ -141,15 +140,13 @@ class Spool:
 
     # -- writing -----------------------------------------------------------------------------------
 
-    def append(self, deliveries: Sequence[Delivery], received: int) -> int:
-        """Append the messages that are not duplicates; return their number. `received` is in microseconds
-        since 1970.
-        """
-        take = self._window.add_new
-        new = [each for each in deliveries if take(message_id_or_none(each.raw_properties))]
+    def append(self, deliveries: Sequence[Delivery], received_us: int) -> int:
+        """Append the messages that are not duplicates, received at this time in µs; return their number."""
+        add_new = self._window.add_new
+        new = [each for each in deliveries if add_new(message_id_or_none(each.raw_properties))]
         self.duplicates += len(deliveries) - len(new)
-        for some in _split_by_size(new):
-            self._append(SpooledRows(self.end, to_record_batch(some, received)))
+        for group in _split_by_size(new):
+            self._append(SpooledRows(self.end, to_record_batch(group, received_us)))
         return len(new)
 
     def _append(self, rows: SpooledRows) -> None:
@@ -167,9 +164,7 @@ class Spool:
         self.end += rows
 
     def write(self) -> None:
-        """Pass appended records to the operating system. After an OSError they stay pending, and it can be
-        called again.
-        """
+        """Pass appended records to the operating system. After an OSError it can be called again."""
         self._journal.write()
         self._written_end, self._committed_written = self.end, self.committed
 
@@ -195,51 +190,47 @@ class Spool:
                 f"rows {start} to {end} were requested, but the spool has "
                 f"{self._records[0].offset if self._records else self.end} to {self.durable}"
             )
-        places = list(takewhile(lambda each: each[0].offset < end, self._records_from(first)))
-        total = sum(place.size for place, _ in places)
-        share = total / ceil(
-            total / task_bytes
-        )  # equal shares, because Spark waits for the largest task
-        pieces: list[SpoolSlice] = []
+        records = list(takewhile(lambda each: each[0].offset < end, self._records_from(first)))
+        total = sum(record.size for record, _ in records)
+        # Equal shares, because Spark waits for the largest task.
+        share_bytes = total / ceil(total / task_bytes)
+        slices: list[SpoolSlice] = []
         current = -1, 0  # segment and share of the last slice
         before = 0  # bytes of the records so far
-        for place, behind in places:
-            base = self._journal.segment_base(place.position)
-            stop = place.position + RECORD_HEADER_BYTES + place.size
-            middle = before + place.size / 2
-            before += place.size
-            if current == (base, int(middle / share)):
-                pieces[-1] = pieces[-1]._replace(stop=stop, end=min(behind, end))
+        for record, next_offset in records:
+            segment = self._journal.segment_base(record.position)
+            stop = record.position + RECORD_HEADER_BYTES + record.size
+            middle = before + record.size / 2
+            before += record.size
+            last = min(next_offset, end)
+            if current == (segment, int(middle / share_bytes)):
+                slices[-1] = slices[-1]._replace(stop=stop, end=last)
             else:
-                current = base, int(middle / share)
-                begin = max(place.offset, start)
-                pieces.append(SpoolSlice(base, place.position, stop, begin, min(behind, end)))
-        return pieces
+                current = segment, int(middle / share_bytes)
+                begin = max(record.offset, start)
+                slices.append(SpoolSlice(segment, record.position, stop, begin, last))
+        return slices
 
     def _records_from(self, index: int) -> Iterator[tuple[_RecordEntry, int]]:
         """Yield the records from an index on, each with the offset after its rows."""
-        places = self._records
-        while index < len(places):
-            following = places[index + 1].offset if index + 1 < len(places) else self.end
-            yield places[index], following
+        records = self._records
+        while index < len(records):
+            next_offset = records[index + 1].offset if index + 1 < len(records) else self.end
+            yield records[index], next_offset
             index += 1
 
     def mark_planned(self, offset: int) -> None:
-        """Rows before `offset` are in batches: they no longer count as unplanned, but stay until they are
-        committed.
-        """
-        for place, behind in self._records_from(self._planned_count):
-            if behind > offset:
+        """Note that rows before `offset` are in batches; they stay until they are committed."""
+        for record, next_offset in self._records_from(self._planned_count):
+            if next_offset > offset:
                 break
             self._planned_count += 1
-            self._unplanned_bytes -= place.size
+            self._unplanned_bytes -= record.size
 
     # -- removing ----------------------------------------------------------------------------------
 
     def commit(self, offset: int) -> None:
-        """Record that rows before `offset` are no longer needed. They can be removed once the record is
-        durable.
-        """
+        """Record that rows before `offset` are not needed; they can be removed once that is durable."""
         if offset > self.committed:
             self.committed = offset
             self._journal.append(SpoolCommitted(offset).encode())
@@ -259,11 +250,11 @@ class Spool:
         A segment is dropped only if the commit is durable, and a later segment head is: after a crash it must
         be known that the missing rows were committed (SP4).
         """
-        kept = self._records[0].position if self._records else self._journal.position
+        first_needed = self._records[0].position if self._records else self._journal.position
         for segment in list(self._journal.segments[:-1]):
             end = segment.end
             if (
-                end > kept
+                end > first_needed
                 or end > self._head_position
                 or self._head_position >= self._journal.durable_position
             ):

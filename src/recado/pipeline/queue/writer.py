@@ -89,9 +89,9 @@ class _PublishTask:
         self._returned_count = 0
 
     async def open(self) -> None:
-        patience = self._options.confirm_timeout
+        timeout = self._options.confirm_timeout
         connection = await connect(
-            self._options.url, on_event=_log_event, reconnect_timeout=patience, wait_for_broker=True
+            self._options.url, on_event=_log_event, reconnect_timeout=timeout, wait_for_broker=True
         )
         self._connection = connection
         self._channel = await connection.channel()
@@ -145,9 +145,9 @@ class _PublishTask:
             )
 
 
-def _log_event(notice: ConnectionEvent) -> None:
-    if isinstance(notice, ConnectionLost):
-        log.warning("connection to broker lost, reconnecting (sink task): %s", notice.error)
+def _log_event(event: ConnectionEvent) -> None:
+    if isinstance(event, ConnectionLost):
+        log.warning("connection to broker lost, reconnecting (sink task): %s", event.error)
 
 
 def _closed_error() -> Exception:

@@ -43,7 +43,7 @@ _BARRIER_CASE: Final = "WHEN spark_partition_id() < 0 THEN ''"
 
 def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Flow:
     rows = flow.rows
-    dead = None
+    dead_letters = None
     # Types of computed columns are not known here, so only the first expression can be judged.
     can_fail = bool(step.json) or len(step.compute) > 1
     can_fail = can_fail or any(
@@ -60,7 +60,7 @@ def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Fl
     for name, sql in step.compute.items():
         rows = _add_computed(name, sql, rows)
     if can_fail:
-        dead = make_dead_letters(
+        dead_letters = make_dead_letters(
             context,
             rows.where(f"{REASON_COLUMN} IS NOT NULL").select(f"{_ROW_COLUMN}.*", REASON_COLUMN),
         )
@@ -71,9 +71,9 @@ def apply_translate(step: TranslateStep, flow: Flow, context: StepContext) -> Fl
     if step.select:
         rows = rows.select(*columns(step.select))
     if step.body:
-        packed = f.to_json(f.struct(*columns(step.body))).cast("binary")
-        rows = rows.withColumn("body", packed)
-    return flow.with_rows(rows, dead)
+        encoded = f.to_json(f.struct(*columns(step.body))).cast("binary")
+        rows = rows.withColumn("body", encoded)
+    return flow.with_rows(rows, dead_letters)
 
 
 def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
@@ -82,9 +82,9 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
     )
     rows = rows.withColumn(_TEXT_COLUMN, f.expr(f"try_validate_utf8({body})"))
     # The parser stops after the first value. The text is complete only if the hash appended to it is found.
-    whole = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
-    rows = rows.withColumn(_VARIANT_COLUMN, f.expr(whole))
-    of_body = (
+    parse_sql = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
+    rows = rows.withColumn(_VARIANT_COLUMN, f.expr(parse_sql))
+    body_reason = (
         "CASE WHEN `body` IS NULL THEN 'the body is NULL' "
         f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is not UTF-8' "
         f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> xxhash64({_TEXT_COLUMN}), TRUE) "
@@ -92,7 +92,7 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
         f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', 'variant')), 'OBJECT') "
         "THEN 'the body is not a JSON object' END"
     )
-    reasons = [of_body]
+    reasons = [body_reason]
     if step.extra == "refuse":
         known = ", ".join(
             _text_literal(_json_path(name, spec)[0]) for name, spec in step.json.items()
@@ -103,24 +103,24 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
             f"CASE WHEN size({extra_fields}) > 0 THEN concat({prefix}, ({extra_fields})[0]) END"
         )
     values = {}
-    for at, (name, spec) in enumerate(step.json.items()):
-        written = spec.type if isinstance(spec, JsonField) else spec
-        kind = parse_type(written.removesuffix("?"))
+    for index, (name, spec) in enumerate(step.json.items()):
+        declared = spec.type if isinstance(spec, JsonField) else spec
+        kind = parse_type(declared.removesuffix("?"))
         path = _text_literal("$[0]" + "".join(f'["{part}"]' for part in _json_path(name, spec)))
-        value = f"__value_{at}"
+        value = f"__value_{index}"
         values[value] = f.expr(f"try_variant_get({_VARIANT_COLUMN}, {path}, '{kind}')")
         found = f"try_variant_get({_VARIANT_COLUMN}, {path}, 'variant')"
-        is_there = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
-        wrong = f"concat({_text_literal(f'{name} is not a {kind}: ')}, left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
-        missing = "NULL" if written.endswith("?") else _text_literal(f"{name} is missing")
+        is_present = f"coalesce(schema_of_variant({found}), 'VOID') <> 'VOID'"
+        excerpt = f"left(to_json({found}), {_EXCERPT_CHARACTER_COUNT})"
+        wrong_type = f"concat({_text_literal(f'{name} is not of type {kind}: ')}, {excerpt})"
+        missing = "NULL" if declared.endswith("?") else _text_literal(f"{name} is missing")
         infinite = (
-            f"WHEN {condition} THEN concat({_text_literal(f'{name} is not a finite number: ')}, "
-            f"left(to_json({found}), {_EXCERPT_CHARACTER_COUNT}))"
+            f"WHEN {condition} THEN concat({_text_literal(f'{name} is not a finite number: ')}, {excerpt})"
             if (condition := _infinite_sql(value, kind, found))
             else ""
         )
         reasons.append(
-            f"CASE WHEN {value} IS NULL THEN IF({is_there}, {wrong}, {missing}) {infinite} END"
+            f"CASE WHEN {value} IS NULL THEN IF({is_present}, {wrong_type}, {missing}) {infinite} END"
         )
     rows = rows.withColumns(values)
     rows = rows.withColumn(

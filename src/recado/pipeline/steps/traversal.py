@@ -80,7 +80,8 @@ def check_tables(pipeline: Pipeline, tables: Mapping[str, DataFrame]) -> Mapping
 
 def count_stream_steps(pipeline: Pipeline) -> int:
     """Return how many steps are part of the streaming query."""
-    return max((at for at, step in enumerate(pipeline.steps, 1) if is_stateful(step)), default=0)
+    stateful = (number for number, step in enumerate(pipeline.steps, 1) if is_stateful(step))
+    return max(stateful, default=0)
 
 
 def apply_steps(
@@ -147,44 +148,45 @@ def resolve_function(step: ApplyStep, context: StepContext) -> Callable[[DataFra
 
 def rows_by_sink(pipeline: Pipeline, flow: Flow) -> dict[str, DataFrame]:
     """Return the rows of each sink by its name."""
-    dead = list(flow.dead_letters)
+    dead_letters = list(flow.dead_letters)
     if not pipeline.output_sinks():
         last = StepContext(
             pipeline.name, step_label(len(pipeline.steps), pipeline.steps[-1]), False
         )
-        dead.append(make_dead_letters(last, flow.rows, _UNROUTED_REASON))
-    found: dict[str, DataFrame] = {}
+        dead_letters.append(make_dead_letters(last, flow.rows, _UNROUTED_REASON))
+    by_sink: dict[str, DataFrame] = {}
     for name in pipeline.sinks:
         parts = [rows for sink, rows in flow.sent if sink == name]
         if name == pipeline.dead_letters:
-            parts = dead
+            parts = dead_letters
         elif name in pipeline.output_sinks():
             parts = [flow.rows]
         if parts:
-            found[name] = reduce(lambda one, other: one.unionByName(other, True), parts)
-    return found
+            by_sink[name] = reduce(lambda one, other: one.unionByName(other, True), parts)
+    return by_sink
 
 
-# --- one stream for all that comes out of it -----------------------------------------------------
+# --- one query for all outputs -------------------------------------------------------------------
 
 
 def bundle(flow: Flow) -> DataFrame:
-    """Combine all outputs of a flow into one DataFrame: the index of the output, and a struct column for each
-    output.
+    """Combine all outputs of a flow into one DataFrame.
+
+    Its columns are the index of the output, and for each output a struct of its row, NULL in other rows.
     """
     parts = [flow.rows, *(rows for _, rows in flow.sent), *flow.dead_letters]
     if len(parts) == 1:
         return flow.rows
-    shapes = [f.struct(*columns(part.columns)) for part in parts]
+    structs = [f.struct(*columns(part.columns)) for part in parts]
     types = [
-        part.select(shape.alias("s")).schema["s"].dataType
-        for part, shape in zip(parts, shapes, strict=True)
+        part.select(struct.alias("s")).schema["s"].dataType
+        for part, struct in zip(parts, structs, strict=True)
     ]
     tagged = []
     for number, part in enumerate(parts):
         values: list[Any] = [f.lit(None).cast(kind) for kind in types]
-        values[number] = shapes[number]
-        named = [value.alias(f"__{at}") for at, value in enumerate(values)]
+        values[number] = structs[number]
+        named = [value.alias(f"__{index}") for index, value in enumerate(values)]
         tagged.append(part.select(f.lit(number).alias(_OUTPUT_COLUMN), *named))
     return reduce(lambda one, other: one.union(other), tagged)
 
@@ -194,7 +196,9 @@ def unbundle(rows: DataFrame, template: Flow) -> Flow:
     count = 1 + len(template.sent) + len(template.dead_letters)
     if count == 1:
         return Flow(rows) if template.after_batch is None else template.after_batch(Flow(rows))
-    parts = [rows.where(f.col(_OUTPUT_COLUMN) == at).select(f"__{at}.*") for at in range(count)]
+    parts = [
+        rows.where(f.col(_OUTPUT_COLUMN) == index).select(f"__{index}.*") for index in range(count)
+    ]
     names = [sink for sink, _ in template.sent]
     sent = tuple(zip(names, parts[1 : 1 + len(names)], strict=True))
     flow = Flow(parts[0], sent, tuple(parts[1 + len(names) :]))
