@@ -27,7 +27,7 @@ from .errors import (
 )
 from .messages import Delivery, ReturnedMessage
 from .publish_encoding import check_publish, encode_optional_properties
-from .unconfirmed import UnconfirmedPublishes
+from .unconfirmed_publishes import UnconfirmedPublishes
 from .waiters import ConfirmWaiters, Notifier, OnConfirm
 
 if TYPE_CHECKING:

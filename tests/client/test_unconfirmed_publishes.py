@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from recado.client.unconfirmed import UnconfirmedPublishes
+from recado.client.unconfirmed_publishes import UnconfirmedPublishes
 
 
 class Connections(RuleBasedStateMachine):
