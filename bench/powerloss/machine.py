@@ -12,7 +12,7 @@ from random import Random
 from recado.simulator.disk import SimulatedDisk
 
 NEVER = 1 << 62
-SYNCS = ("sync", "sync_names")
+SYNCS = ("sync", "sync_folder")
 
 
 class PowerLost(BaseException):

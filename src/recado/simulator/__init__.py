@@ -1,1 +1,1 @@
-"""The simulator: twins of the disk and the network that fail as those do, repeatably. It knows no room."""
+"""The simulator: a disk, a network and a schedule that fail as real ones do, repeatably. It imports no other package."""

@@ -1,12 +1,12 @@
-"""A disk that loses what was not synced, tears it, fills up, fails and rots.
+"""A disk that loses unsynced data, tears writes, fills up, fails and rots.
 
-It has the methods of the journal's disk. Everything that is done to it is an operation in `log`; `crash` gives
-the disk as a loss of power may leave it now, `crash_points` one for every moment of the log. Both leave this
-one as it is, and chance is decided by seed and moment alone: the same run meets the same failures.
+It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns the disk as a loss of
+power may leave it now, `crash_points` one for every moment of the log. Neither changes this disk, and randomness depends
+on seed and moment alone, so the same run meets the same failures.
 
-What a crash does to each operation since the last sync, independently of the others:
-- a write is kept, lost, torn by sectors or torn at a byte; its room may be there without its data, as zeros;
-- a change of size is kept or lost, and so is a creation, renaming or removal.
+A crash treats each operation since the last sync independently:
+- a write survives, is lost, or is torn by sectors or at a byte; its space may exist without its data, as zeros;
+- a change of size survives or is lost, and so does the creation, renaming or removal of a file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECTOR_BYTES = 512
 
 
 class Inode:
-    """A file without its name: as programs see it, as the medium has it, and what lies between the two."""
+    """A file without its name: its content for programs, its durable content, and the changes between the two."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -63,24 +63,26 @@ class SimulatedFile:
 
 
 class SimulatedDisk:
+    """A disk in memory with faults that are chosen by a seed."""
+
     folder = Path()
 
     def __init__(self, seed: int = 0, files: Mapping[str, bytes] = MappingProxyType({})) -> None:
         self.seed = seed
         self.log: list[Operation] = []
-        self._files = files  # before the log
+        self._files = files  # at the start of the log
         self.inodes = [Inode(content) for content in files.values()]
         self._names = {name: number for number, name in enumerate(files)}
         self._durable_names = dict(self._names)
-        self._unsynced_names: list[dict[str, int | None]] = []  # None: the name is gone
+        self._unsynced_names: list[dict[str, int | None]] = []  # None: removed
         self._free_bytes: int | None = None
         self._syncs_left: int | None = None
         self._locked = False
-        self._lock = RLock()  # syncs come from another thread
+        self._lock = RLock()  # another thread may sync
         self.on_operation: Callable[[str], None] | None = None
-        """Told of each operation before it is done: it may do others first, or raise instead."""
+        """Called with the name of each operation before it is performed; it may perform others or raise."""
 
-    # -- as a disk ---------------------------------------------------------------------------------
+    # -- the port (`recado.journal.disk.Disk`) -----------------------------------------------------
 
     def names(self) -> list[str]:
         return sorted(self._names)
@@ -100,7 +102,7 @@ class SimulatedDisk:
         self.perform("rename", old, new)
 
     def sync_folder(self) -> None:
-        self.perform("sync_names")
+        self.perform("sync_folder")
 
     def free_bytes(self) -> int:
         return 1 << 62 if self._free_bytes is None else self._free_bytes
@@ -113,28 +115,31 @@ class SimulatedDisk:
     def close(self) -> None:
         self._locked = False
 
-    # -- what befalls it ---------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def fill(self, free_bytes: int | None = 0) -> None:
-        """Leave room for so many bytes more; None: any number."""
+        """Limit the free space; None removes the limit."""
         self.perform("fill", free_bytes)
 
     def fail_sync(self, after_syncs: int = 0) -> None:
-        """Let a sync fail, this one or a later one. What it should have written is lost; the next is silent."""
+        """Make the next sync fail, or the one after `after_syncs` others.
+
+        The data it should have written is lost, and the sync after it succeeds.
+        """
         self.perform("fail_sync", after_syncs)
 
     def flip_bit(self, name: str, bit: int) -> None:
-        """Let one bit of a file rot."""
-        self.perform("flip", self._names[name], bit)
+        """Invert one bit of a file."""
+        self.perform("flip_bit", self._names[name], bit)
 
     def crash(self, variant: int = 0, survival_ratio: float | None = None) -> SimulatedDisk:
-        """The disk after a loss of power at this moment; another `chance`, another outcome.
+        """Return the disk after a loss of power at this moment. Each `variant` has another random outcome.
 
-        `mercy` is how much of what was not synced survives: 0 nothing, 1 everything.
+        `survival_ratio` is the ratio of unsynced operations that survive: 0 none, 1 all; by default a random one.
         """
         with self._lock:  # another thread may be writing
             random = Random(f"{self.seed} {len(self.log)} {variant}")
-            # All or nothing is as likely as every mixture: syncs protect from both, and bugs hide in either.
+            # All, nothing and mixtures are equally likely: syncs protect from all of them, and bugs hide in any.
             if survival_ratio is None:
                 survival_ratio = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             names = dict(self._durable_names)
@@ -148,15 +153,15 @@ class SimulatedDisk:
             return SimulatedDisk(random.getrandbits(32), files)
 
     def crash_points(self, variant: int = 0) -> Iterator[tuple[int, SimulatedDisk]]:
-        """For every moment of the log: how many operations were done, and the disk after a crash then."""
-        again = SimulatedDisk(self.seed, self._files)
-        yield 0, again.crash(variant)
+        """Yield, for every moment of the log, the number of operations before it and the disk after a crash."""
+        copy = SimulatedDisk(self.seed, self._files)
+        yield 0, copy.crash(variant)
         for operation in self.log:
-            again.replay(operation)
-            yield len(again.log), again.crash(variant)
+            copy.replay(operation)
+            yield len(copy.log), copy.crash(variant)
 
     def replay(self, operation: Operation) -> None:
-        """Do again what another disk's log says; it fails again where it failed."""
+        """Perform an operation from the log of another disk; it fails if it failed there."""
         name, *arguments = operation
         with contextlib.suppress(OSError):
             self.perform(str(name), *arguments)
@@ -164,6 +169,7 @@ class SimulatedDisk:
     # -- the operations ----------------------------------------------------------------------------
 
     def perform(self, name: str, *arguments: object) -> None:
+        """Log and perform one of the operations below, whose methods have its name with an underscore."""
         if self.on_operation is not None:
             self.on_operation(name)
         with self._lock:
@@ -197,9 +203,7 @@ class SimulatedDisk:
         try:
             self._allocate(max(0, at + len(data) - end))
         except OSError:
-            part = data[
-                : max(0, end + self.free_bytes() - at)
-            ]  # is written, as far as there is room
+            part = data[: max(0, end + self.free_bytes() - at)]  # is written, up to the free space
             if part:
                 self._write(number, at, part)
             raise
@@ -219,7 +223,7 @@ class SimulatedDisk:
         for at, data in unsynced:
             _apply_write(inode.durable, at, data)
 
-    def _sync_names(self) -> None:
+    def _sync_folder(self) -> None:
         self._fail_if_due()
         self._durable_names = dict(self._names)
         self._unsynced_names.clear()
@@ -231,13 +235,13 @@ class SimulatedDisk:
                 self._syncs_left = None
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    def _fill(self, room: int | None) -> None:
-        self._free_bytes = room
+    def _fill(self, free_bytes: int | None) -> None:
+        self._free_bytes = free_bytes
 
-    def _fail_sync(self, after: int) -> None:
-        self._syncs_left = after
+    def _fail_sync(self, after_syncs: int) -> None:
+        self._syncs_left = after_syncs
 
-    def _flip(self, number: int, bit: int) -> None:
+    def _flip_bit(self, number: int, bit: int) -> None:
         inode = self.inodes[number]
         for content in (inode.content, inode.durable):
             if bit // 8 < len(content):
@@ -253,7 +257,7 @@ def _apply_names(names: dict[str, int], changes: dict[str, int | None]) -> None:
 
 
 def _apply_write(content: bytearray, at: int, data: bytes | None) -> None:
-    """A write at an offset, or without data a change of size to it."""
+    """Write data at an offset; without data, change the size to the offset."""
     content.extend(bytes(max(0, at - len(content))))
     if data is None:
         del content[at:]

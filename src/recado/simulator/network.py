@@ -1,11 +1,11 @@
-"""A network that delays, loses, doubles and reorders what is sent, is cut in one direction, and has slow nodes.
+"""A network that delays, loses, duplicates and reorders packets, can be cut in one direction, and has slow nodes.
 
-It knows nodes by their names and nothing of what they send. Chance comes in; each packet takes the same number
-of draws whatever becomes of it, so that one more loss does not change the fate of all that follows.
+It knows nodes by name, and nothing of their packets. Randomness is an argument, and each packet takes the same number
+of draws whatever happens to it.
 
-N1  A packet arrives never, once or twice, unchanged, and after it was sent.
-N2  On an ordered network, what arrives on one way (from one node to another) arrives in the order of sending.
-N3  Nothing that is sent on a way while it is cut arrives; the way back is another way.
+NW1  A packet arrives never, once or twice, unchanged, and after it was sent.
+NW2  On an ordered network, the packets from one node to another arrive in the order of sending.
+NW3  Nothing that is sent in a direction while it is cut arrives; the opposite direction is not affected.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from recado.simulator.schedule import Schedule
 
 Packet = TypeVar("Packet")
 Direction = tuple[str, str]
+"""Source and target node."""
 
 
 @dataclass(frozen=True)
 class NetworkConditions:
-    """How the network is today. Shares are of all packets, times in seconds."""
+    """The properties of the network. Ratios are of all packets, times are in seconds."""
 
     delay: tuple[float, float] = (0.001, 0.010)
     loss_ratio: float = 0.0
     duplicate_ratio: float = 0.0
     reorder_ratio: float = 0.0
-    """The share that takes a detour, and so comes behind what was sent later."""
+    """The ratio of packets that are delayed further, so that later ones overtake them."""
     reorder_delay: float = 0.1
     ordered: bool = False
     max_delay: float = inf
-    """What would be under way for longer, because nodes are slow, is lost."""
+    """Packets that slow nodes would delay for longer are lost."""
 
 
 class SimulatedNetwork(Generic[Packet]):
@@ -45,7 +46,7 @@ class SimulatedNetwork(Generic[Packet]):
         deliver: Callable[[str, str, Packet], object],
         conditions: NetworkConditions | None = None,
     ) -> None:
-        """`arrive` is called with the sender, the receiver and the packet."""
+        """`deliver` is called with source, target and packet when a packet arrives."""
         self.conditions = conditions or NetworkConditions()
         self.sent = self.lost = self.duplicated = self.reordered = 0
         self._schedule = schedule
@@ -56,48 +57,49 @@ class SimulatedNetwork(Generic[Packet]):
         self._last_arrival: dict[Direction, float] = {}
 
     def send(self, source: str, target: str, packet: Packet) -> None:
-        weather, chance = self.conditions, self._random
-        lost, doubled, strays, first, second = chance(), chance(), chance(), chance(), chance()
+        conditions, draw = self.conditions, self._random
+        # Always five draws, so that one more loss does not change the fate of later packets.
+        lost, duplicated, reordered, first, second = draw(), draw(), draw(), draw(), draw()
         self.sent += 1
-        way = (source, target)
-        if lost < weather.loss_ratio or way in self._cut:
+        direction = (source, target)
+        if lost < conditions.loss_ratio or direction in self._cut:
             self.lost += 1
             return
-        shortest, longest = weather.delay
+        shortest, longest = conditions.delay
         delay = shortest + (longest - shortest) * first
-        if strays < weather.reorder_ratio:
+        if reordered < conditions.reorder_ratio:
             self.reordered += 1
-            delay += weather.reorder_delay * second
-        self._schedule_arrival(way, packet, delay)
-        if doubled < weather.duplicate_ratio:
+            delay += conditions.reorder_delay * second
+        self._schedule_arrival(direction, packet, delay)
+        if duplicated < conditions.duplicate_ratio:
             self.duplicated += 1
-            self._schedule_arrival(way, packet, shortest + (longest - shortest) * second)
+            self._schedule_arrival(direction, packet, shortest + (longest - shortest) * second)
 
-    def _schedule_arrival(self, way: Direction, packet: Packet, delay: float) -> None:
+    def _schedule_arrival(self, direction: Direction, packet: Packet, delay: float) -> None:
         if self._slow:
-            delay *= self._slow.get(way[0], 1.0) * self._slow.get(way[1], 1.0)
+            delay *= self._slow.get(direction[0], 1.0) * self._slow.get(direction[1], 1.0)
             if delay > self.conditions.max_delay:
                 self.lost += 1
                 return
-        moment = self._schedule.now + delay
+        arrival = self._schedule.now + delay
         if self.conditions.ordered:
-            # Of equal moments the schedule keeps the order.
-            moment = max(moment, self._last_arrival.get(way, 0.0))
-            self._last_arrival[way] = moment
-        self._schedule.call_at(moment, self._deliver, *way, packet)
+            # The schedule preserves the order of equal times.
+            arrival = max(arrival, self._last_arrival.get(direction, 0.0))
+            self._last_arrival[direction] = arrival
+        self._schedule.call_at(arrival, self._deliver, *direction, packet)
 
-    # ── what may be wrong with it ─────────────────────────────────────────────────────────────────
+    # ── faults ────────────────────────────────────────────────────────────────────────────────────
 
     def cut(self, source: str, target: str) -> None:
-        """One way; what is under way already arrives."""
+        """Lose everything that is sent from now on in one direction; packets in flight still arrive."""
         self._cut[source, target] = None
 
     def heal(self) -> None:
-        """All that was cut."""
+        """End all cuts."""
         self._cut.clear()
 
     def slow_down(self, node: str, factor: float) -> None:
-        """All that it sends and receives takes so many times as long."""
+        """Multiply the delay of all packets to and from a node; a factor of 1 ends that."""
         if factor == 1.0:
             self._slow.pop(node, None)
         else:

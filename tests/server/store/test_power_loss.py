@@ -120,7 +120,7 @@ def test_a_sync_that_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_names_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SimulatedDisk, "_sync_names", lambda disk: None)
+    monkeypatch.setattr(SimulatedDisk, "_sync_folder", lambda disk: None)
     assert is_caught(10, "orders", "news")
 
 
