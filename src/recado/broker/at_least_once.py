@@ -94,24 +94,26 @@ class QueueDeadLetters:
             self.find_retryable()
         if self.retryable:
             return self.retryable.popleft()
-        run, reason, died = self.waiting[0]
-        one = run.take(1)
-        if one is run:
+        run, reason, died_at = self.waiting[0]
+        message = run.take(1)
+        if message is run:
             self.waiting.popleft()
         self._next_number += 1
-        return HeldDeadLetter(one, reason, died, self._next_number)
+        return HeldDeadLetter(message, reason, died_at, self._next_number)
 
     def find_retryable(self) -> None:
         """Find the rejected dead letters that are worth a retry."""
-        letters = sorted([*self.retryable, *self.rejected], key=_number)
+        dead_letters = sorted([*self.retryable, *self.rejected], key=_number)
         self.retryable.clear()
         self.rejected.clear()
-        for letter in letters:
-            (self.retryable if letter.can_retry(self.queue) else self.rejected).append(letter)
+        for dead_letter in dead_letters:
+            (self.retryable if dead_letter.can_retry(self.queue) else self.rejected).append(
+                dead_letter
+            )
 
 
-def _number(letter: HeldDeadLetter) -> int:
-    return letter.number
+def _number(dead_letter: HeldDeadLetter) -> int:
+    return dead_letter.number
 
 
 Offer = Callable[[Queue, HeldDeadLetter], Steps[bool]]
@@ -155,14 +157,14 @@ class AtLeastOnceDeadLetters:
         if queue.deleted:
             del self._by_queue[queue]
             return
-        letter = held.pop_next()
+        dead_letter = held.pop_next()
         held.is_offering = True
-        accepted = yield from self._offer(queue, letter)
+        accepted = yield from self._offer(queue, dead_letter)
         held.is_offering = False
         if accepted:
-            self._settle(queue, letter, self._now())
+            self._settle(queue, dead_letter, self._now())
         else:
-            held.rejected.append(letter)
+            held.rejected.append(dead_letter)
             if self._retry_at is None:
                 self._retry_at = self._now() + RETRY_INTERVAL_MS
         self._update_ready(held)
@@ -178,9 +180,9 @@ class AtLeastOnceDeadLetters:
             self._update_ready(held)
         self._retry_at = now + RETRY_INTERVAL_MS if self._by_queue else None
 
-    def _settle(self, queue: Queue, letter: HeldDeadLetter, now: int) -> None:
-        queue.settle_forwarded(letter.run, letter.accepted_by)
-        queue.release_dead_letters(letter.run)
+    def _settle(self, queue: Queue, dead_letter: HeldDeadLetter, now: int) -> None:
+        queue.settle_forwarded(dead_letter.run, dead_letter.accepted_by)
+        queue.release_dead_letters(dead_letter.run)
         if (
             queue.stalled
             and queue.held_dead_letters <= HELD_LETTERS_MAX // 2

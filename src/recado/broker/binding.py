@@ -91,9 +91,9 @@ def collect(bindings: Mapping[Binding[T], None], found: dict[Binding[T], None]) 
         if units := len(bindings) // BINDINGS_PER_UNIT:
             yield units
     else:
-        for some in chunks(list(bindings), _BINDINGS_PER_STEP):
-            found.update(dict.fromkeys(some))
-            yield len(some) // BINDINGS_PER_UNIT
+        for chunk in chunks(list(bindings), _BINDINGS_PER_STEP):
+            found.update(dict.fromkeys(chunk))
+            yield len(chunk) // BINDINGS_PER_UNIT
 
 
 def canonical_arguments(arguments: FieldTable) -> bytes:
@@ -102,9 +102,9 @@ def canonical_arguments(arguments: FieldTable) -> bytes:
 
 
 def is_fallback_binding(arguments: FieldTable) -> bool:
-    wanted = arguments.get(DEAD_LETTER_BINDING_ARGUMENT, False)
-    if not isinstance(wanted, bool):
+    is_fallback = arguments.get(DEAD_LETTER_BINDING_ARGUMENT, False)
+    if not isinstance(is_fallback, bool):
         raise PreconditionFailedError(
             f"the binding argument '{DEAD_LETTER_BINDING_ARGUMENT}' must be a boolean"
         )
-    return wanted
+    return is_fallback

@@ -119,10 +119,12 @@ class Broker:
             self.store.set_metadata("vhost", name, "", b"")
         vhost: Vhost[Queue] = Vhost(name, self.store, self.background, self._reclaimer)
         self.vhosts[name] = vhost
-        letters = self._dead_letters[name] = DeadLetterRouter(vhost)
-        home = QueueContext(vhost, letters, self._timers.set, self.store, self._reclaimer)
-        self._contexts[name] = home
-        vhost.delayed_queues = DelayedQueues(home, self._timers)
+        dead_letter_router = self._dead_letters[name] = DeadLetterRouter(vhost)
+        context = QueueContext(
+            vhost, dead_letter_router, self._timers.set, self.store, self._reclaimer
+        )
+        self._contexts[name] = context
+        vhost.delayed_queues = DelayedQueues(context, self._timers)
 
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
         """Set the default queue type and the limits of a vhost, and persist them."""
@@ -153,9 +155,9 @@ class Broker:
                 self.vhosts[vhost].settings = settings
             elif kind in POLICY_KINDS:
                 self.vhosts[vhost].policies.set(msgspec.json.decode(value, type=Policy))
-        for each in self.vhosts.values():
-            self.background.begin_turn(now)
-            run_to_completion(self._apply_policies(each))
+        self.background.begin_turn(now)
+        for changed in self.vhosts.values():
+            run_to_completion(self._apply_policies(changed))
 
     def grant_access(self, user: User, vhost: str) -> VhostAccess:
         """Return the access of a user to a vhost.

@@ -191,8 +191,8 @@ class Channel:
         """Update the number of consumers of each queue that share a channel with other consumers."""
         count = len(self.consumers)
         if count == 2:
-            for each in self.consumers.values():
-                each.queue.count_shared_channel(change)
+            for sharer in self.consumers.values():
+                sharer.queue.count_shared_channel(change)
         elif count > 2:
             consumer.queue.count_shared_channel(change)
 

@@ -220,10 +220,10 @@ def filter_values(value: FieldValue) -> frozenset[FilterValue]:
     if value == []:
         raise InvalidValueError("empty_array")
     values: set[FilterValue] = set()
-    for each in value if isinstance(value, list) else [value]:
-        if not isinstance(each, FilterValue):
-            raise InvalidValueError(f"{{unacceptable_type,{type_name(each)}}}")
-        values.add(each)
+    for item in value if isinstance(value, list) else [value]:
+        if not isinstance(item, FilterValue):
+            raise InvalidValueError(f"{{unacceptable_type,{type_name(item)}}}")
+        values.add(item)
     return frozenset(values)
 
 

@@ -63,11 +63,11 @@ def rewrite_properties(
         properties = change(decode_properties(encoded, max_entries=STORED_MAX_ENTRY_COUNT))
         changed = encode_properties(properties)
         if len(changed) + _HEADER_OVERHEAD_BYTES <= run.frame_max:
-            tails = [
+            payloads = [
                 encode_content(run.channel, changed, extract_body(content), run.frame_max)
                 for content in contents
             ]
-            yield properties, Run(origin, traits, run.channel, run.frame_max, b"", tails, True)
+            yield properties, Run(origin, traits, run.channel, run.frame_max, b"", payloads, True)
 
 
 class DeadLetterRouter:
@@ -125,10 +125,10 @@ class DeadLetterRouter:
                     else:
                         break
                 # An ordinary dead letter is not divided, so that its transit is not observable.
-                spent = self._current.advance((left + _OVERRUN_LETTERS_MAX) * _UNITS_PER_LETTER)
+                cost = self._current.advance((left + _OVERRUN_LETTERS_MAX) * _UNITS_PER_LETTER)
                 if self._current.is_done:
                     self._current = None
-                self._budget = (now, left - max(spent // _UNITS_PER_LETTER, 1))
+                self._budget = (now, left - max(cost // _UNITS_PER_LETTER, 1))
                 self._pending.extendleft(reversed(self._caused))
                 self._caused.clear()
         finally:
@@ -153,33 +153,33 @@ class DeadLetterRouter:
         if part is run:
             queue.finish_dead_lettering()
 
-    def _offer(self, queue: Queue, letter: HeldDeadLetter) -> Steps[bool]:
+    def _offer(self, queue: Queue, dead_letter: HeldDeadLetter) -> Steps[bool]:
         """Publish a dead letter to the queues that have not accepted it; return whether all have now.
 
         A queue that rejects it and dead-letters it itself counts as having accepted it: once is enough.
         """
-        letter.start_attempt(self._vhost.epoch, queue.settings)
+        dead_letter.start_attempt(self._vhost.epoch, queue.settings)
         exchange = self._exchange_of(queue)
         yield _UNITS_PER_LETTER
         if exchange is None:
             return queue.settings.dead_letter_exchange is None
         is_accepted = True
         for batch in self._write_batches(
-            queue, exchange, letter.run, letter.reason, letter.died_at
+            queue, exchange, dead_letter.run, dead_letter.reason, dead_letter.died_at
         ):
             yield batch.cost_letters * _UNITS_PER_LETTER
-            routed, targets = yield from self._find_targets(exchange, batch, letter.reason)
-            is_accepted = routed or bool(letter.accepted_by)
+            routed, targets = yield from self._find_targets(exchange, batch, dead_letter.reason)
+            is_accepted = routed or bool(dead_letter.accepted_by)
             for target in targets:
-                if target in letter.accepted_by or target.deleted:
+                if target in dead_letter.accepted_by or target.deleted:
                     continue
-                refused = target.publish(batch.run.copy_for_queue(), self._now)
-                if refused and target.settings.overflow == "reject-publish":
-                    letter.rejected_by.append(target)
+                rejected = target.publish(batch.run.copy_for_queue(), self._now)
+                if rejected and target.settings.overflow == "reject-publish":
+                    dead_letter.rejected_by.append(target)
                 else:
-                    letter.accepted_by.add(target)
+                    dead_letter.accepted_by.add(target)
                 yield 1
-        return is_accepted and not letter.rejected_by
+        return is_accepted and not dead_letter.rejected_by
 
     def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
         # None if a policy was removed while the messages were pending.
@@ -220,7 +220,7 @@ class DeadLetterRouter:
         if reason == "rejected":
             return bool(queues), queues
         deaths = headers.get("x-death")
-        return bool(queues), [each for each in queues if not _is_cycle(each.name, deaths)]
+        return bool(queues), [target for target in queues if not _is_cycle(target.name, deaths)]
 
 
 class _DeadLetterBatch(msgspec.Struct):

@@ -22,10 +22,10 @@ DELIVERY_COUNT_HEADER = "x-delivery-count"
 def add_delivery_count(run: Run) -> Run:
     """Return the messages with the header. A message whose header would exceed a frame stays unchanged."""
     if run.prefix:
-        head, tails = _add_header(run.prefix, run), run.payloads
+        prefix, payloads = _add_header(run.prefix, run), run.payloads
     else:
-        head, tails = b"", [_add_header(tail, run) for tail in run.payloads]
-    return Run(run.origin, run.traits, run.channel, run.frame_max, head, tails, False)
+        prefix, payloads = b"", [_add_header(payload, run) for payload in run.payloads]
+    return Run(run.origin, run.traits, run.channel, run.frame_max, prefix, payloads, False)
 
 
 def _add_header(content: bytes, run: Run) -> bytes:

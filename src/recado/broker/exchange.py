@@ -215,9 +215,11 @@ class Exchange(Generic[Q]):
             if not found:
                 continue
             destinations: list[Q | Exchange[Q]] = []
-            for some in _sort_by_serial(found):
-                destinations += [each.destination for each in some if not each.destination.deleted]
-                if units := len(some) // BINDINGS_PER_UNIT:
+            for chunk in _sort_by_serial(found):
+                destinations += [
+                    binding.destination for binding in chunk if not binding.destination.deleted
+                ]
+                if units := len(chunk) // BINDINGS_PER_UNIT:
                     yield units
             if destinations:
                 return destinations
@@ -246,8 +248,8 @@ def _sort_by_serial(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Bindi
 
 def _merge_sorted(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Binding[T]]]:
     pieces = []
-    for some in chunks(list(bindings), _SORTED_BINDINGS_PER_STEP):
-        pieces.append(sorted(some, key=_BY_SERIAL))
+    for chunk in chunks(list(bindings), _SORTED_BINDINGS_PER_STEP):
+        pieces.append(sorted(chunk, key=_BY_SERIAL))
         yield ()
     merged = heapq.merge(*pieces, key=_BY_SERIAL)
     while piece := list(islice(merged, _SORTED_BINDINGS_PER_STEP)):

@@ -71,8 +71,8 @@ class HeadersMatcher(Generic[T]):
         for criterion in candidates:
             if criterion not in self._by_criterion:
                 continue
-            for some in chunks(list(self._by_criterion[criterion]), _CHECKS_PER_STEP):
-                for binding in some:
+            for chunk in chunks(list(self._by_criterion[criterion]), _CHECKS_PER_STEP):
+                for binding in chunk:
                     criteria = self._criteria.get(binding)  # None: removed meanwhile
                     if criteria is not None and criteria.is_met(message_headers):
                         found[binding] = None
@@ -105,17 +105,19 @@ class _BindingCriteria:
                 f"Invalid x-match field value '{mode}'; "
                 "expected all, any, all-with-x, or any-with-x"
             )
-        asked = {
+        required = {
             name: to_comparable(value)
             for name, value in arguments.items()
             if name not in ("x-match", DEAD_LETTER_BINDING_ARGUMENT)
             and (mode.endswith("-with-x") or not name.startswith("x-"))
         }
         self.matches_all = mode.startswith("all")
-        self.criteria: list[_Criterion] = list(asked.items())
+        self.criteria: list[_Criterion] = list(required.items())
         self.indexed_under = self.criteria
-        self._required_names = {name for name, value in asked.items() if value is None}
-        self._required_pairs = {(name, value) for name, value in asked.items() if value is not None}
+        self._required_names = {name for name, value in required.items() if value is None}
+        self._required_pairs = {
+            (name, value) for name, value in required.items() if value is not None
+        }
 
     def is_met(self, headers: dict[str, object]) -> bool:
         if self.matches_all:

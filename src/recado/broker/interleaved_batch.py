@@ -17,11 +17,13 @@ def group_by_route(
     event: InterleavedPublished, method_frames: Iterable[bytes]
 ) -> Iterator[Published]:
     """Return the publishes in one run per route; `method_frames` are the distinct methods of the event."""
-    strands: dict[bytes, list[bytes]] = {method_frame: [] for method_frame in method_frames}
-    for method_frame, tail in zip(event.method_frames, event.payloads, strict=True):
-        strands[method_frame].append(tail)
-    for method_frame, tails in strands.items():
-        yield Published(event.channel, method_frame, event.traits, event.prefix, tails)
+    payloads_by_method: dict[bytes, list[bytes]] = {
+        method_frame: [] for method_frame in method_frames
+    }
+    for method_frame, payload in zip(event.method_frames, event.payloads, strict=True):
+        payloads_by_method[method_frame].append(payload)
+    for method_frame, payloads in payloads_by_method.items():
+        yield Published(event.channel, method_frame, event.traits, event.prefix, payloads)
 
 
 def split_by_route(event: InterleavedPublished) -> Iterator[Published]:
@@ -30,7 +32,7 @@ def split_by_route(event: InterleavedPublished) -> Iterator[Published]:
         zip(event.method_frames, event.payloads, strict=True), _METHOD_FRAME
     ):
         yield Published(
-            event.channel, method_frame, event.traits, event.prefix, [tail for _, tail in run]
+            event.channel, method_frame, event.traits, event.prefix, [payload for _, payload in run]
         )
 
 

@@ -88,21 +88,21 @@ class MessageFilter:
 
     def select(self, run: Run, low: int, high: int, count_max: int) -> FilterResult:
         """Evaluate messages low..high-1 of a run, or the first of them, until `count_max` match."""
-        head, tails = run.prefix, run.payloads
+        prefix, payloads = run.prefix, run.payloads
         evaluation_bytes = EVALUATION_COST_BYTES + len(
-            head
+            prefix
         )  # decoding takes about as long as rendering
-        if head and self._is_header_only:
-            if not self._matches(_MessageView(run.origin, head, b"", run.first_position)):
+        if prefix and self._is_header_only:
+            if not self._matches(_MessageView(run.origin, prefix, b"", run.first_position)):
                 return FilterResult((), high, evaluation_bytes)
             end = min(high, low + count_max)
             return FilterResult(range(low, end), end, evaluation_bytes)
         indexes: list[int] = []
         index, cost = low, 0
         while index < high and len(indexes) < count_max and cost < DISPATCH_BYTES:
-            cost += evaluation_bytes + len(tails[index])
+            cost += evaluation_bytes + len(payloads[index])
             if self._matches(
-                _MessageView(run.origin, head, tails[index], run.first_position + index)
+                _MessageView(run.origin, prefix, payloads[index], run.first_position + index)
             ):
                 indexes.append(index)
             index += 1

@@ -54,8 +54,8 @@ def compile_pattern(text: str) -> CompiledPattern:
         raise ValueError(f"longer than {MAX_PATTERN_BYTES} bytes")
     try:
         compiled: CompiledPattern = re2.compile(pattern, _options())
-    except re2.error as fault:
-        raise ValueError(fault.args[0].decode(errors="replace")) from None
+    except re2.error as error:
+        raise ValueError(error.args[0].decode(errors="replace")) from None
     if compiled.programsize > _PATTERN_INSTRUCTIONS_MAX:
         raise ValueError(
             f"too complex: {compiled.programsize} instructions, at most {_PATTERN_INSTRUCTIONS_MAX} are allowed"
@@ -97,15 +97,18 @@ def compile_name_pattern(text: str) -> Callable[[str], bool]:
         return lambda name: search(name.encode()) is not None
     if any(depth == 0 and sign == "|" for _, sign, depth in _scan_brackets(remainder)):
         raise ValueError("a lookahead beside | is not supported; put the alternatives in brackets")
-    searches = [(compile_pattern(f"^(?:{part})").search, wanted) for part, wanted in lookaheads]
+    searches = [
+        (compile_pattern(f"^(?:{part})").search, must_match) for part, must_match in lookaheads
+    ]
 
-    def finds(name: str) -> bool:
-        octets = name.encode()
-        return search(octets) is not None and all(
-            (look(octets) is not None) is wanted for look, wanted in searches
+    def matches(name: str) -> bool:
+        encoded = name.encode()
+        return search(encoded) is not None and all(
+            (search_start(encoded) is not None) is must_match
+            for search_start, must_match in searches
         )
 
-    return finds
+    return matches
 
 
 def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
@@ -221,8 +224,8 @@ class PatternMatcher(Generic[T]):
         if text not in self._entries:
             try:
                 pattern = compile_pattern(text)
-            except ValueError as fault:
-                raise PreconditionFailedError(f"invalid pattern '{text}': {fault}") from None
+            except ValueError as error:
+                raise PreconditionFailedError(f"invalid pattern '{text}': {error}") from None
             if self._instructions + pattern.programsize > _EXCHANGE_INSTRUCTIONS_MAX:
                 raise PreconditionFailedError(
                     "the patterns of this exchange are too complex in total"

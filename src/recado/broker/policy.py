@@ -48,9 +48,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             )
         try:
             compile_name_pattern(self.pattern)
-        except ValueError as fault:
+        except ValueError as error:
             raise InvalidPolicyError(
-                f"pattern should be regular expression but is invalid: {fault}"
+                f"pattern should be regular expression but is invalid: {error}"
             ) from None
         _check_definition(self.definition, OPERATOR_POLICY_KEYS if self.operator else POLICY_KEYS)
 
@@ -266,13 +266,15 @@ class Policies:
         """Return the merged definitions of the policies that apply to a queue."""
         return self._merge_definitions(
             policy
-            for policy, finds in self._sorted
-            if policy.apply_to != "exchanges" and policy.supports(queue_type) and finds(name)
+            for policy, matches in self._sorted
+            if policy.apply_to != "exchanges" and policy.supports(queue_type) and matches(name)
         )
 
     def exchange_definition(self, name: str) -> dict[str, Any]:
         return self._merge_definitions(
-            policy for policy, finds in self._sorted if policy.apply_to != "queues" and finds(name)
+            policy
+            for policy, matches in self._sorted
+            if policy.apply_to != "queues" and matches(name)
         )
 
     @staticmethod

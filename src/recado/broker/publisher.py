@@ -319,13 +319,13 @@ class Publisher:
     ) -> Steps[None]:
         """Publish like messages to many queues, or to queues that need them one by one."""
         if len(event.payloads) > 1 and any(queue.is_per_message for queue in queues):
-            for one in self._single_runs(route, event):
-                yield from self._enqueue(route, one, queues)
+            for message in self._single_runs(route, event):
+                yield from self._enqueue(route, message, queues)
         else:
             yield from self._enqueue(route, self._make_run(route, event, event.payloads), queues)
 
     def _single_runs(self, route: Route, event: Published) -> Iterator[Run]:
-        return (self._make_run(route, event, [tail]) for tail in event.payloads)
+        return (self._make_run(route, event, [payload]) for payload in event.payloads)
 
     def _enqueue(
         self,
@@ -343,16 +343,16 @@ class Publisher:
         rejected: set[int] = set()
         cost_per_queue = _cost_per_queue(run.payloads)
         is_one_step = deduplication is not None and deduplication.is_tracked
-        for some in chunks(
+        for chunk in chunks(
             queues, len(queues) if is_one_step else max(STEP_UNITS_MAX // cost_per_queue, 1)
         ):
             ops_before = store.durable_ops
-            present = [queue for queue in some if not queue.deleted]
+            present = [queue for queue in chunk if not queue.deleted]
             rejected.update(publish_to_all(run, present, self._now))
             if deduplication is not None and queues and not rejected:
                 deduplication.record(queues)
             self._require_durable(ops_before)
-            yield max(cost_per_queue * len(some), 1)
+            yield max(cost_per_queue * len(chunk), 1)
         if (
             route.mandatory
             and is_unroutable(queues)

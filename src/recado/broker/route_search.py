@@ -62,14 +62,14 @@ def find_queues(
             destinations = (yield from current.search(keys, headers)) or vhost.alternate_exchanges(
                 current
             )
-        for some in chunks(destinations, _DESTINATIONS_PER_STEP):
-            for destination in some:
+        for chunk in chunks(destinations, _DESTINATIONS_PER_STEP):
+            for destination in chunk:
                 if not isinstance(destination, Exchange):
                     queues[destination] = None
                 elif destination not in visited:
                     visited[destination] = None
                     pending.append(destination)
-            yield 1 + len(some) // BINDINGS_PER_UNIT
+            yield 1 + len(chunk) // BINDINGS_PER_UNIT
     return [queue for queue in queues if not queue.deleted]
 
 
@@ -82,8 +82,8 @@ def depends_on_headers(vhost: Vhost[Q], exchange: Exchange[Q]) -> Steps[bool]:
             continue
         if current.uses_headers or current.deduplication_window is not None:
             return True
-        following = {*current.bound_exchanges, *vhost.alternate_exchanges(current)} - visited
-        visited |= following
-        pending += following
+        next_exchanges = {*current.bound_exchanges, *vhost.alternate_exchanges(current)} - visited
+        visited |= next_exchanges
+        pending += next_exchanges
         yield (len(current.bound_exchanges) + 1) // BINDINGS_PER_UNIT
     return False

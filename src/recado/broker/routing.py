@@ -187,6 +187,6 @@ def publish_to_all(run: Run, queues: Sequence[Queue], now: int) -> Sequence[int]
 
 def publish_in_steps(run: Run, queues: Sequence[Queue], now: int) -> Steps[None]:
     """Publish to many queues in steps, skipping those that are deleted meanwhile."""
-    for some in chunks(queues, max(STEP_UNITS_MAX // len(run), 1)):
-        publish_to_all(run, [queue for queue in some if not queue.deleted], now)
-        yield len(some) * len(run)
+    for chunk in chunks(queues, max(STEP_UNITS_MAX // len(run), 1)):
+        publish_to_all(run, [queue for queue in chunk if not queue.deleted], now)
+        yield len(chunk) * len(run)

@@ -131,9 +131,9 @@ class Run(msgspec.Struct, eq=False):
         """Return the messages at these indexes as a run, without their positions; they stay in this one
         too.
         """
-        tails = self.payloads
+        payloads = self.payloads
         return self._copy_with(
-            [tails[place] for place in indexes], self.first_position, self.stride
+            [payloads[index] for index in indexes], self.first_position, self.stride
         )
 
     def drop_taken(self) -> None:
@@ -169,7 +169,7 @@ class Run(msgspec.Struct, eq=False):
         """Return the size of each body."""
         if self.prefix:
             return [read_body_size(self.prefix)] * len(self)
-        return [read_body_size(tail) for tail in self.payloads[self.taken_count :]]
+        return [read_body_size(payload) for payload in self.payloads[self.taken_count :]]
 
     def memory_bytes(self) -> int:
         """Return the approximate memory of the messages."""
@@ -180,7 +180,7 @@ class Run(msgspec.Struct, eq=False):
 
     def contents(self) -> list[bytes]:
         """Return the header and body frames of each message."""
-        return [self.prefix + tail for tail in self.payloads[self.taken_count :]]
+        return [self.prefix + payload for payload in self.payloads[self.taken_count :]]
 
     def fit_frames(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
         """Return (prefix, payloads) for another channel and maximum frame size."""
@@ -188,7 +188,7 @@ class Run(msgspec.Struct, eq=False):
             return b"", [resize_frames(content, channel, frame_max) for content in self.contents()]
         if self.prefix:  # equal to the byte: only the common prefix contains the channel number
             return move_to_channel(self.prefix, channel), self.payloads
-        return b"", [move_to_channel(tail, channel) for tail in self.payloads]
+        return b"", [move_to_channel(payload, channel) for payload in self.payloads]
 
 
 def merge_adjacent(runs: Iterable[Run]) -> list[Run]:

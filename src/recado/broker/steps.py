@@ -44,22 +44,22 @@ class StepTask(Generic[T]):
         """Run steps until they are done or the budget is used up, which the last step may exceed; return
         the cost.
         """
-        spent = 0
+        cost = 0
         try:
-            while spent < budget and not self.is_done:
-                spent += next(self._steps)
+            while cost < budget and not self.is_done:
+                cost += next(self._steps)
         except StopIteration as stop:
             self._result.append(stop.value)
             self.is_done = True
-        return spent
+        return cost
 
 
 def run_to_completion(steps: Steps[T]) -> T:
     """Run all steps at once, for callers outside the event loop and for tests."""
-    work = StepTask(steps)
-    while not work.is_done:
-        work.advance(STEP_UNITS_MAX)
-    return work.result
+    task = StepTask(steps)
+    while not task.is_done:
+        task.advance(STEP_UNITS_MAX)
+    return task.result
 
 
 def chunks(items: Sequence[T], size: int) -> Iterable[Sequence[T]]:

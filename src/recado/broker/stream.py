@@ -50,21 +50,21 @@ class Stream(Queue):
         self._now = now
         self._log.append(run, now)
         self.ready += len(run)
-        keeper, promises = self._store, self._pending_durable
-        if not keeper.has_disk:
+        store, pending = self._store, self._pending_durable
+        if not store.has_disk:
             self._advance_durable_offset(self._log.next_offset)
-        elif promises and promises[-1][0] == keeper.lsn:
-            promises[-1] = (keeper.lsn, self._log.next_offset)
+        elif pending and pending[-1][0] == store.lsn:
+            pending[-1] = (store.lsn, self._log.next_offset)
         else:
-            promises.append((keeper.lsn, self._log.next_offset))
-            keeper.notify_when_durable(self)
+            pending.append((store.lsn, self._log.next_offset))
+            store.notify_when_durable(self)
         return ()
 
     def on_durable(self) -> None:
         """Deliver messages that have become durable."""
-        safe, promises = self._durable_offset, self._pending_durable
-        while promises and promises[0][0] <= self._store.durable_lsn:
-            safe = promises.popleft()[1]
+        safe, pending = self._durable_offset, self._pending_durable
+        while pending and pending[0][0] <= self._store.durable_lsn:
+            safe = pending.popleft()[1]
         if safe > self._durable_offset and not self.deleted:
             self._advance_durable_offset(safe)
 
@@ -116,11 +116,11 @@ class Stream(Queue):
         self.on_timer(now)
 
     def _trim(self) -> None:
-        age, most = self.settings.max_age, self.settings.max_length_bytes
-        if age is None and most is None:
+        age, bytes_max = self.settings.max_age, self.settings.max_length_bytes
+        if age is None and bytes_max is None:
             return
-        oldest = None if age is None else self._now - age
-        newest = self._log.trim(most, oldest, self._durable_offset)
+        oldest_time = None if age is None else self._now - age
+        newest = self._log.trim(bytes_max, oldest_time, self._durable_offset)
         self.ready = self._log.next_offset - self._log.first_offset
         if age is not None and newest is not None:
             self._set_timer(newest + age + 1)
@@ -161,17 +161,17 @@ class Stream(Queue):
         consumer.next_offset = self._resolve_offset(consumer.settings.stream_offset, now)
         super().add_consumer(consumer, now)
 
-    def _resolve_offset(self, wanted: StreamOffset, now: int) -> int:
+    def _resolve_offset(self, requested: StreamOffset, now: int) -> int:
         log = self._log
-        if wanted.kind == "first":
+        if requested.kind == "first":
             return log.first_offset
-        if wanted.kind == "last":
+        if requested.kind == "last":
             return max(self._durable_offset - 1, log.first_offset)
-        if wanted.kind == "next":
+        if requested.kind == "next":
             return log.next_offset
-        if wanted.kind == "offset":
-            return max(wanted.value, log.first_offset)
-        return log.offset_at(wanted.value if wanted.kind == "time" else now - wanted.value)
+        if requested.kind == "offset":
+            return max(requested.value, log.first_offset)
+        return log.offset_at(requested.value if requested.kind == "time" else now - requested.value)
 
     def wake(self, consumer: Consumer) -> None:
         if consumer not in self._caught_up:

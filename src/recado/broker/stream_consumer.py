@@ -57,7 +57,7 @@ class StreamConsumer(Consumer):
         if indexes:
             part = run.pick(indexes)
             cost += part.memory_bytes()
-            self.deliver(part, [run.first_position + place for place in indexes])
+            self.deliver(part, [run.first_position + index for index in indexes])
         return cost
 
     def deliver(self, run: Run, offsets: Sequence[int] | None = None) -> None:
@@ -93,8 +93,8 @@ class StreamConsumer(Consumer):
             )
             return first
         header, before, after = b"", b"", b""
-        for i, tail in enumerate(payloads):
-            start, body = (prefix, tail) if prefix else _split_header(tail)
+        for i, payload in enumerate(payloads):
+            start, body = (prefix, payload) if prefix else _split_header(payload)
             if start != header:
                 header = start
                 before, after = _split_at_offset(start)
@@ -113,8 +113,8 @@ def _split_header(content: bytes) -> tuple[bytes, bytes]:
     return content[:at], content[at:]
 
 
-def _split_at_offset(head: bytes) -> tuple[bytes, bytes]:
+def _split_at_offset(prefix: bytes) -> tuple[bytes, bytes]:
     """Return a header frame, with the frames that follow it, split before and after the offset."""
-    header, rest = _split_header(head)
+    header, remainder = _split_header(prefix)
     before, after = split_header(header)
-    return before, after + rest
+    return before, after + remainder

@@ -51,11 +51,11 @@ def _split(header: bytes) -> tuple[bytes, bytes]:
         table = properties[at + 4 : after]
     size = (len(table) + _FIELD_BYTES).to_bytes(4, "big")
     before = flags + properties[2:at] + size + table + _FIELD_START
-    rest = properties[after:]
+    remainder = properties[after:]
     kind, channel, _, class_id, weight, body = CONTENT_HEADER_START.unpack_from(header)
-    payload = PROPERTIES_OFFSET - FRAME_START.size + len(before) + 8 + len(rest)
-    start = CONTENT_HEADER_START.pack(kind, channel, payload, class_id, weight, body)
-    return start + before, rest + FRAME_END
+    payload_bytes = PROPERTIES_OFFSET - FRAME_START.size + len(before) + 8 + len(remainder)
+    start = CONTENT_HEADER_START.pack(kind, channel, payload_bytes, class_id, weight, body)
+    return start + before, remainder + FRAME_END
 
 
 _split_cached = lru_cache(1024)(_split)

@@ -128,9 +128,9 @@ class TopicMatcher(Generic[T]):
                 if visited >= _NODES_PER_STEP:
                     yield visited // _NODES_PER_UNIT
                     visited = 0
-            for each, nodes in repeated:
-                for some in chunks(nodes, _NODES_PER_STEP):
-                    visited += len(some) + walk.retain(each, some)
+            for key, nodes in repeated:
+                for chunk in chunks(nodes, _NODES_PER_STEP):
+                    visited += len(chunk) + walk.retain(key, chunk)
                     if visited >= _NODES_PER_STEP:
                         yield visited // _NODES_PER_UNIT
                         visited = 0
@@ -188,7 +188,7 @@ class _TopicWalk(Generic[T]):
         """Remove and return the nodes that a word leads to from the entered `#` nodes, with the key to
         `retain` them.
         """
-        return [(each, self.children_by_word.pop(each, [])) for each in (word, _ANY_WORD)]
+        return [(key, self.children_by_word.pop(key, [])) for key in (word, _ANY_WORD)]
 
     def retain(self, word: str, nodes: Sequence[_TrieNode[T]]) -> int:
         """Register nodes again that the same word may reach later; enter the `#` after each of them."""

@@ -90,8 +90,8 @@ class DeliveredRun(Generic[Holder]):
         """Return the unsettled messages of low..high-1 as runs without gaps, in order of tag."""
         run = self.run
         if self._settled_indexes is None and run.stride == 1:
-            whole = low == 0 and high == len(run.payloads)
-            return [run if whole else run.slice(low, high)]
+            is_whole = low == 0 and high == len(run.payloads)
+            return [run if is_whole else run.slice(low, high)]
         gaps = self._settled_indexes or ()
         return [run.slice(i, i + 1) for i in range(low, high) if i not in gaps]
 
@@ -125,12 +125,12 @@ class UnackedDeliveries(Generic[Holder]):
 
     def certainly_holds_all(self, first: int, last: int) -> bool:
         """Whether every tag of a range is certainly unsettled; False may be wrong, True is right."""
-        wanted = last - first + 1
+        missing = last - first + 1
         for entry, low, high in self.spans(first, last):
             if entry.unsettled_count < len(entry.run.payloads):
                 return False
-            wanted -= high - low
-        return wanted == 0
+            missing -= high - low
+        return missing == 0
 
     def unsettled_tags(self, first: int, last: int) -> Iterator[int]:
         """Iterate over the unsettled tags of a range."""

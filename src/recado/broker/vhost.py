@@ -401,14 +401,14 @@ class Vhost(Generic[Q]):
     def check(self) -> None:
         """Assert VH1 and VH2; VH3 is a property of two states."""
         sources = {*self.exchanges.values(), *self._deleting_exchanges.values()}
-        things = {*sources, *self.queues.values(), *self._deleting_queues.values()}
+        entities = {*sources, *self.queues.values(), *self._deleting_queues.values()}
         outbound = [binding for source in sources for binding in source.bindings.values()]
         inbound = [
             binding for bindings in self._bindings_by_destination.values() for binding in bindings
         ]
         assert len(outbound) == len(inbound), "VH1"
         assert set(outbound) == set(inbound), "VH1"
-        assert self._bindings_by_destination.keys() <= things, "VH1"
+        assert self._bindings_by_destination.keys() <= entities, "VH1"
         for exchange in self.exchanges.values():
             exchange.check()
             assert exchange.is_new or not _is_auto_deletable(exchange), "VH2"
