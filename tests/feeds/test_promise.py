@@ -49,6 +49,9 @@ class Scene:
         self.fifo.up(ViewAgreed(ViewRecord(view, Vector(cut), ())), 0.2)
 
     def hear(self, packet: Data | PublisherStatus, now: float) -> None:
+        if isinstance(packet, PublisherStatus):  # as NAK does, below FIFO
+            last, age_s = packet.last_sequence, packet.age_ms / 1000
+            self.reception.note_status(packet.publisher, last, age_s, now)
         self.fifo.up(PacketReceived(PacketRoute.BROADCAST, OTHER, packet), now)
 
     def passed(self) -> list[str | int]:
@@ -79,7 +82,6 @@ def promised(request: pytest.FixtureRequest) -> Scene:
     if request.param == "silent":
         scene.fifo.tick(0.2 + SUSPECT_S)
     else:
-        scene.reception.note_status(OLD, 9, 60.0, 0.3)  # as NAK does, below FIFO
         scene.hear(PublisherStatus(OLD, 9, 60_000), 0.3)
     assert not scene.reception.unsynced
     return scene
