@@ -190,8 +190,8 @@ def _repair_range(file: DiskFile, base: int, damage: DamagedRange, next_base: in
         file.truncate(at)
     else:  # fill up to the next file: a hole between the two would mean that segments were dropped there
         seal = next_base - RECORD_HEADER_BYTES
-        room = seal - damage.position - RECORD_HEADER_BYTES
-        if 0 <= room <= _VOID_MAX_BYTES:
-            file.write(at, encode_record(damage.position, VOID, bytes(room)))
+        void_bytes = seal - damage.position - RECORD_HEADER_BYTES
+        if 0 <= void_bytes <= _VOID_MAX_BYTES:
+            file.write(at, encode_record(damage.position, VOID, bytes(void_bytes)))
             at = seal - base
         file.write(at, encode_record(base + at, SEAL, b""))

@@ -126,11 +126,11 @@ class Journal:
 
     def append(self, *records: bytes) -> list[int]:
         """Append records as one group and return their positions. After a crash all of them exist, or none."""
-        room = 0
+        group_bytes = 0
         for payload in records:
-            room += RECORD_HEADER_BYTES + len(payload)
-        if self.position + room > self._segment_limit and records:
-            self._begin_segment(room)
+            group_bytes += RECORD_HEADER_BYTES + len(payload)
+        if self.position + group_bytes > self._segment_limit and records:
+            self._begin_segment(group_bytes)
         position = self.position
         positions = []
         left = len(records)
@@ -148,13 +148,13 @@ class Journal:
         self.position = position
         return positions
 
-    def _begin_segment(self, room: int) -> None:
-        """Seal the last segment, and begin one with room for the next group."""
+    def _begin_segment(self, group_bytes: int) -> None:
+        """Seal the last segment, and begin one that is large enough for the next group."""
         if not self._is_open:
             raise RuntimeError("append is allowed only after recover is exhausted and before close")
-        if room > GROUP_MAX_BYTES:
+        if group_bytes > GROUP_MAX_BYTES:
             raise ValueError(
-                f"a group of {room} bytes is too large: the limit is {GROUP_MAX_BYTES}"
+                f"a group of {group_bytes} bytes is too large: the limit is {GROUP_MAX_BYTES}"
             )
         if self._segments and not self._segments[-1].sealed:
             last = self._segments[-1]
@@ -163,12 +163,12 @@ class Journal:
             last.end = self.position
             last.sealed = True
         base = self.position
-        size = max(self._segment_bytes, FILE_HEADER_BYTES + room + RECORD_HEADER_BYTES)
+        size = max(self._segment_bytes, FILE_HEADER_BYTES + group_bytes + RECORD_HEADER_BYTES)
         segment = Segment(base, unreserved_bytes=size)
         self._segments.append(segment)
         self._bases.append(base)
         self.position = base + FILE_HEADER_BYTES
-        self._segment_limit = base + size - RECORD_HEADER_BYTES  # leaves room for the seal
+        self._segment_limit = base + size - RECORD_HEADER_BYTES  # leaves space for the seal
         self._begin_batch(segment, FILE_HEADER_BYTES)
 
     def _begin_batch(self, segment: Segment, offset: int) -> None:

@@ -96,7 +96,7 @@ class ScanEnd(NamedTuple):
     offset: int
     sealed: bool = False
     damage: str | None = None
-    """What is wrong with the next record, if there should be one."""
+    """Why the next record is not valid, if there should be one."""
 
 
 def scan_records(

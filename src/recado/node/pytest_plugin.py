@@ -3,8 +3,8 @@
     def test_hello(recado_broker):
         connection = pika.BlockingConnection(pika.URLParameters(recado_broker.url))
 
-pytest loads this module in every run of whoever has recado installed, so it imports nothing
-heavy until a test uses the fixture.
+pytest loads this module in every run where recado is installed, so it imports nothing heavy until a test uses the
+fixture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def recado_broker() -> Iterator[Broker]:
-    """A broker of its own on a free loopback port: guest/guest, nothing kept, ready in ms."""
+    """A fresh broker on a free loopback port, with the user guest and without a data folder."""
     from recado.node.broker import Broker
 
     with Broker() as broker:

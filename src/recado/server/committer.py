@@ -207,7 +207,7 @@ class Committer:
             self._compact()
 
     def _free_segments(self) -> None:
-        """On a full disk: sync what was written before, and drop the segments that are empty by that."""
+        """On a full disk: sync the last complete write, so that segments without live messages can be dropped."""
         if self._state is CommitterState.DISK_FULL and self._store.segments.droppable_when_full():
             self._active_sync = sync = self._store.begin_sync(disk_full=True)
             self._jobs.put(partial(self._sync_in_thread, sync))

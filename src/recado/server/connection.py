@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("recado.server")
 
 # The transport copies whatever the socket does not take into a buffer of its own, one per slow client, and such
-# buffers fragment the heap. So it is given little at a time; the rest waits in the output buffer of the session.
+# buffers fragment the heap. So the transport gets little at a time; the rest waits in the output buffer of the session.
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         # Reasons to pause reading, besides input that the session cannot handle yet.
         self._blocked = False  # a memory or disk alarm blocks publishers
         self._yielding = False  # other connections are read first
-        # What the transport was told.
+        # The state of the transport.
         self.reading_paused = False
         self.writing_paused = False
         self.last_write_progress = 0.0  # when the socket last took bytes while writing was paused

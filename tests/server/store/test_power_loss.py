@@ -23,7 +23,7 @@ from recado.journal import journal, record
 from recado.journal.mark import MARK_FILE as MARK
 from recado.journal.record import CorruptJournalError
 from recado.server.store.journal_store import JournalStore
-from recado.server.store.pending import PendingRun
+from recado.server.store.pending_run import PendingRun
 from recado.server.store.segments import StoreSegments
 from recado.server.store.sync import SyncJob
 from recado.server.store.turn_batch import TurnBatch

@@ -28,7 +28,7 @@ from recado.journal.record import CorruptJournalError
 from . import paged_out
 from .catalogue import QualifiedName, StoreCatalogue
 from .lsn import DeferredActions, LsnTracker
-from .pending import PagedOutBucket
+from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
 from .records import (
     encode_checkpoint,

@@ -12,7 +12,7 @@ from recado.broker.steps import STEP_UNITS_MAX
 from recado.journal.journal import Journal
 from recado.journal.record import RECORD_HEADER_BYTES, CorruptJournalError
 
-from .pending import PagedOutBucket
+from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex, SegmentExtents
 from .records import (
     LIKE_REST,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from recado.broker.queue import Queue
 
-from .pending import PagedOutBucket
+from .pending_run import PagedOutBucket
 from .ranges import RangeSet
 from .segments import SegmentStats
 
@@ -298,7 +298,7 @@ class QueueIndex:
         self.paged_out.clear()
 
     def finish_recovery(self) -> None:
-        """After the journal was read: what no extents contain is settled, what is not settled is live."""
+        """After the journal was read: settle the positions in no extents, and count the live messages."""
         end = 0
         for each in self.extents:
             if end < each.first:

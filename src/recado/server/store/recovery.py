@@ -21,7 +21,7 @@ from recado.journal.record import CorruptJournalError
 from . import paged_out, records
 from .catalogue import QualifiedName, StoreCatalogue
 from .journal_store import JournalStore
-from .pending import PagedOutBucket
+from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
 from .ranges import RangeSet
 from .segments import SegmentStats

@@ -137,7 +137,7 @@ class StoreSegments:
         return [segment.base for segment, stats in self.before_checkpoint() if not stats.live_count]
 
     def remember_droppable(self) -> None:
-        """Right after a complete write: remember what can be dropped even if the next write does not fit."""
+        """Right after a complete write: remember the segments that can be dropped even if the next write does not fit."""
         self._droppable_when_full = self.find_empty()
 
     def droppable_when_full(self) -> list[int]:

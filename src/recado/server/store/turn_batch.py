@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from recado.broker.run import Run
 
-from .pending import PagedOutBucket, PendingRun, QueueEntry
+from .pending_run import PagedOutBucket, PendingRun, QueueEntry
 from .queue_index import QueueIndex
 from .ranges import clip_ranges, is_covered, merge_spans
 from .records import DELIVERED, NO_EXPIRY_CODE, SETTLED, SPILLED_FLAG, encode_ranges, encode_run
