@@ -25,10 +25,10 @@ COLUMNS = ("name", "class", "state", "mailbox", "restarts", "supervisor")
 
 
 def actors(options: Sequence[str]) -> int:
-    chosen = build_parser().parse_args(options)
+    args = build_parser().parse_args(options)
     logging.basicConfig(level=logging.CRITICAL)  # errors are printed once, below
     try:
-        return asyncio.run(show_actors(chosen))
+        return asyncio.run(show_actors(args))
     except ImportError as error:
         if error.name is None or not error.name.startswith("google"):
             raise
@@ -65,37 +65,37 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-async def show_actors(chosen: argparse.Namespace) -> int:
+async def show_actors(args: argparse.Namespace) -> int:
     from recado.actors.errors import ActorError
     from recado.actors.remote.options import RemoteOptions
     from recado.actors.system import ActorSystem
 
-    cookie = chosen.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
+    cookie = args.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
     me = f"recado-actors-{os.getpid()}"
     # The node may have no cookie, and this command need not authenticate it.
     options = RemoteOptions(cookie=cookie, require_cookie=False, client_id=me)
     status = EXIT_OK
-    async with ActorSystem(me, transport=create_transport(chosen), options=options) as system:
-        for node in chosen.nodes:
+    async with ActorSystem(me, transport=create_transport(args), options=options) as system:
+        for node in args.nodes:
             try:
-                found = await inspect(system, node, chosen.internals, chosen.timeout)
+                found = await inspect(system, node, args.internals, args.timeout)
             except ActorError as error:
                 status = print_error(f"{node}: {error}", EXIT_FAILED)
                 continue
-            if chosen.json:
+            if args.json:
                 print(msgspec.json.encode(found).decode())
             else:
                 print(format_table(found))
     return status
 
 
-def create_transport(chosen: argparse.Namespace) -> Transport:
-    parts = urlsplit(chosen.url)
+def create_transport(args: argparse.Namespace) -> Transport:
+    parts = urlsplit(args.url)
     match parts.scheme:
         case "tcp":
             from recado.actors.remote import TcpTransport
 
-            return TcpTransport(nodes=dict.fromkeys(chosen.nodes, parts.netloc))
+            return TcpTransport(nodes=dict.fromkeys(args.nodes, parts.netloc))
         case "amqp" | "amqps":
             from recado.actors.remote import AmqpSettings, AmqpTransport, Storage
 
@@ -103,11 +103,11 @@ def create_transport(chosen: argparse.Namespace) -> Transport:
             settings = AmqpSettings(
                 storage=Storage.EXCLUSIVE_AUTODELETE,
                 server_bridge=False,
-                reconnect_timeout=chosen.timeout / 2,
+                reconnect_timeout=args.timeout / 2,
             )
-            return AmqpTransport(chosen.url, settings)
+            return AmqpTransport(args.url, settings)
         case _:
-            raise ValueError(f"{chosen.url!r} is not a tcp:// or amqp:// URL")
+            raise ValueError(f"{args.url!r} is not a tcp:// or amqp:// URL")
 
 
 async def inspect(

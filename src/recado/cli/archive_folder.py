@@ -27,19 +27,19 @@ from recado.journal.disk import FolderInUseError
 LINES_PER_WRITE: Final = 1_000
 
 
-def print_messages(chosen: argparse.Namespace) -> int:
+def print_messages(args: argparse.Namespace) -> int:
     try:
-        with Archive.open(chosen.folder) as archive:
+        with Archive.open(args.folder) as archive:
             messages = archive.messages(
-                start=chosen.start,
-                stop=chosen.stop,
-                selector=chosen.selector,
-                subscriber=chosen.subscriber,
+                start=args.start,
+                stop=args.stop,
+                selector=args.selector,
+                subscriber=args.subscriber,
             )
-            found = islice(messages, chosen.count)
+            found = islice(messages, args.count)
             while some := list(islice(found, LINES_PER_WRITE)):
                 lines = (
-                    format_message(each, as_json=chosen.json, offset=each.offset) for each in some
+                    format_message(each, as_json=args.json, offset=each.offset) for each in some
                 )
                 sys.stdout.write("".join(lines))
     except ArchiveError as error:
@@ -47,22 +47,22 @@ def print_messages(chosen: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def collect_garbage(chosen: argparse.Namespace) -> int:
-    limits = RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share)
+def collect_garbage(args: argparse.Namespace) -> int:
+    limits = RetentionLimits(args.max_age, args.max_messages, args.max_share)
     if limits == RetentionLimits():
         hint = "set --max-age, --max-messages or --max-share"
         return print_error(f"nothing to do: {hint}", EXIT_USAGE)
     try:
-        with Archive.open(chosen.folder) as archive:
+        with Archive.open(args.folder) as archive:
             feed = archive.feed
-        with ArchiveStore(chosen.folder, feed) as store:
-            report = store.apply_retention(limits, grace=chosen.grace)
+        with ArchiveStore(args.folder, feed) as store:
+            report = store.apply_retention(limits, grace=args.grace)
     except FolderInUseError:
         hint = "set the limits of `recado feed archive` instead"
-        return print_error(f"{chosen.folder}: the archive is running; {hint}", EXIT_FAILED)
+        return print_error(f"{args.folder}: the archive is running; {hint}", EXIT_FAILED)
     except ArchiveError as error:
         return print_error(str(error), EXIT_FAILED)
-    if chosen.json:
+    if args.json:
         print(msgspec.json.encode(report._asdict()).decode())
     else:
         print(
@@ -73,20 +73,16 @@ def collect_garbage(chosen: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def verify_archive(chosen: argparse.Namespace) -> int:
-    if (chosen.sources or chosen.yes) and not chosen.repair:
+def verify_archive(args: argparse.Namespace) -> int:
+    if (args.sources or args.yes) and not args.repair:
         return print_error("--from and --yes need --repair", EXIT_USAGE)
     try:
-        return (
-            repair_files(chosen)
-            if chosen.repair
-            else print_report(chosen, check_files(chosen.folder))
-        )
+        return repair_files(args) if args.repair else print_report(args, check_files(args.folder))
     except FolderInUseError:
         hint = (
             "stop it first. A running archive recovers lost messages from other archives by itself"
         )
-        return print_error(f"{chosen.folder}: the archive is running; {hint}", EXIT_FAILED)
+        return print_error(f"{args.folder}: the archive is running; {hint}", EXIT_FAILED)
     except ArchiveError as error:
         return print_error(str(error), EXIT_FAILED)
 
@@ -103,30 +99,30 @@ def check_files(folder: str) -> list[FileCheck]:
         return found
 
 
-def repair_files(chosen: argparse.Namespace) -> int:
+def repair_files(args: argparse.Namespace) -> int:
     with ExitStack() as opened:
-        with Archive.open(chosen.folder) as archive:
+        with Archive.open(args.folder) as archive:
             feed, own = archive.feed, archive.id
-        sources = [opened.enter_context(Archive.open(folder)) for folder in chosen.sources]
-        for folder, source in zip(chosen.sources, sources, strict=True):
+        sources = [opened.enter_context(Archive.open(folder)) for folder in args.sources]
+        for folder, source in zip(args.sources, sources, strict=True):
             if source.feed != feed:
                 return print_error(
                     f"{folder} is an archive of feed {source.feed}, not {feed}", EXIT_FAILED
                 )
             if source.id == own:
                 return print_error(f"{folder} is a copy of the archive to repair", EXIT_FAILED)
-        store = opened.enter_context(ArchiveStore(chosen.folder, feed))
-        found = check_files(chosen.folder)
+        store = opened.enter_context(ArchiveStore(args.folder, feed))
+        found = check_files(args.folder)
         files = [each.file for each in found if each.damage and isinstance(each.file, DataFile)]
-        repaired = [store.repair(file, sources, drop=chosen.yes) for file in files]
-        return print_report(chosen, check_files(chosen.folder) if repaired else found, repaired)
+        repaired = [store.repair(file, sources, drop=args.yes) for file in files]
+        return print_report(args, check_files(args.folder) if repaired else found, repaired)
 
 
 def print_report(
-    chosen: argparse.Namespace, found: list[FileCheck], repaired: Sequence[RepairResult] = ()
+    args: argparse.Namespace, found: list[FileCheck], repaired: Sequence[RepairResult] = ()
 ) -> int:
     damaged = [each for each in found if each.damage is not None]
-    if chosen.json:
+    if args.json:
         about = to_json(found, repaired)
         print(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
     else:
@@ -140,20 +136,20 @@ def print_report(
         size = sum(each.bytes for each in found)
         print(f"{len(found):,} files checked ({size:,} bytes), {len(damaged):,} damaged")
     if damaged:
-        return print_error(advise(chosen, damaged))
+        return print_error(advise(args, damaged))
     lost = sum(map(count_lost, repaired))
     return print_error(f"{lost:,} messages are lost in this archive") if lost else EXIT_OK
 
 
-def advise(chosen: argparse.Namespace, damaged: list[FileCheck]) -> str:
-    folder = chosen.folder
+def advise(args: argparse.Namespace, damaged: list[FileCheck]) -> str:
+    folder = args.folder
     if any(each.file is None for each in damaged):
         return f"the journal is damaged: run `recado journal check --data {folder} --repair`"
     if not all(isinstance(each.file, DataFile) for each in damaged):
         return (
             f"move {folder} away and start the archive with an empty folder to copy other archives"
         )
-    if not chosen.repair:
+    if not args.repair:
         return "add --repair to restore them, and --from FOLDER for other archives of the feed"
     return "add more archives of the feed with --from FOLDER, or --yes to drop rows that cannot be restored"
 

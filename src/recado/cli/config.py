@@ -18,9 +18,9 @@ SECRET_KEYS = ("password", "password_hash", "cookie")
 def show_config(options: Sequence[str]) -> int:
     parser = build_parser("config show", "Print the effective settings and the origin of each.")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    chosen = parser.parse_args(options)
-    rows = list(list_settings(load_config_from_flags(chosen)))
-    if chosen.json:
+    args = parser.parse_args(options)
+    rows = list(list_settings(load_config_from_flags(args)))
+    if args.json:
         table = {key: {"value": value, "origin": origin} for key, value, origin in rows}
         print(msgspec.json.format(msgspec.json.encode(table), indent=2).decode())
         return 0

@@ -41,8 +41,8 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         parser.add_argument("file", metavar="FILE", help="JSON file exported by RabbitMQ or recado")
         where = "for a file of one vhost: the existing vhost to import it into"
         parser.add_argument("--vhost", metavar="NAME", help=where)
-    chosen = parser.parse_args(options)
-    settings = load_config_from_flags(chosen).settings
+    args = parser.parse_args(options)
+    settings = load_config_from_flags(args).settings
     if settings.node.data is None and verb != "check":
         return print_error("missing data folder: set --data DIR or node.data", EXIT_USAGE)
     if (
@@ -53,10 +53,10 @@ def definitions(verb: str, options: Sequence[str]) -> int:
         return print_error(f"folder not found: {settings.node.data}", EXIT_FAILED)
     try:
         if verb == "export":
-            return export_file(settings, chosen.file, chosen.vhost)
-        return import_file(settings, chosen.file, chosen.vhost, apply=verb == "import")
+            return export_file(settings, args.file, args.vhost)
+        return import_file(settings, args.file, args.vhost, apply=verb == "import")
     except DefinitionsError as error:
-        return print_error(f"{chosen.file or settings.node.data}: {error}", EXIT_FAILED)
+        return print_error(f"{args.file or settings.node.data}: {error}", EXIT_FAILED)
     except CorruptJournalError as error:
         return print_error(f"{error}; {suggest_journal_check(settings)}", EXIT_FAILED)
     except UnknownFormatError as error:

@@ -34,11 +34,11 @@ print(channel.basic_get("hello", auto_ack=True)[2])'
 
 
 def main_demo(options: Sequence[str]) -> int:
-    chosen = build_parser().parse_args(options)
+    args = build_parser().parse_args(options)
     # SIGTERM unwinds like Ctrl-C; otherwise the processes started here would keep running.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
-        return run_demo_command(chosen)
+        return run_demo_command(args)
     except ImportError as error:
         if error.name not in ("pyspark", "pyarrow", "pandas", "matplotlib", "numpy", "rich"):
             raise
@@ -75,19 +75,17 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_demo_command(chosen: argparse.Namespace) -> int:
+def run_demo_command(args: argparse.Namespace) -> int:
     started_at = monotonic()
     from recado.apps.demo.environment import DemoEnvironment, DemoError
     from recado.apps.demo.report import format_bars, summarize, write_page
     from recado.apps.demo.scenario import DemoSettings, DemoTimeoutError, run_demo
     from recado.pipeline.java import JavaNotFoundError
 
-    given = {name: getattr(chosen, name) for name in ("morning", "live", "speed")}
+    given = {name: getattr(args, name) for name in ("morning", "live", "speed")}
     settings = DemoSettings(**{name: value for name, value in given.items() if value is not None})
     try:
-        with DemoEnvironment(
-            chosen.folder.resolve(), port=chosen.port, seed=chosen.seed
-        ) as environment:
+        with DemoEnvironment(args.folder.resolve(), port=args.port, seed=args.seed) as environment:
             result = run_demo(environment, settings, choose_display())
             page = write_page(result, environment.folder / "report")
             print("", *format_bars(result.minutes), "", *summarize(result), sep="\n")

@@ -25,17 +25,17 @@ SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 def run_feed(verb: str, options: Sequence[str]) -> int:
     """Run a verb and return the exit status; expected failures are one line on standard error, with a hint."""
-    chosen = build_parser(verb).parse_intermixed_args(options)
+    args = build_parser(verb).parse_intermixed_args(options)
     logging.basicConfig(format="recado: %(message)s", level=logging.WARNING)
     try:
-        return run_verb(verb, chosen)
+        return run_verb(verb, args)
     except ImportError as error:
         if error.name not in ("pyarrow", "numpy"):
             raise
         return print_error("archives need pyarrow: pip install 'recado[feeds]'", EXIT_FAILED)
 
 
-def run_verb(verb: str, chosen: argparse.Namespace) -> int:
+def run_verb(verb: str, args: argparse.Namespace) -> int:
     from recado.feeds.errors import FeedError, InvalidUrlError
     from recado.selector.errors import SelectorError
 
@@ -49,11 +49,11 @@ def run_verb(verb: str, chosen: argparse.Namespace) -> int:
                     "gc": archive_folder.collect_garbage,
                     "verify": archive_folder.verify_archive,
                 }
-                return commands[verb](chosen)
+                return commands[verb](args)
             case _:
                 from recado.cli.feed_session import run_live
 
-                return run_live(verb, chosen)
+                return run_live(verb, args)
     except InvalidUrlError as error:
         return print_error(f"--url: {error}", EXIT_USAGE)
     except FeedError as error:

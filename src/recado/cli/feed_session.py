@@ -24,14 +24,14 @@ from recado.feeds.vector import Vector
 STOPPED_MESSAGE: Final = "recado: stopped"
 
 
-def run_live(verb: str, chosen: argparse.Namespace) -> int:
+def run_live(verb: str, args: argparse.Namespace) -> int:
     commands = {
         "publish": publish,
         "subscribe": subscribe,
         "archive": archive,
         "members": members,
     }
-    return asyncio.run(until_signal(commands[verb](chosen)))
+    return asyncio.run(until_signal(commands[verb](args)))
 
 
 async def until_signal(work: Coroutine[Any, Any, int]) -> int:
@@ -59,18 +59,18 @@ async def until_signal(work: Coroutine[Any, Any, int]) -> int:
             loop.remove_signal_handler(number)
 
 
-async def publish(chosen: argparse.Namespace) -> int:
-    headers = dict(parse_header(text) for text in chosen.header)
-    async with connect(chosen) as link:
-        feed = link.feed(chosen.feed, stack=chosen.stack)
-        if chosen.bodies:
-            bodies = [body.encode("utf-8", "surrogateescape") for body in chosen.bodies]
-            await feed.publish_many(bodies, keys=chosen.key, headers=headers)
+async def publish(args: argparse.Namespace) -> int:
+    headers = dict(parse_header(text) for text in args.header)
+    async with connect(args) as link:
+        feed = link.feed(args.feed, stack=args.stack)
+        if args.bodies:
+            bodies = [body.encode("utf-8", "surrogateescape") for body in args.bodies]
+            await feed.publish_many(bodies, keys=args.key, headers=headers)
         else:
             async for lines in read_lines(sys.stdin.fileno(), MAX_MESSAGE_BYTES):
-                await feed.publish_many(lines, keys=chosen.key, headers=headers)
+                await feed.publish_many(lines, keys=args.key, headers=headers)
         await feed.flush()
-        if chosen.json:
+        if args.json:
             about = {"publisher": feed.publisher.hex(), "published": feed.last_sequence}
             print_json({"feed": feed.name, **about, "confirmed": feed.confirmed_sequence})
         else:
@@ -88,24 +88,24 @@ def parse_header(text: str) -> tuple[str, str]:
     return name, value
 
 
-async def subscribe(chosen: argparse.Namespace) -> int:
-    if chosen.vector is not None and chosen.recovery is not None:
+async def subscribe(args: argparse.Namespace) -> int:
+    if args.vector is not None and args.recovery is not None:
         return print_error("--vector and --recovery cannot be combined", EXIT_USAGE)
-    file = None if chosen.vector is None else Path(chosen.vector)
-    recovery: Recovery = chosen.recovery
+    file = None if args.vector is None else Path(args.vector)
+    recovery: Recovery = args.recovery
     if file is not None:
         recovery = load_vector(file)
-    left = chosen.count
-    async with connect(chosen) as link:
-        feed = link.feed(chosen.feed, stack=chosen.stack)
-        subscription = feed.subscribe(chosen.name, selector=chosen.selector, recovery=recovery)
+    left = args.count
+    async with connect(args) as link:
+        feed = link.feed(args.feed, stack=args.stack)
+        subscription = feed.subscribe(args.name, selector=args.selector, recovery=recovery)
         async with subscription as messages:
-            if not chosen.json:
-                print(f"recado: {chosen.name} subscribed to {chosen.feed}", file=sys.stderr)
+            if not args.json:
+                print(f"recado: {args.name} subscribed to {args.feed}", file=sys.stderr)
             async for batch in messages.batches():
                 shown = batch[:left]
                 sys.stdout.write(
-                    "".join(format_message(message, as_json=chosen.json) for message in shown)
+                    "".join(format_message(message, as_json=args.json) for message in shown)
                 )
                 sys.stdout.flush()
                 if left is not None and len(shown) == left:
@@ -136,50 +136,46 @@ def save_vector(file: Path, vector: Vector) -> None:
     part.replace(file)
 
 
-async def archive(chosen: argparse.Namespace) -> int:
+async def archive(args: argparse.Namespace) -> int:
     from recado.feeds.archive.retention import RetentionLimits
     from recado.feeds.archiver import ArchiveOptions
 
-    limits = RetentionLimits(chosen.max_age, chosen.max_messages, chosen.max_share)
-    given = {name: getattr(chosen, name) for name in ("seal_rows", "seal_seconds", "grace")}
+    limits = RetentionLimits(args.max_age, args.max_messages, args.max_share)
+    given = {name: getattr(args, name) for name in ("seal_rows", "seal_seconds", "grace")}
     known = {name: value for name, value in given.items() if value is not None}
     upkeep = ArchiveOptions(retention=limits, **known)
-    async with recado.feeds.connect(
-        chosen.url, reconnect_timeout=None, wait_for_broker=True
-    ) as link:
+    async with recado.feeds.connect(args.url, reconnect_timeout=None, wait_for_broker=True) as link:
         archive = link.archive(
-            chosen.feed, chosen.folder, name=chosen.name, stack=chosen.stack, archive_options=upkeep
+            args.feed, args.folder, name=args.name, stack=args.stack, archive_options=upkeep
         )
         async with archive:
-            about = {"feed": chosen.feed, "folder": chosen.folder, "name": chosen.name}
-            if chosen.json:
+            about = {"feed": args.feed, "folder": args.folder, "name": args.name}
+            if args.json:
                 print_json({"archiving": True, **about})
             else:
-                print(
-                    f"archiving feed {chosen.feed} in {chosen.folder} as {chosen.name}", flush=True
-                )
+                print(f"archiving feed {args.feed} in {args.folder} as {args.name}", flush=True)
             await archive.run()
     return EXIT_OK
 
 
-async def members(chosen: argparse.Namespace) -> int:
+async def members(args: argparse.Namespace) -> int:
     from recado.feeds.observer import observe_members
 
-    found = await observe_members(chosen.url, chosen.feed, chosen.seconds)
-    if chosen.json:
+    found = await observe_members(args.url, args.feed, args.seconds)
+    if args.json:
         print_json([member.as_json() for member in found])
     else:
         for member in found:
             print(format_member(member))
     if not found:
         return print_error(
-            f"no members found on feed {chosen.feed} in {chosen.seconds:g} s", EXIT_FAILED
+            f"no members found on feed {args.feed} in {args.seconds:g} s", EXIT_FAILED
         )
     return EXIT_OK
 
 
-def connect(chosen: argparse.Namespace) -> FeedConnection:
-    return recado.feeds.connect(chosen.url)
+def connect(args: argparse.Namespace) -> FeedConnection:
+    return recado.feeds.connect(args.url)
 
 
 def print_json(value: object) -> None:

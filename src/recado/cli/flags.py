@@ -51,7 +51,7 @@ def suggest_journal_check(settings: Settings) -> str:
     return f"run `recado journal check --data {settings.node.data}` to see all damage"
 
 
-def load_config_from_flags(chosen: argparse.Namespace) -> Config:
+def load_config_from_flags(args: argparse.Namespace) -> Config:
     """Load the configuration: flags, environment and file."""
-    flags = {key: value for key, value in vars(chosen).items() if "." in key}
-    return load_config(file=find_file(chosen.config), environment=os.environ, flags=flags)
+    flags = {key: value for key, value in vars(args).items() if "." in key}
+    return load_config(file=find_file(args.config), environment=os.environ, flags=flags)

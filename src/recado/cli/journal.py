@@ -32,15 +32,15 @@ def journal_check(options: Sequence[str]) -> int:
         action="store_true",
         help="with --repair: drop damaged records (copy the folder first)",
     )
-    chosen = parser.parse_args(options)
-    data = load_config_from_flags(chosen).settings.node.data
+    args = parser.parse_args(options)
+    data = load_config_from_flags(args).settings.node.data
     if data is None:
         return print_error("missing data folder: set --data DIR or node.data", EXIT_USAGE)
     try:
         folders = find_journals(Path(data))
         if not folders:
             return print_error(f"no journal found in {data}: is it a data folder of recado?")
-        return verify_journals(folders, FolderDisk(data), chosen)
+        return verify_journals(folders, FolderDisk(data), args)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -49,18 +49,18 @@ def journal_check(options: Sequence[str]) -> int:
         return print_error(f"{data}: {error}", EXIT_FAILED)
 
 
-def verify_journals(folders: list[Path], whole: FolderDisk, chosen: argparse.Namespace) -> int:
+def verify_journals(folders: list[Path], whole: FolderDisk, args: argparse.Namespace) -> int:
     try:
         whole.lock()
         found = list(check_journals(folders))
-        print_json(found) if chosen.json else print_table(found)
+        print_json(found) if args.json else print_table(found)
         damaged = sum(bool(file.damages) for _, file in found)
         if not damaged:
             return EXIT_OK
-        if not chosen.repair:
+        if not args.repair:
             return print_error(f"damaged files: {damaged}; {REPAIR_HINT}")
-        print_drops(found, done=chosen.yes)
-        if not chosen.yes:
+        print_drops(found, done=args.yes)
+        if not args.yes:
             return print_error(REPAIR_WARNING)
         for folder in folders:
             repair_segments(FolderDisk(folder), [file for where, file in found if where == folder])

@@ -45,12 +45,12 @@ INSTALL_HINT = "pip install 'recado[spark,lake]'"
 
 
 def run_pipeline(verb: str, options: Sequence[str]) -> int:
-    chosen = build_parser(verb).parse_args(options)
+    args = build_parser(verb).parse_args(options)
     try:
         from recado.pipeline.definition import InvalidPipelineError, load_draft
 
         sys.path.insert(0, os.curdir)  # for MODULE:NAME and the functions of a file
-        return run_verb(verb, load_draft(chosen.file), chosen)
+        return run_verb(verb, load_draft(args.file), args)
     except InvalidPipelineError as error:
         return print_error(str(error), EXIT_USAGE)
     except ImportError as error:
@@ -103,21 +103,21 @@ def parse_setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def run_verb(verb: str, draft: Draft, chosen: argparse.Namespace) -> int:
+def run_verb(verb: str, draft: Draft, args: argparse.Namespace) -> int:
     match verb:
         case "check":
-            return check(draft, chosen)
+            return check(draft, args)
         case "explain":
-            return explain(draft, chosen)
+            return explain(draft, args)
         case "run":
-            return run(draft, chosen)
+            return run(draft, args)
         case _:
-            raise_problems(draft, [], chosen.file)
-            return status(draft.pipeline, as_json=chosen.json)
+            raise_problems(draft, [], args.file)
+            return status(draft.pipeline, as_json=args.json)
 
 
-def check(draft: Draft, chosen: argparse.Namespace) -> int:
-    _, unchecked = examine_draft(draft, chosen)
+def check(draft: Draft, args: argparse.Namespace) -> int:
+    _, unchecked = examine_draft(draft, args)
     steps = len(draft.pipeline.steps)
     note = (
         f"; syntax, functions and types of SQL were not checked: {unchecked}" if unchecked else ""
@@ -126,30 +126,30 @@ def check(draft: Draft, chosen: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def explain(draft: Draft, chosen: argparse.Namespace) -> int:
+def explain(draft: Draft, args: argparse.Namespace) -> int:
     from recado.pipeline.definition.description import describe_pipeline
 
-    checked, _ = examine_draft(draft, chosen)
+    checked, _ = examine_draft(draft, args)
     print(describe_pipeline(checked))
     return EXIT_OK
 
 
-def examine_draft(draft: Draft, chosen: argparse.Namespace) -> tuple[CheckedPipeline, str]:
+def examine_draft(draft: Draft, args: argparse.Namespace) -> tuple[CheckedPipeline, str]:
     """Return the fields between steps, and why SQL was not checked, if it was not. Raises `PipelineError`."""
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.java import JavaNotFoundError
 
     unchecked = "--no-spark"
-    if not chosen.no_spark:
+    if not args.no_spark:
         try:
             with spark_analyser() as analyser:
-                checked, problems = examine(draft.pipeline, batch=chosen.batch, analyser=analyser)
-            raise_problems(draft, problems, chosen.file)
+                checked, problems = examine(draft.pipeline, batch=args.batch, analyser=analyser)
+            raise_problems(draft, problems, args.file)
             return checked, ""
         except JavaNotFoundError as error:
             unchecked = str(error)
-    checked, problems = examine(draft.pipeline, batch=chosen.batch)
-    raise_problems(draft, problems, chosen.file)
+    checked, problems = examine(draft.pipeline, batch=args.batch)
+    raise_problems(draft, problems, args.file)
     return checked, unchecked
 
 
@@ -183,49 +183,47 @@ def raise_problems(draft: Draft, problems: Sequence[Problem], file: str) -> None
         raise InvalidPipelineError(where, [*draft.problems, *problems])
 
 
-def run(draft: Draft, chosen: argparse.Namespace) -> int:
+def run(draft: Draft, args: argparse.Namespace) -> int:
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.definition.pipeline import AVAILABLE_NOW
 
     defined = draft.pipeline
-    if chosen.available_now:
+    if args.available_now:
         defined = msgspec.structs.replace(defined, trigger=AVAILABLE_NOW)
-    _, problems = examine(defined, batch=chosen.batch)  # before Spark, which takes seconds to start
-    raise_problems(draft, problems, chosen.file)
+    _, problems = examine(defined, batch=args.batch)  # before Spark, which takes seconds to start
+    raise_problems(draft, problems, args.file)
     from recado.pipeline.java import JavaNotFoundError
     from recado.pipeline.runner import PipelineFailedError
 
     try:
-        report = run_on_spark(defined, chosen)
+        report = run_on_spark(defined, args)
     except (PipelineFailedError, JavaNotFoundError) as error:
         return print_error(f"{defined.name}: {error}", EXIT_FAILED)
-    if not chosen.json:
+    if not args.json:
         print(report.text())
     return EXIT_OK
 
 
-def run_on_spark(defined: Pipeline, chosen: argparse.Namespace) -> PipelineReport:
+def run_on_spark(defined: Pipeline, args: argparse.Namespace) -> PipelineReport:
     from recado.pipeline import runner
     from recado.pipeline.progress import open_progress_display
     from recado.pipeline.session import spark_session
 
-    master = {"master": chosen.master} if chosen.master else {}
-    spark = spark_session(
-        f"recado {defined.name}", ui=chosen.ui, settings=dict(chosen.conf), **master
-    )
+    master = {"master": args.master} if args.master else {}
+    spark = spark_session(f"recado {defined.name}", ui=args.ui, settings=dict(args.conf), **master)
     try:
-        if chosen.ui:
+        if args.ui:
             print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
         spark.sparkContext.setLogLevel("ERROR")
         # A batch cannot be stopped in between: signals have their default effect.
         ending: AbstractContextManager[list[int]]
-        ending = nullcontext([]) if chosen.batch else stop_signals()
-        with open_progress_display(as_json=chosen.json) as show_report, ending as asked:
+        ending = nullcontext([]) if args.batch else stop_signals()
+        with open_progress_display(as_json=args.json) as show_report, ending as asked:
             return runner.run(
                 defined,
                 spark,
-                batch=chosen.batch,
-                name=chosen.name,
+                batch=args.batch,
+                name=args.name,
                 on_report=show_report,
                 should_stop=lambda: bool(asked),
             )

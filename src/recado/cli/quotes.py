@@ -50,15 +50,15 @@ SYMBOLS_MAX = 10_000
 
 
 def run_quotes(verb: str, options: Sequence[str]) -> int:
-    chosen = build_parser(verb).parse_args(options)
+    args = build_parser(verb).parse_args(options)
     try:
         match verb:
             case "publish":
-                return asyncio.run(until_signal(publish_quotes(chosen)))
+                return asyncio.run(until_signal(publish_quotes(args)))
             case "record":
-                return asyncio.run(until_signal(record_quotes(chosen)))
+                return asyncio.run(until_signal(record_quotes(args)))
             case _:
-                return asyncio.run(until_signal(watch_quotes(chosen, from_start=verb == "catchup")))
+                return asyncio.run(until_signal(watch_quotes(args, from_start=verb == "catchup")))
     except SelectorError as error:
         return print_error(str(error), EXIT_USAGE)
     except InvalidUrlError as error:
@@ -68,7 +68,7 @@ def run_quotes(verb: str, options: Sequence[str]) -> int:
     except ValueError as error:  # an invalid name
         return print_error(str(error), EXIT_USAGE)
     except sqlite3.Error as error:
-        return print_error(f"{chosen.file}: {error}", EXIT_FAILED)
+        return print_error(f"{args.file}: {error}", EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -137,14 +137,14 @@ def parse_zero_or_more(text: str) -> float:
     return value
 
 
-async def publish_quotes(chosen: argparse.Namespace) -> int:
-    market = Market(chosen.seed, MarketSettings(symbols=chosen.symbols, per_second=chosen.activity))
-    ticks = islice(market.ticks(), chosen.messages)
+async def publish_quotes(args: argparse.Namespace) -> int:
+    market = Market(args.seed, MarketSettings(symbols=args.symbols, per_second=args.activity))
+    ticks = islice(market.ticks(), args.messages)
     progress = PublishProgress()
-    async with recado.feeds.connect(chosen.url) as link:
-        feed = link.feed(chosen.feed)
-        encode = ENCODERS[chosen.body]
-        count = await publish(feed, ticks, encode=encode, speed=chosen.speed, on_batch=progress)
+    async with recado.feeds.connect(args.url) as link:
+        feed = link.feed(args.feed)
+        encode = ENCODERS[args.body]
+        count = await publish(feed, ticks, encode=encode, speed=args.speed, on_batch=progress)
     print(f"published and confirmed: {count:,}")
     return EXIT_OK
 
@@ -161,53 +161,53 @@ class PublishProgress:
             print(f"{format_time(last.at)}  {published:,} published", file=sys.stderr, flush=True)
 
 
-async def record_quotes(chosen: argparse.Namespace) -> int:
-    with TickDatabase(chosen.file) as ledger:
+async def record_quotes(args: argparse.Namespace) -> int:
+    with TickDatabase(args.file) as ledger:
         before = len(ledger)
-        print(f"{chosen.file} has {before:,} ticks; continuing from there", flush=True)
-        async with recado.feeds.connect(chosen.url) as link:
-            feed = link.feed(chosen.feed)
+        print(f"{args.file} has {before:,} ticks; continuing from there", flush=True)
+        async with recado.feeds.connect(args.url) as link:
+            feed = link.feed(args.feed)
             start = recado.feeds.Vector.from_text(ledger.position)
             async with feed.subscribe(
-                chosen.name, selector=build_selector(chosen), recovery=start
+                args.name, selector=build_selector(args), recovery=start
             ) as messages:
-                count = await record_ticks(messages, ledger, limit=chosen.messages)
+                count = await record_ticks(messages, ledger, limit=args.messages)
     print(f"recorded: {count:,}, total: {before + count:,}")
     return EXIT_OK
 
 
-async def watch_quotes(chosen: argparse.Namespace, from_start: bool) -> int:
+async def watch_quotes(args: argparse.Namespace, from_start: bool) -> int:
     try:
-        display = choose_display(chosen)
+        display = choose_display(args)
     except ModuleNotFoundError:
         return print_error(RICH_HINT, EXIT_FAILED)
-    async with recado.feeds.connect(chosen.url) as link:
-        feed = link.feed(chosen.feed)
+    async with recado.feeds.connect(args.url) as link:
+        feed = link.feed(args.feed)
         async with feed.subscribe(
-            chosen.name,
-            selector=build_selector(chosen),
+            args.name,
+            selector=build_selector(args),
             recovery=recado.feeds.Vector() if from_start else None,
         ) as messages:
-            once = from_start and chosen.once
+            once = from_start and args.once
             count = await watch(
-                messages, display, catching_up=from_start, limit=chosen.messages, until_live=once
+                messages, display, catching_up=from_start, limit=args.messages, until_live=once
             )
     print(f"ticks: {count:,}", file=sys.stderr)
     return EXIT_OK
 
 
-def choose_display(chosen: argparse.Namespace) -> TickDisplay:
-    if chosen.json:
+def choose_display(args: argparse.Namespace) -> TickDisplay:
+    if args.json:
         return TickJsonLines(sys.stdout)
-    if chosen.plain or not sys.stdout.isatty():
+    if args.plain or not sys.stdout.isatty():
         return TickLines(sys.stdout)
     from rich.console import Console
 
-    return Ticker(Console(), f"recado {chosen.feed}")
+    return Ticker(Console(), f"recado {args.feed}")
 
 
-def build_selector(chosen: argparse.Namespace) -> str | None:
-    symbols = symbol_selector(chosen.only.split(",")) if chosen.only else None
-    if symbols and chosen.selector:
-        return f"{symbols} AND ({chosen.selector})"
-    return symbols or chosen.selector
+def build_selector(args: argparse.Namespace) -> str | None:
+    symbols = symbol_selector(args.only.split(",")) if args.only else None
+    if symbols and args.selector:
+        return f"{symbols} AND ({args.selector})"
+    return symbols or args.selector

@@ -14,14 +14,14 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def run_serve(options: Sequence[str]) -> int:
     parser = build_parser("serve", "Run a broker until SIGTERM or Ctrl-C.")
     parser.add_argument("--welcome", action="store_true", help="also print a first example")
-    chosen = parser.parse_args(options)
-    settings = load_config_from_flags(chosen).settings
+    args = parser.parse_args(options)
+    settings = load_config_from_flags(args).settings
     logging.basicConfig(format=LOG_FORMAT, level=settings.node.log.upper())
     if settings.server.tls_port is None:
         import_asyncio_without_tls()
     from recado.cli.broker_process import run_broker
 
-    return run_broker(settings, welcome=chosen.welcome)
+    return run_broker(settings, welcome=args.welcome)
 
 
 def import_asyncio_without_tls() -> None:

@@ -43,9 +43,9 @@ TIME_PATTERN = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
 
 
 def run_trading(verb: str, options: Sequence[str]) -> int:
-    chosen = build_parser(verb).parse_args(options)
+    args = build_parser(verb).parse_args(options)
     try:
-        return run_verb(verb, chosen)
+        return run_verb(verb, args)
     except ImportError as error:
         if error.name == "pyspark":
             return print_error("--spark needs Spark: pip install 'recado[spark]'", EXIT_FAILED)
@@ -60,16 +60,16 @@ def run_trading(verb: str, options: Sequence[str]) -> int:
         return print_error(describe_os_error(error), EXIT_FAILED)
 
 
-def run_verb(verb: str, chosen: argparse.Namespace) -> int:
+def run_verb(verb: str, args: argparse.Namespace) -> int:
     match verb:
         case "run":
-            return asyncio.run(until_signal(run_measurements(chosen)))
+            return asyncio.run(until_signal(run_measurements(args)))
         case "report":
-            return show_report(chosen)
+            return show_report(args)
         case _:
             from recado.cli.trading_roles import run_role
 
-            return run_role(verb, chosen)
+            return run_role(verb, args)
 
 
 def build_parser(verb: str) -> argparse.ArgumentParser:
@@ -208,21 +208,21 @@ def parse_address(text: str) -> tuple[str, int]:
 # --- the verbs
 
 
-def create_plan(chosen: argparse.Namespace) -> BenchmarkPlan:
+def create_plan(args: argparse.Namespace) -> BenchmarkPlan:
     from recado.apps.trading.plan import QUICK_ASKS_COUNT, BenchmarkPlan
 
     given = {
-        "clients": chosen.clients,
-        "transports": chosen.transport,
-        "latencies_us": chosen.latency,
-        "asks": chosen.asks or (QUICK_ASKS_COUNT if chosen.quick else None),
-        "runs": chosen.runs or (1 if chosen.quick else None),
-        "brokers": dict(chosen.broker) if chosen.broker else None,
+        "clients": args.clients,
+        "transports": args.transport,
+        "latencies_us": args.latency,
+        "asks": args.asks or (QUICK_ASKS_COUNT if args.quick else None),
+        "runs": args.runs or (1 if args.quick else None),
+        "brokers": dict(args.broker) if args.broker else None,
     }
     return BenchmarkPlan(**{name: value for name, value in given.items() if value is not None})
 
 
-async def run_measurements(chosen: argparse.Namespace) -> int:
+async def run_measurements(args: argparse.Namespace) -> int:
     from recado.apps.trading.benchmark import run_plan
     from recado.apps.trading.plan import InvalidPlanError
     from recado.apps.trading.processes import ProcessFailedError
@@ -230,41 +230,39 @@ async def run_measurements(chosen: argparse.Namespace) -> int:
     from recado.feeds.errors import FeedError
 
     try:
-        plan = create_plan(chosen)
+        plan = create_plan(args)
     except InvalidPlanError as error:
         return print_error(str(error), EXIT_USAGE)
     try:
-        with show_progress(plan, as_json=chosen.json) as progress:
-            await run_plan(plan, chosen.archive, progress)
+        with show_progress(plan, as_json=args.json) as progress:
+            await run_plan(plan, args.archive, progress)
     except (FeedError, ProcessFailedError, TimeoutError) as error:
         return print_error(str(error), EXIT_FAILED)
-    if not chosen.json:
-        print(f"runs: {len(plan)}; `recado trading report {chosen.archive}` shows the results")
+    if not args.json:
+        print(f"runs: {len(plan)}; `recado trading report {args.archive}` shows the results")
     return EXIT_OK
 
 
-def show_report(chosen: argparse.Namespace) -> int:
+def show_report(args: argparse.Namespace) -> int:
     from recado.apps.trading.report import Report
     from recado.feeds.archive.errors import ArchiveError
     from recado.pipeline.java import JavaNotFoundError
 
     try:
-        found = (
-            report_by_spark(chosen.folder) if chosen.spark else Report.from_archive(chosen.folder)
-        )
+        found = report_by_spark(args.folder) if args.spark else Report.from_archive(args.folder)
     except (ArchiveError, JavaNotFoundError) as error:
         return print_error(str(error), EXIT_FAILED)
     if not found.tables:
         why = "; ".join(map(str, ("no finished run", *found.incomplete_runs)))
-        return print_error(f"{chosen.folder} has {why}", EXIT_FAILED)
-    if chosen.json:
+        return print_error(f"{args.folder} has {why}", EXIT_FAILED)
+    if args.json:
         print(msgspec.json.encode(found.as_json()).decode())
     else:
         print(found.text())
-    if chosen.plots:
+    if args.plots:
         from recado.apps.trading.plots import draw_figures
 
-        for file in draw_figures(found.by_latency, chosen.plots):
+        for file in draw_figures(found.by_latency, args.plots):
             print(file, file=sys.stderr)
     return EXIT_OK
 

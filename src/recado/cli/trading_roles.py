@@ -17,22 +17,22 @@ from recado.node.config import load_config
 from recado.node.event_loop import new_runner
 
 
-def run_role(verb: str, chosen: argparse.Namespace) -> int:
+def run_role(verb: str, args: argparse.Namespace) -> int:
     match verb:
         case "network":
-            return run_network(chosen)
+            return run_network(args)
         case "serve":
-            return run_exchange(chosen)
+            return run_exchange(args)
         case _:
-            return run_clients(chosen)
+            return run_clients(args)
 
 
-def run_network(chosen: argparse.Namespace) -> int:
+def run_network(args: argparse.Namespace) -> int:
     from recado.apps.trading.delay_proxy import delay_proxy, precise_loop
 
     async def until_signal() -> int:
-        host, port = chosen.behind
-        async with delay_proxy(host, port, chosen.latency / 1e6) as way:
+        host, port = args.behind
+        async with delay_proxy(host, port, args.latency / 1e6) as way:
             print_fact({"port": way.port})
             await wait_for_signal()
         return EXIT_OK
@@ -41,25 +41,25 @@ def run_network(chosen: argparse.Namespace) -> int:
         return runner.run(until_signal())
 
 
-def run_exchange(chosen: argparse.Namespace) -> int:
+def run_exchange(args: argparse.Namespace) -> int:
     from recado.apps.trading.roles import serve_exchange
 
-    return run_work(serve_exchange(chosen.transport, chosen.url, print_fact, wait_for_signal))
+    return run_work(serve_exchange(args.transport, args.url, print_fact, wait_for_signal))
 
 
-def run_clients(chosen: argparse.Namespace) -> int:
+def run_clients(args: argparse.Namespace) -> int:
     from recado.apps.trading.figures import TransportKind
     from recado.apps.trading.roles import ClientsTask
     from recado.apps.trading.roles import run_clients as trade_all
 
-    if chosen.transport is TransportKind.TCP and chosen.url is None:
+    if args.transport is TransportKind.TCP and args.url is None:
         return print_error("missing --url tcp://HOST:PORT of the exchange", EXIT_USAGE)
-    if chosen.asks % chosen.clients:
-        shared = f"{chosen.asks} asks cannot be divided evenly among {chosen.clients} clients"
+    if args.asks % args.clients:
+        shared = f"{args.asks} asks cannot be divided evenly among {args.clients} clients"
         return print_error(shared, EXIT_USAGE)
-    over = chosen.broker or ("broker" if chosen.transport is TransportKind.AMQP else None)
-    many = chosen.clients, chosen.asks, chosen.feed_url
-    wanted = ClientsTask(chosen.transport, chosen.url, *many, chosen.run, over, chosen.latency)
+    over = args.broker or ("broker" if args.transport is TransportKind.AMQP else None)
+    many = args.clients, args.asks, args.feed_url
+    wanted = ClientsTask(args.transport, args.url, *many, args.run, over, args.latency)
     return run_work(trade_all(wanted, print_fact))
 
 
