@@ -42,12 +42,10 @@ usage: recado COMMAND [options]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status; expected failures are one line on standard error, with a
-    hint.
-    """
+    """Run one command and return the exit status; an expected failure is one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:
-        # Until it listens: modules are not garbage, and collections cost 5 % of the start.
+        # No garbage collection until the broker listens: it finds nothing among modules, and costs 5 %.
         gc.disable()
     try:
         return run(words)
@@ -60,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(words: list[str]) -> int:
+    """Find the command, import its module and run it."""
     from recado.node.config import ConfigError
 
     try:
@@ -73,13 +72,13 @@ def run(words: list[str]) -> int:
 
                 return show_config(options)
             case ["definitions", ("export" | "import" | "check") as verb, *options]:
-                from recado.cli.definitions import definitions
+                from recado.cli.definitions import run_definitions
 
-                return definitions(verb, options)
+                return run_definitions(verb, options)
             case ["journal", "check", *options]:
-                from recado.cli.journal import journal_check
+                from recado.cli.journal import run_journal_check
 
-                return journal_check(options)
+                return run_journal_check(options)
             case ["quotes", ("publish" | "watch" | "record" | "catchup") as verb, *options]:
                 from recado.cli.quotes import run_quotes
 
@@ -107,9 +106,9 @@ def run(words: list[str]) -> int:
 
                 return run_pipeline(verb, options)
             case ["actors", *options]:
-                from recado.cli.actors import actors
+                from recado.cli.actors import run_actors
 
-                return actors(options)
+                return run_actors(options)
             case ["feed", *rest]:
                 from recado.cli.feed import DESCRIPTIONS
 

@@ -24,7 +24,7 @@ TIMEOUT_S = 5.0
 COLUMNS = ("name", "class", "state", "mailbox", "restarts", "supervisor")
 
 
-def actors(options: Sequence[str]) -> int:
+def run_actors(options: Sequence[str]) -> int:
     args = build_parser().parse_args(options)
     logging.basicConfig(level=logging.CRITICAL)  # errors are printed once, below
     try:
@@ -71,21 +71,21 @@ async def show_actors(args: argparse.Namespace) -> int:
     from recado.actors.system import ActorSystem
 
     cookie = args.cookie or os.environ.get("RECADO_ACTORS_COOKIE", "")
-    me = f"recado-actors-{os.getpid()}"
+    name = f"recado-actors-{os.getpid()}"
     # The node may have no cookie, and this command need not authenticate it.
-    options = RemoteOptions(cookie=cookie, require_cookie=False, client_id=me)
+    options = RemoteOptions(cookie=cookie, require_cookie=False, client_id=name)
     status = EXIT_OK
-    async with ActorSystem(me, transport=create_transport(args), options=options) as system:
+    async with ActorSystem(name, transport=create_transport(args), options=options) as system:
         for node in args.nodes:
             try:
-                found = await inspect(system, node, args.internals, args.timeout)
+                inspection = await inspect(system, node, args.internals, args.timeout)
             except ActorError as error:
                 status = print_error(f"{node}: {error}", EXIT_FAILED)
                 continue
             if args.json:
-                print(msgspec.json.encode(found).decode())
+                print(msgspec.json.encode(inspection).decode())
             else:
-                print(format_table(found))
+                print(format_table(inspection))
     return status
 
 
@@ -118,19 +118,21 @@ async def inspect(
 
     inspector = system.actor(INSPECTOR_NAME, Inspector, node=node)
     page = await inspector.ask(Inspect(0, internals), request_timeout)
-    seen = list(page.seen)
+    actors_seen = list(page.seen)
     while page.seen:
-        page = await inspector.ask(Inspect(seen[-1].uid, internals), request_timeout)
-        seen += page.seen
-    return msgspec.structs.replace(page, seen=tuple(seen))
+        page = await inspector.ask(Inspect(actors_seen[-1].uid, internals), request_timeout)
+        actors_seen += page.seen
+    return msgspec.structs.replace(page, seen=tuple(actors_seen))
 
 
-def format_table(found: Inspection) -> str:
-    rows = [COLUMNS, *map(format_row, found.seen)]
+def format_table(inspection: Inspection) -> str:
+    rows = [COLUMNS, *map(format_row, inspection.seen)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [f"{found.node}: {found.actors} actors, {found.dead_letters} dead letters"]
+    lines = [
+        f"{inspection.node}: {inspection.actors} actors, {inspection.dead_letters} dead letters"
+    ]
     nodes = [
-        f"{each.node} (unreachable)" if each.unreachable else each.node for each in found.nodes
+        f"{peer.node} (unreachable)" if peer.unreachable else peer.node for peer in inspection.nodes
     ]
     lines += [f"connected to {', '.join(nodes)}", ""]
     for row in rows:

@@ -37,9 +37,9 @@ def print_messages(args: argparse.Namespace) -> int:
                 subscriber=args.subscriber,
             )
             found = islice(messages, args.count)
-            while some := list(islice(found, LINES_PER_WRITE)):
+            while batch := list(islice(found, LINES_PER_WRITE)):
                 lines = (
-                    format_message(each, as_json=args.json, offset=each.offset) for each in some
+                    format_message(check, as_json=args.json, offset=check.offset) for check in batch
                 )
                 sys.stdout.write("".join(lines))
     except ArchiveError as error:
@@ -100,20 +100,20 @@ def check_files(folder: str) -> list[FileCheck]:
 
 
 def repair_files(args: argparse.Namespace) -> int:
-    with ExitStack() as opened:
+    with ExitStack() as stack:
         with Archive.open(args.folder) as archive:
-            feed, own = archive.feed, archive.id
-        sources = [opened.enter_context(Archive.open(folder)) for folder in args.sources]
+            feed, archive_id = archive.feed, archive.id
+        sources = [stack.enter_context(Archive.open(folder)) for folder in args.sources]
         for folder, source in zip(args.sources, sources, strict=True):
             if source.feed != feed:
                 return print_error(
                     f"{folder} is an archive of feed {source.feed}, not {feed}", EXIT_FAILED
                 )
-            if source.id == own:
+            if source.id == archive_id:
                 return print_error(f"{folder} is a copy of the archive to repair", EXIT_FAILED)
-        store = opened.enter_context(ArchiveStore(args.folder, feed))
+        store = stack.enter_context(ArchiveStore(args.folder, feed))
         found = check_files(args.folder)
-        files = [each.file for each in found if each.damage and isinstance(each.file, DataFile)]
+        files = [check.file for check in found if check.damage and isinstance(check.file, DataFile)]
         repaired = [store.repair(file, sources, drop=args.yes) for file in files]
         return print_report(args, check_files(args.folder) if repaired else found, repaired)
 
@@ -121,19 +121,19 @@ def repair_files(args: argparse.Namespace) -> int:
 def print_report(
     args: argparse.Namespace, found: list[FileCheck], repaired: Sequence[RepairResult] = ()
 ) -> int:
-    damaged = [each for each in found if each.damage is not None]
+    damaged = [check for check in found if check.damage is not None]
     if args.json:
-        about = to_json(found, repaired)
-        print(msgspec.json.format(msgspec.json.encode(about), indent=2).decode())
+        report = to_json(found, repaired)
+        print(msgspec.json.format(msgspec.json.encode(report), indent=2).decode())
     else:
-        for one in repaired:
+        for result in repaired:
             print(
-                f"{one.path}: {one.damaged_rows:,} damaged rows, {one.journal_rows:,} restored from the journal, "
-                f"{one.archive_rows:,} from other archives; {count_lost(one):,} messages could not be restored"
+                f"{result.path}: {result.damaged_rows:,} damaged rows, {result.journal_rows:,} restored from the journal, "
+                f"{result.archive_rows:,} from other archives; {count_lost(result):,} messages could not be restored"
             )
-        for each in damaged:
-            print(each.damage)
-        size = sum(each.bytes for each in found)
+        for check in damaged:
+            print(check.damage)
+        size = sum(check.bytes for check in found)
         print(f"{len(found):,} files checked ({size:,} bytes), {len(damaged):,} damaged")
     if damaged:
         return print_error(advise(args, damaged))
@@ -143,9 +143,9 @@ def print_report(
 
 def advise(args: argparse.Namespace, damaged: list[FileCheck]) -> str:
     folder = args.folder
-    if any(each.file is None for each in damaged):
+    if any(check.file is None for check in damaged):
         return f"the journal is damaged: run `recado journal check --data {folder} --repair`"
-    if not all(isinstance(each.file, DataFile) for each in damaged):
+    if not all(isinstance(check.file, DataFile) for check in damaged):
         return (
             f"move {folder} away and start the archive with an empty folder to copy other archives"
         )
@@ -156,29 +156,29 @@ def advise(args: argparse.Namespace, damaged: list[FileCheck]) -> str:
 
 def count_lost(repaired: RepairResult) -> int:
     """Return the number of messages that could not be restored."""
-    return sum(each.last - each.first + 1 for each in repaired.lost)
+    return sum(check.last - check.first + 1 for check in repaired.lost)
 
 
 def to_json(found: list[FileCheck], repaired: Sequence[RepairResult]) -> dict[str, object]:
     return {
         "files": len(found),
-        "bytes": sum(each.bytes for each in found),
+        "bytes": sum(check.bytes for check in found),
         "damaged": [
-            {"file": each.path, "place": each.damage.location, "what": each.damage.reason}
-            for each in found
-            if each.damage is not None
+            {"file": check.path, "place": check.damage.location, "what": check.damage.reason}
+            for check in found
+            if check.damage is not None
         ],
         "repaired": [
             {
-                "file": one.path,
-                "rows": one.damaged_rows,
-                "from_journal": one.journal_rows,
-                "from_archives": one.archive_rows,
+                "file": result.path,
+                "rows": result.damaged_rows,
+                "from_journal": result.journal_rows,
+                "from_archives": result.archive_rows,
                 "lost": [
-                    {"publisher": each.publisher.hex(), "first": each.first, "last": each.last}
-                    for each in one.lost
+                    {"publisher": check.publisher.hex(), "first": check.first, "last": check.last}
+                    for check in result.lost
                 ],
             }
-            for one in repaired
+            for result in repaired
         ],
     }

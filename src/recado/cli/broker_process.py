@@ -50,9 +50,7 @@ def run_broker(settings: Settings, *, welcome: bool) -> int:
 
 
 async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
-    """Start, announce, and stop in order at the first SIGTERM or SIGINT; return the reason if the broker
-    failed.
-    """
+    """Start, announce, and stop at the first SIGTERM or SIGINT; return the reason if the broker failed."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -63,11 +61,11 @@ async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
                 f"listening with TLS on amqps://{format_address(broker.host, broker.tls_port)}"
             )
         announce(describe_storage(settings))
-        # Users are configured, so this is not a first try.
+        # With configured users this is not a first try.
         if welcome and not settings.access.users:
             announce(WELCOME_TEMPLATE.format(python=sys.executable, url=broker.url))
-        ending = asyncio.create_task(stopped.wait())
-        await asyncio.wait((ending, broker.failure), return_when=asyncio.FIRST_COMPLETED)
+        stop_task = asyncio.create_task(stopped.wait())
+        await asyncio.wait((stop_task, broker.failure), return_when=asyncio.FIRST_COMPLETED)
         failure = broker.failure
     reason = failure.result() if failure.done() else None  # it may also fail while closing
     print("recado stopped", file=sys.stderr)
@@ -104,22 +102,22 @@ def announce(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
-        told = f"cannot write to standard output: {error.strerror}"
-        raise OSError(error.errno, told) from error
+        message = f"cannot write to standard output: {error.strerror}"
+        raise OSError(error.errno, message) from error
 
 
 def explain_error(error: OSError) -> str:
     """Return the system's error message and what to do about it."""
     if not isinstance(error, ListenError):
         return describe_os_error(error)
-    where = format_address(error.host, error.port)
+    address = format_address(error.host, error.port)
     match error.errno:
         case errno.EADDRINUSE:
             flag = f"--{error.key.replace('_', '-')}"
-            return f"{where} is in use, perhaps by another broker; {flag} 0 selects a free port"
+            return f"{address} is in use, perhaps by another broker; {flag} 0 selects a free port"
         case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
             return f"this machine has no address {error.host!r}; --host 127.0.0.1 always works"
         case errno.EACCES:
-            return f"user {os.getuid()} may not listen on {where}; use a port above 1023"
+            return f"user {os.getuid()} may not listen on {address}; use a port above 1023"
         case _:
             return str(error)

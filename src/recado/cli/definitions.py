@@ -27,7 +27,7 @@ from recado.node.settings import Settings
 from recado.server.connection import now_ms
 
 
-def definitions(verb: str, options: Sequence[str]) -> int:
+def run_definitions(verb: str, options: Sequence[str]) -> int:
     described = {
         "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
         "import": "Import a definitions file into a data folder, all or nothing.",

@@ -99,7 +99,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
             add(
                 "--recovery",
                 choices=["optimistic", "pessimistic", "archive"],
-                help="of missed messages: optimistic (default), pessimistic, or as recorded by the archive",
+                help="of missed messages: none (optimistic, the default), all (pessimistic), or archive",
             )
             add(
                 "--vector",

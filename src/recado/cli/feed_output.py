@@ -17,8 +17,8 @@ def format_message(message: Message, *, as_json: bool, offset: int | None = None
         return msgspec.json.encode(to_fields(message, offset), enc_hook=str).decode() + "\n"
     certainty = message.certainty.name.lower()
     body = escape_unprintable(message.body.decode("utf-8", "backslashreplace"))
-    place = "" if offset is None else f"{offset:>10} "
-    return f"{place}{format_time(message)} {certainty:9} {escape_unprintable(message.key) or '-'} {body}\n"
+    offset_column = "" if offset is None else f"{offset:>10} "
+    return f"{offset_column}{format_time(message)} {certainty:9} {escape_unprintable(message.key) or '-'} {body}\n"
 
 
 def format_time(message: Message) -> str:
@@ -33,7 +33,10 @@ def escape_unprintable(text: str) -> str:
     """Escape line breaks and terminal control characters."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\t" else ascii(one)[1:-1] for one in text)
+    return "".join(
+        character if character.isprintable() or character == "\t" else ascii(character)[1:-1]
+        for character in text
+    )
 
 
 def to_fields(message: Message, offset: int | None) -> dict[str, object]:
@@ -56,7 +59,7 @@ def to_fields(message: Message, offset: int | None) -> dict[str, object]:
     return fields
 
 
-def format_member(seen: ObservedMember) -> str:
-    role = seen.role.name.lower()
-    what = f"view {seen.view}" if seen.name else f"{seen.last} messages"
-    return f"{role:10} {seen.name or '-':24} {seen.incarnation}  {what}"
+def format_member(member: ObservedMember) -> str:
+    role = member.role.name.lower()
+    details = f"view {member.view}" if member.name else f"{member.last} messages"
+    return f"{role:10} {member.name or '-':24} {member.incarnation}  {details}"

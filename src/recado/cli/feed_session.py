@@ -61,8 +61,8 @@ async def until_signal(work: Coroutine[Any, Any, int]) -> int:
 
 async def publish(args: argparse.Namespace) -> int:
     headers = dict(parse_header(text) for text in args.header)
-    async with connect(args) as link:
-        feed = link.feed(args.feed, stack=args.stack)
+    async with connect(args) as connection:
+        feed = connection.feed(args.feed, stack=args.stack)
         if args.bodies:
             bodies = [body.encode("utf-8", "surrogateescape") for body in args.bodies]
             await feed.publish_many(bodies, keys=args.key, headers=headers)
@@ -91,49 +91,49 @@ def parse_header(text: str) -> tuple[str, str]:
 async def subscribe(args: argparse.Namespace) -> int:
     if args.vector is not None and args.recovery is not None:
         return print_error("--vector and --recovery cannot be combined", EXIT_USAGE)
-    file = None if args.vector is None else Path(args.vector)
+    vector_file = None if args.vector is None else Path(args.vector)
     recovery: Recovery = args.recovery
-    if file is not None:
-        recovery = load_vector(file)
-    left = args.count
-    async with connect(args) as link:
-        feed = link.feed(args.feed, stack=args.stack)
+    if vector_file is not None:
+        recovery = load_vector(vector_file)
+    remaining = args.count
+    async with connect(args) as connection:
+        feed = connection.feed(args.feed, stack=args.stack)
         subscription = feed.subscribe(args.name, selector=args.selector, recovery=recovery)
         async with subscription as messages:
             if not args.json:
                 print(f"recado: {args.name} subscribed to {args.feed}", file=sys.stderr)
             async for batch in messages.batches():
-                shown = batch[:left]
+                shown = batch[:remaining]
                 sys.stdout.write(
                     "".join(format_message(message, as_json=args.json) for message in shown)
                 )
                 sys.stdout.flush()
-                if left is not None and len(shown) == left:
+                if remaining is not None and len(shown) == remaining:
                     messages.mark_finished(shown[-1])
-                if file is not None:
-                    save_vector(file, messages.vector)
-                if left is not None:
-                    left -= len(shown)
-                    if left == 0:
+                if vector_file is not None:
+                    save_vector(vector_file, messages.vector)
+                if remaining is not None:
+                    remaining -= len(shown)
+                    if remaining == 0:
                         break
     return EXIT_OK
 
 
-def load_vector(file: Path) -> Vector:
+def load_vector(vector_file: Path) -> Vector:
     """Return the vector that the last process saved, or an empty one."""
     try:
-        return Vector.from_text(file.read_text().strip())
+        return Vector.from_text(vector_file.read_text().strip())
     except FileNotFoundError:
         return Vector()
     except ValueError as error:
-        raise ValueError(f"{file}: {error}") from error
+        raise ValueError(f"{vector_file}: {error}") from error
 
 
-def save_vector(file: Path, vector: Vector) -> None:
+def save_vector(vector_file: Path, vector: Vector) -> None:
     """Save the vector atomically."""
-    part = file.with_name(f"{file.name}.part")
+    part = vector_file.with_name(f"{vector_file.name}.part")
     part.write_text(vector.to_text() + "\n")
-    part.replace(file)
+    part.replace(vector_file)
 
 
 async def archive(args: argparse.Namespace) -> int:
@@ -141,12 +141,18 @@ async def archive(args: argparse.Namespace) -> int:
     from recado.feeds.archiver import ArchiveOptions
 
     limits = RetentionLimits(args.max_age, args.max_messages, args.max_share)
-    given = {name: getattr(args, name) for name in ("seal_rows", "seal_seconds", "grace")}
-    known = {name: value for name, value in given.items() if value is not None}
-    upkeep = ArchiveOptions(retention=limits, **known)
-    async with recado.feeds.connect(args.url, reconnect_timeout=None, wait_for_broker=True) as link:
-        archive = link.archive(
-            args.feed, args.folder, name=args.name, stack=args.stack, archive_options=upkeep
+    values = {name: getattr(args, name) for name in ("seal_rows", "seal_seconds", "grace")}
+    set_values = {name: value for name, value in values.items() if value is not None}
+    archive_options = ArchiveOptions(retention=limits, **set_values)
+    async with recado.feeds.connect(
+        args.url, reconnect_timeout=None, wait_for_broker=True
+    ) as connection:
+        archive = connection.archive(
+            args.feed,
+            args.folder,
+            name=args.name,
+            stack=args.stack,
+            archive_options=archive_options,
         )
         async with archive:
             about = {"feed": args.feed, "folder": args.folder, "name": args.name}

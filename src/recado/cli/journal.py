@@ -22,9 +22,11 @@ REPAIR_WARNING = "nothing was dropped: copy the folder first, then add --yes"
 CheckedFiles = list[tuple[Path, SegmentReport]]
 
 
-def journal_check(options: Sequence[str]) -> int:
-    about = "Verify every record of the data folder of a stopped node. Exit status 1: damaged."
-    parser = build_parser("journal check", about, has_listener=False)
+def run_journal_check(options: Sequence[str]) -> int:
+    description = (
+        "Verify every record of the data folder of a stopped node. Exit status 1: damaged."
+    )
+    parser = build_parser("journal check", description, has_listener=False)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--repair", action="store_true", help="show what would be dropped")
     parser.add_argument(
@@ -49,9 +51,9 @@ def journal_check(options: Sequence[str]) -> int:
         return print_error(f"{data}: {error}", EXIT_FAILED)
 
 
-def verify_journals(folders: list[Path], whole: FolderDisk, args: argparse.Namespace) -> int:
+def verify_journals(folders: list[Path], data_disk: FolderDisk, args: argparse.Namespace) -> int:
     try:
-        whole.lock()
+        data_disk.lock()
         found = list(check_journals(folders))
         print_json(found) if args.json else print_table(found)
         damaged = sum(bool(file.damages) for _, file in found)
@@ -63,15 +65,18 @@ def verify_journals(folders: list[Path], whole: FolderDisk, args: argparse.Names
         if not args.yes:
             return print_error(REPAIR_WARNING)
         for folder in folders:
-            repair_segments(FolderDisk(folder), [file for where, file in found if where == folder])
-        left = sum(bool(file.damages) for _, file in check_journals(folders))
+            repair_segments(
+                FolderDisk(folder),
+                [file for checked_folder, file in found if checked_folder == folder],
+            )
+        damaged_count = sum(bool(file.damages) for _, file in check_journals(folders))
         return (
-            print_error(f"files still damaged: {left}; restore them from a backup")
-            if left
+            print_error(f"files still damaged: {damaged_count}; restore them from a backup")
+            if damaged_count
             else EXIT_OK
         )
     finally:
-        whole.close()
+        data_disk.close()
 
 
 def find_journals(data: Path) -> list[Path]:
@@ -99,8 +104,8 @@ def print_table(found: CheckedFiles) -> None:
         path = str(folder / file.file)
         print(f"{path:{width}} {file.record_count:>12,} records {file.size:>14,} bytes  {state}")
         for damage in file.damages:
-            at = damage.position - file.base
-            print(f"  at byte {at:,}: {damage.reason} ({damage.size:,} bytes)")
+            offset = damage.position - file.base
+            print(f"  at byte {offset:,}: {damage.reason} ({damage.size:,} bytes)")
 
 
 def print_json(found: CheckedFiles) -> None:
@@ -123,10 +128,10 @@ def print_json(found: CheckedFiles) -> None:
 def print_drops(found: CheckedFiles, *, done: bool) -> None:
     for folder, file in found:
         for damage in file.damages:
-            where = f"{folder / file.file} at byte {damage.position - file.base:,}"
+            location = f"{folder / file.file} at byte {damage.position - file.base:,}"
             if damage.position == file.base and not damage.is_last:
                 verb = "is" if done else "would be"
-                print(f"{where}: the header {verb} rewritten", file=sys.stderr)
+                print(f"{location}: the header {verb} rewritten", file=sys.stderr)
             else:
                 verb = "are" if done else "would be"
-                print(f"{where}: {damage.size:,} bytes {verb} dropped", file=sys.stderr)
+                print(f"{location}: {damage.size:,} bytes {verb} dropped", file=sys.stderr)

@@ -95,8 +95,10 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
         )  # fmt: skip
         parser.add_argument("--body", choices=list(ENCODERS), default="json")
         return parser
-    own = {"watch": "watch", "catchup": "latecomer", "record": "recorder"}[verb]
-    parser.add_argument("--name", default=own, help="name of this subscriber; default: %(default)s")
+    default_name = {"watch": "watch", "catchup": "latecomer", "record": "recorder"}[verb]
+    parser.add_argument(
+        "--name", default=default_name, help="name of this subscriber; default: %(default)s"
+    )
     parser.add_argument("--only", metavar="SYMBOLS", help="comma-separated: PETR4,VALE3")
     parser.add_argument("--selector", metavar="TEXT", help='such as "json.price > 40"')
     if verb == "record":
@@ -141,8 +143,8 @@ async def publish_quotes(args: argparse.Namespace) -> int:
     market = Market(args.seed, MarketSettings(symbols=args.symbols, per_second=args.activity))
     ticks = islice(market.ticks(), args.messages)
     progress = PublishProgress()
-    async with recado.feeds.connect(args.url) as link:
-        feed = link.feed(args.feed)
+    async with recado.feeds.connect(args.url) as connection:
+        feed = connection.feed(args.feed)
         encode = ENCODERS[args.body]
         count = await publish(feed, ticks, encode=encode, speed=args.speed, on_batch=progress)
     print(f"published and confirmed: {count:,}")
@@ -162,16 +164,16 @@ class PublishProgress:
 
 
 async def record_quotes(args: argparse.Namespace) -> int:
-    with TickDatabase(args.file) as ledger:
-        before = len(ledger)
+    with TickDatabase(args.file) as database:
+        before = len(database)
         print(f"{args.file} has {before:,} ticks; continuing from there", flush=True)
-        async with recado.feeds.connect(args.url) as link:
-            feed = link.feed(args.feed)
-            start = recado.feeds.Vector.from_text(ledger.position)
+        async with recado.feeds.connect(args.url) as connection:
+            feed = connection.feed(args.feed)
+            start = recado.feeds.Vector.from_text(database.position)
             async with feed.subscribe(
                 args.name, selector=build_selector(args), recovery=start
             ) as messages:
-                count = await record_ticks(messages, ledger, limit=args.messages)
+                count = await record_ticks(messages, database, limit=args.messages)
     print(f"recorded: {count:,}, total: {before + count:,}")
     return EXIT_OK
 
@@ -181,8 +183,8 @@ async def watch_quotes(args: argparse.Namespace, from_start: bool) -> int:
         display = choose_display(args)
     except ModuleNotFoundError:
         return print_error(RICH_HINT, EXIT_FAILED)
-    async with recado.feeds.connect(args.url) as link:
-        feed = link.feed(args.feed)
+    async with recado.feeds.connect(args.url) as connection:
+        feed = connection.feed(args.feed)
         async with feed.subscribe(
             args.name,
             selector=build_selector(args),

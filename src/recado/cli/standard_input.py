@@ -24,13 +24,13 @@ async def read_lines(descriptor: int, line_bytes_max: int) -> AsyncIterator[list
     partial: list[bytes] = []  # pieces of an incomplete line
     size = 0
     while data := await read_chunk(descriptor):
-        *complete, rest = data.split(b"\n")
+        *complete, remainder = data.split(b"\n")
         if complete:
             complete[0] = b"".join([*partial, complete[0]])
             partial, size = [], 0
             yield [line.removesuffix(b"\r") for line in complete]
-        partial.append(rest)
-        size += len(rest)
+        partial.append(remainder)
+        size += len(remainder)
         if size > line_bytes_max:
             raise ValueError(f"a line of standard input has more than {line_bytes_max:,} bytes")
     if last := b"".join(partial):
@@ -40,27 +40,27 @@ async def read_lines(descriptor: int, line_bytes_max: int) -> AsyncIterator[list
 async def read_chunk(descriptor: int) -> bytes:
     """Return available bytes, waiting for at least one; empty at the end."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[bytes] = loop.create_future()
+    future: asyncio.Future[bytes] = loop.create_future()
 
-    def work() -> None:
+    def read_blocking() -> None:
         try:
             data = os.read(descriptor, READ_BYTES)
         except OSError as error:
-            tell(None, error)
+            schedule(None, error)
         else:
-            tell(data, None)
+            schedule(data, None)
 
-    def tell(data: bytes | None, error: OSError | None) -> None:
+    def schedule(data: bytes | None, error: OSError | None) -> None:
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, data, error)
+            loop.call_soon_threadsafe(complete_future, data, error)
 
-    def settle(data: bytes | None, error: OSError | None) -> None:
-        if done.done():
+    def complete_future(data: bytes | None, error: OSError | None) -> None:
+        if future.done():
             return
         if error is not None:
-            done.set_exception(error)
+            future.set_exception(error)
         else:
-            done.set_result(data or b"")
+            future.set_result(data or b"")
 
-    Thread(target=work, name="recado-stdin", daemon=True).start()
-    return await done
+    Thread(target=read_blocking, name="recado-stdin", daemon=True).start()
+    return await future
