@@ -128,7 +128,9 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __all__ = sorted(_MODULE_OF)
 
 
-def __getattr__(name: str) -> object:
-    if name in _MODULE_OF:
-        return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULE_OF:
+            return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

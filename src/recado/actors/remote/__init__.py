@@ -73,7 +73,9 @@ _WHERE = {name: module for module, names in _ROOMS.items() for name in names.spl
 __all__ = sorted(_WHERE)
 
 
-def __getattr__(name: str) -> object:
-    if name in _WHERE:
-        return getattr(import_module(f".{_WHERE[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name in _WHERE:
+            return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
