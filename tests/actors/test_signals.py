@@ -22,15 +22,15 @@ from functools import partial
 from recado.actors import Actor, ActorSystem
 
 class Till(Actor[None]):
-    def started(self):
+    def pre_start(self):
         print("started", flush=True)
-    def stopped(self):
+    def post_stop(self):
         print("stopped", flush=True)
 
 async def main():
     async with ActorSystem() as system:
         await system.spawn(Till)
-        system.loop.call_soon(partial(print, "waiting", flush=True))  # when the call below waits
+        asyncio.get_running_loop().call_soon(partial(print, "waiting", flush=True))  # when the call below waits
         await system.run_until_signal()
         print("closed", flush=True)
 
@@ -40,12 +40,12 @@ asyncio.run(main())
 BLOCKING = """
 import signal, threading, time
 from recado.actors import Actor
-from recado.actors.blocking import ActorSystem
+from recado.actors import BlockingActorSystem
 
 class Till(Actor[None]):
-    def started(self):
+    def pre_start(self):
         print("started", flush=True)
-    def stopped(self):
+    def post_stop(self):
         print("stopped", flush=True)
 
 def report(before):
@@ -53,7 +53,7 @@ def report(before):
         time.sleep(0.01)
     print("waiting", flush=True)
 
-with ActorSystem() as system:
+with BlockingActorSystem() as system:
     system.spawn(Till)
     before = signal.getsignal(signal.SIGINT)
     threading.Thread(target=report, args=(before,), daemon=True).start()
@@ -96,7 +96,7 @@ from recado.actors import Actor, ActorSystem
 async def main():
     async with ActorSystem() as system:
         await system.spawn(Slow)
-        system.loop.call_soon(lambda: print("waiting", flush=True))
+        asyncio.get_running_loop().call_soon(lambda: print("waiting", flush=True))
         await system.run_until_signal()
 
 asyncio.run(main())
@@ -105,9 +105,9 @@ asyncio.run(main())
 SLOW_BLOCKING = f"""
 import asyncio, os, signal, threading
 from recado.actors import Actor
-from recado.actors.blocking import ActorSystem
+from recado.actors import BlockingActorSystem
 {SLOW}
-with ActorSystem() as system:
+with BlockingActorSystem() as system:
     system.spawn(Slow)
     def report():
         while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

@@ -115,7 +115,7 @@ def test_a_probe_keeps_what_it_is_told_until_it_is_expected() -> None:
         probe.ref.tell(Pong())
         assert await probe.expect(Ping) == Ping(1)
         assert await probe.next() == Ping(2)
-        with pytest.raises(AssertionError, match="not a Ping"):
+        with pytest.raises(AssertionError, match="expected a Ping"):
             await probe.expect(Ping)
         with pytest.raises(AssertionError, match="nothing came within 3 s"):
             await probe.expect(Ping)

@@ -1,4 +1,4 @@
-"""What happened to actors, as values, for whoever wants to know: logs, tests, `recado actors`."""
+"""Events about actors. A system publishes them on its event stream, for logs and monitoring."""
 
 from __future__ import annotations
 
@@ -18,27 +18,31 @@ class ActorEvent(Message[None]):
 
 
 class DeadLetter(ActorEvent):
-    """A message that nobody will handle."""
+    """A message could not be delivered, or its actor stopped before it was handled."""
 
     message: Any
     sender: Ref | None
     recipient: Ref
     reason: str = ""
-    """Why, where it is not simply that the recipient is gone."""
+    """Empty if the recipient has simply stopped."""
 
 
 class Restarted(ActorEvent):
+    """An actor was restarted."""
+
     ref: Ref
     reason: BaseException
 
 
 class Stopped(ActorEvent):
+    """An actor has stopped. `reason` is None if it was stopped normally."""
+
     ref: Ref
     reason: Reason
 
 
 class GivenUp(ActorEvent):
-    """The system itself supervised an actor and has stopped it: it failed too often, or in an untrapped way."""
+    """The guardian has stopped an actor that failed too often, or with an exception that its strategy does not trap."""
 
     ref: Ref
     reason: BaseException

@@ -1,12 +1,12 @@
-"""Where an actor lives, as a value and as a text that travels.
+"""Addresses of actors, as a value and as text.
 
     recado-actor://exchange/book.A1#2s8m3kq0c1
     └── scheme      └─ node  └─ name  └─ uid, base 36
 
-AD1  An address is its text: `Address.parse(str(address)) == address`.
-AD2  A uid is never given twice, also not by the next life of a node: an address with one means this actor
-     and no other of the same name. Without one (0, not written) it means whoever has the name. What is told
-     to one that is gone is its heir's, if there is one: see Registry.heir.
+AD1  An address equals its text: `Address.parse(str(address)) == address`.
+AD2  A uid is never used twice, also not by the next incarnation of a node: an address with a uid means one actor, and
+     no other of the same name. Without a uid (0, not written) it means the actor that has the name. A message for an
+     actor that has stopped goes to the durable mailbox of its name, if there is one: see Registry.find_durable_cell.
 AD3  An actor without a name has only its uid: `recado-actor://exchange/#2s8m3kq0c1`.
 """
 
@@ -32,7 +32,7 @@ class Address(Struct, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """ValueError, with what is wrong, if it is none."""
+        """Return the address that a text denotes. Raises ValueError with the reason."""
         if not text.startswith(SCHEME):
             raise ValueError(f"not the address of an actor, which begins with {SCHEME}: {text!r}")
         node, slash, rest = text.removeprefix(SCHEME).partition("/")
@@ -53,7 +53,7 @@ def _format_base36(number: int) -> str:
 
 
 def _parse_uid(uid: str, text: str) -> int:
-    # int() would also take signs, spaces, underscores and capitals: many texts for one address (AD1).
+    # int() also accepts signs, spaces, underscores and capitals: several texts for one address (AD1).
     if uid.strip(BASE36_DIGITS) or uid[0] == "0" or (number := int(uid, 36)) > UID_MAX_ID:
         raise ValueError(f"not a uid: {uid!r} in {text!r}")
     return number

@@ -1,15 +1,15 @@
-"""Actors for programs without an event loop, and for threads of those with one: calls that wait.
+"""Blocking calls to actors, for programs without an event loop and for other threads of programs with one.
 
-    with blocking.ActorSystem("exchange") as system:
+    with BlockingActorSystem("exchange") as system:
         book = system.spawn(Book, name="book.A1")
         book.tell(Cancel())
-        ack = book.ask(Place(order), timeout=2)        # waits; inferred: Ack
+        ack = book.ask(Place(order), timeout=2)        # blocks; inferred: Ack
 
     ack = blocking.ask(ref, Place(order), timeout=2)   # any reference, in a thread of any program
 
-BL1  A call that waits ends: with the answer, an exception or AskTimeout, also when the system is closed.
-BL2  In the thread of the loop it would wait for itself. There it raises NotHere at once, and sends nothing.
-BL3  An Answer completes once: with a value, an exception, or as another Answer does.
+BL1  A blocking call ends: with the reply, an exception or AskTimeoutError, also when the system is closed.
+BL2  In the loop's thread a blocking call would deadlock. There it raises WrongContextError at once, and sends nothing.
+BL3  A BlockingFuture completes once: with a value, an exception, or the result of another one.
 
 In a handler that runs in a thread (dispatchers) the actor is the sender, as always.
 """
@@ -44,12 +44,12 @@ M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
 S = TypeVar("S")
 
-# Seconds for the loop to tell that the time is over; after that, it does not run any more.
+# How long a blocking ask waits for the loop to report the timeout; after that the loop is not running any more.
 LOOP_MARGIN_S = 5.0
 
 
 class BlockingFuture(ThreadFuture[R]):
-    """An answer that is to come, for threads: `result()` waits for it."""
+    """The future of a reply, for threads: `result()` blocks until it is there."""
 
     def __init__(
         self, system: systems.ActorSystem | None = None, timeout: float | None = None
@@ -59,7 +59,10 @@ class BlockingFuture(ThreadFuture[R]):
         self._timeout = timeout
 
     def result(self, timeout: float | None = None) -> R:
-        """Wait for it, `timeout` seconds at most; the ask has a time-out of its own, so it ends without one."""
+        """Return the reply. Blocks for at most `timeout` seconds; None waits for the timeout of the ask.
+
+        Raises AskTimeoutError, the exception that the actor replied with, and WrongContextError in the loop's thread.
+        """
         if not self.done():
             _require_other_thread(self._system)
         wait_timeout = self._timeout if timeout is None else timeout
@@ -70,15 +73,15 @@ class BlockingFuture(ThreadFuture[R]):
         except AskTimeoutError:
             raise
         except TimeoutError:
-            if self.done():  # it is what was answered
+            if self.done():  # it is the reply
                 raise
             raise AskTimeoutError(
                 "no answer, and no word of the loop that should have got it"
             ) from None
 
     def _wait_while_loop_runs(self, system: systems.ActorSystem) -> None:
-        """Wait as long as there is a loop by which it may complete. Nobody tells when that has ended, so it is
-        looked at now and then."""
+        """Wait while the loop exists that may complete this future. The end of a loop is not reported, so it is
+        polled."""
         while wait((self,), LOOP_MARGIN_S).not_done:
             if system._loop.is_closed():
                 self.fail(_loop_closed_error(system))
@@ -92,7 +95,7 @@ class BlockingFuture(ThreadFuture[R]):
             self.set_exception(error)
 
     def complete_with(self, other: ThreadFuture[R]) -> None:
-        """As `other` does, whenever that is."""
+        """Complete this future with the result of `other` when that is done."""
         other.add_done_callback(self._copy_result)
 
     def _copy_result(self, other: ThreadFuture[R]) -> None:
@@ -102,39 +105,39 @@ class BlockingFuture(ThreadFuture[R]):
             self.complete(other.result())
 
     @overload
-    def then(self, step: Callable[[R], BlockingFuture[S]]) -> BlockingFuture[S]: ...
+    def then(self, function: Callable[[R], BlockingFuture[S]]) -> BlockingFuture[S]: ...
 
     @overload
-    def then(self, step: Callable[[R], S]) -> BlockingFuture[S]: ...
+    def then(self, function: Callable[[R], S]) -> BlockingFuture[S]: ...
 
-    def then(self, step: Callable[[R], Any]) -> BlockingFuture[Any]:
-        """What `step` makes of the value: a value, or another Answer, which is waited for.
+    def then(self, function: Callable[[R], Any]) -> BlockingFuture[Any]:
+        """Return the future of `function(value)`. If that is a BlockingFuture, its result is awaited.
 
-        A failure, of this one or of the step, is the failure of the result. Steps run in the thread that
-        completes this one, mostly the loop's, so they must not wait.
+        An exception of this future or of `function` is the exception of the returned future. `function` runs in the
+        thread that completes this future, mostly the loop's, so it must not block.
         """
-        after: BlockingFuture[Any] = BlockingFuture(self._system)
+        result: BlockingFuture[Any] = BlockingFuture(self._system)
 
-        def go_on(done: ThreadFuture[R]) -> None:
+        def run_function(done: ThreadFuture[R]) -> None:
             if error := _exception_of(done):
-                after.fail(error)
+                result.fail(error)
                 return
             try:
-                made = step(done.result())
-            except Exception as error:  # noqa: BLE001 - it is the step's answer
-                after.fail(error)
+                returned = function(done.result())
+            except Exception as error:  # noqa: BLE001 - it is the result
+                result.fail(error)
                 return
-            if isinstance(made, BlockingFuture):
-                after.complete_with(made)
+            if isinstance(returned, BlockingFuture):
+                result.complete_with(returned)
             else:
-                after.complete(made)
+                result.complete(returned)
 
-        self.add_done_callback(go_on)
-        return after
+        self.add_done_callback(run_function)
+        return result
 
 
 def join(*futures: BlockingFuture[Any]) -> BlockingFuture[tuple[Any, ...]]:
-    """All of them, in this order, when all are there; the first failure at once."""
+    """Return the future of all values, in this order. It fails with the first failure at once."""
     joined: BlockingFuture[tuple[Any, ...]] = BlockingFuture(
         futures[0]._system if futures else None
     )
@@ -165,13 +168,13 @@ def _exception_of(done: ThreadFuture[Any]) -> BaseException | None:
 def _require_other_thread(system: systems.ActorSystem | None) -> None:
     if system is not None and get_ident() == system._thread_id:
         raise WrongContextError(
-            "a call that waits, in the thread of the loop, would wait for itself",
+            "a blocking call in the loop's thread would deadlock",
             "Use `await ref.ask(…)` there",
         )
 
 
 def ask(ref: ActorRef[Any], message: Message[R], timeout: float | None = None) -> R:
-    """Ask, and wait for the answer (BL1, BL2)."""
+    """Send a message, and return its reply (BL1, BL2). Arguments and exceptions as for `ActorRef.ask`."""
     _require_other_thread(ref._system)
     return ask_future(ref, message, timeout).result()
 
@@ -179,14 +182,14 @@ def ask(ref: ActorRef[Any], message: Message[R], timeout: float | None = None) -
 def ask_future(
     ref: ActorRef[Any], message: Message[R], timeout: float | None = None
 ) -> BlockingFuture[R]:
-    """Ask, and go on; `result()` of what is returned waits."""
+    """Send a message, and return the future of its reply at once."""
     system = ref._system
     seconds = system._open_asks.default_timeout if timeout is None else timeout
     return _start_on_loop(system, lambda: ref.ask_future(message, seconds), seconds + LOOP_MARGIN_S)
 
 
 def tell_wait(ref: ActorRef[M], message: M, timeout: float | None = None) -> None:
-    """Send a message and return when the mailbox has taken it, as `tell_wait` of ActorRef does."""
+    """Send a message, and return when the mailbox has accepted it, as `ActorRef.tell_wait` does."""
     system = ref._system
     _require_other_thread(system)
     _start_on_loop(
@@ -199,28 +202,28 @@ def _start_on_loop(
     begin: Callable[[], asyncio.Future[R]],
     timeout: float | None = None,
 ) -> BlockingFuture[R]:
-    """What is begun on the loop, in the name of who calls."""
-    answer: BlockingFuture[R] = BlockingFuture(system, timeout)
+    """Call `begin` on the loop, in the context of the caller, and return the result of its future."""
+    result: BlockingFuture[R] = BlockingFuture(system, timeout)
 
     def start() -> None:
         try:
             begin().add_done_callback(finish)
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
-            answer.fail(error)
+        except Exception as error:  # noqa: BLE001 - it is the result
+            result.fail(error)
 
     def finish(done: asyncio.Future[R]) -> None:
         if done.cancelled():
-            answer.fail(SystemClosedError("nobody waits for the answer any more"))
+            result.fail(SystemClosedError(f"the system {system.name} was closed before the reply"))
         elif error := done.exception():
-            answer.fail(error)
+            result.fail(error)
         else:
-            answer.complete(done.result())
+            result.complete(done.result())
 
     try:
         system._loop.call_soon_threadsafe(start, context=copy_context())
     except RuntimeError:
-        answer.fail(_loop_closed_error(system))
-    return answer
+        result.fail(_loop_closed_error(system))
+    return result
 
 
 def _loop_closed_error(system: systems.ActorSystem) -> SystemClosedError:
@@ -228,7 +231,7 @@ def _loop_closed_error(system: systems.ActorSystem) -> SystemClosedError:
 
 
 class BlockingActorRef(Generic[M_contra]):
-    """A reference whose `ask` waits."""
+    """A reference whose `ask` blocks."""
 
     __slots__ = ("ref",)
 
@@ -257,14 +260,14 @@ class BlockingActorRef(Generic[M_contra]):
         return hash(self.ref)
 
     def __repr__(self) -> str:
-        return f"<blocking.Ref {self.ref}>"
+        return f"<BlockingActorRef {self.ref}>"
 
 
 class BlockingActorSystem:
-    """A system of actors with a thread of its own for the loop. Any thread may call."""
+    """An actor system with its own event loop in a thread. All methods may be called from any thread."""
 
     def __init__(self, name: str = "local", **settings: Any) -> None:
-        """The settings are those of recado.actors.ActorSystem."""
+        """Create a system; `with` opens it. The settings are those of ActorSystem."""
         self._system = systems.ActorSystem(name, **settings)
         self._thread = LoopThread(
             f"recado actors {name}", lambda: SystemClosedError(f"{name} is closed")
@@ -284,6 +287,7 @@ class BlockingActorSystem:
         self.close()
 
     def close(self) -> None:
+        """Close the system, and return when it is closed. The end of the `with` block does the same."""
         with self._close_lock:  # a second thread returns when the first has closed it
             if self._thread.is_running:
                 try:
@@ -292,13 +296,15 @@ class BlockingActorSystem:
                     self._thread.stop()
 
     def run_until_signal(self, *signals: signal.Signals) -> None:
-        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system. Returns when the
-        system is closed, also if another thread closes it. Call it in the main thread, as Python delivers
-        signals there only."""
+        """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system.
+
+        Returns when the system is closed, also if another thread closes it. Call it in the main thread, the only one
+        in which Python handles signals.
+        """
         stopped = Event()
         self._system.on_close(stopped.set)
         with call_on_first_signal(signals, stopped.set):
-            # Read after `on_close`: to close the system from now on calls `stopped.set`.
+            # Checked after `on_close`: a close from now on calls `stopped.set`.
             if self._system._is_open:
                 stopped.wait()
             self.close()
@@ -314,7 +320,7 @@ class BlockingActorSystem:
         mailbox: MailboxFactory | None = None,
         capacity: int | None = None,
     ) -> BlockingActorRef[M]:
-        """As `spawn` of recado.actors.ActorSystem."""
+        """Start an actor. Arguments and exceptions as for `ActorSystem.spawn`."""
         spawn = self._system.spawn(
             factory,
             name=name,
@@ -329,14 +335,17 @@ class BlockingActorSystem:
     def actor(
         self, name: str, actor_class: type[Actor[M]] | None = None, *, node: str = ""
     ) -> BlockingActorRef[M]:
+        """Return the reference of an actor by name. Arguments and exceptions as for `ActorSystem.actor`."""
+
         async def find() -> ActorRef[M]:
             return self._system.actor(name, actor_class, node=node)
 
         return BlockingActorRef(self._thread.run(find()))
 
     def stop(self, ref: BlockingActorRef[Any]) -> None:
-        """And wait until it has."""
+        """Stop an actor, and wait until it has stopped."""
         self._thread.run(self._system.stop(ref.ref))
 
     def stop_all(self, actor_class: type[Actor[Any]] = Actor) -> None:
+        """Stop all actors of a class, by default all, and wait until they have stopped."""
         self._thread.run(self._system.stop_all(actor_class))

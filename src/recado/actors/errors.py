@@ -1,28 +1,30 @@
-"""What can go wrong with actors, one class per thing that a program may want to do about it.
+"""The exceptions of actors, one class per reaction that a program may have.
 
     ActorError
-    ├── AskTimeout        nobody answered in time; a late answer is dropped
-    ├── ActorStopped      the actor is gone, and with it what was asked of it
-    ├── NoSuchActor       nobody has, or had, that address
-    ├── NameTaken         a living actor has that name already
-    ├── AlreadyLinked     it has a supervisor already, or is that of the other
-    ├── Unhandled         an actor was sent what its behaviour does not know: its failure
-    ├── NobodyAsked       a reply, and nobody to give it to: a failure of who replies
-    ├── AnsweredTwice     a handler replied and also returned a value: its failure
-    ├── NotHere           called in the wrong place: the wrong thread, outside of a handler or of a system
-    ├── Interrupted       a handler or hook was cancelled, or raised what is no Exception
-    ├── Unreachable       the node of an actor is silent; whether the actor lives is not known
-    ├── Escalated         an actor gave up one that it supervised, and fails for it
-    └── SystemClosed      the system is closed, or not open yet
+    ├── AskTimeoutError         no reply in time; a late reply is dropped
+    ├── ActorStoppedError       the actor has stopped, or does not exist
+    ├── NoSuchActorError        no actor has this address, name or class
+    ├── NameTakenError          a living actor has this name
+    ├── AlreadyLinkedError      the actor has a supervisor, or supervises the other one
+    ├── UnhandledMessageError   the behaviour of the actor does not accept the message
+    ├── NoSenderError           a reply to a message that has no sender
+    ├── DuplicateReplyError     a handler replied and also returned a value
+    ├── WrongContextError       called in the wrong thread, outside of a handler, or outside of a system
+    ├── ActorInterruptedError   a handler or hook was cancelled, or raised a BaseException
+    ├── NodeUnreachableError    the node of an actor is silent; whether the actor lives is unknown
+    ├── EscalatedError          a child was stopped for good, and its supervisor fails for it
+    ├── SystemClosedError       the system is closed, or not open yet
+    ├── StashFullError          a stash is full (stash.py)
+    └── RemoteError             messages that cannot be sent, read or delivered (serialization, remote)
 
-An error says what happened, and where something can be done about it, what.
+Each error says what happened, and in its `hint` what to do about it, if anything.
 """
 
 from __future__ import annotations
 
 
 class ActorError(Exception):
-    """Anything of the above."""
+    """The base class of all exceptions of actors."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         super().__init__(f"{what}. {hint}" if hint else what)
@@ -31,57 +33,57 @@ class ActorError(Exception):
 
 
 class AskTimeoutError(ActorError, TimeoutError):
-    pass
+    """No reply arrived in time. A late reply is dropped."""
 
 
 class ActorStoppedError(ActorError):
-    pass
+    """The actor has stopped, or does not exist."""
 
 
 class NoSuchActorError(ActorError):
-    pass
+    """No actor has this address, name or class."""
 
 
 class NameTakenError(ActorError):
-    pass
+    """A living actor has this name."""
 
 
 class AlreadyLinkedError(ActorError):
-    pass
+    """The actor has a supervisor, or supervises the other one."""
 
 
 class UnhandledMessageError(ActorError):
-    pass
+    """The behaviour of the actor does not accept the message."""
 
 
 class NoSenderError(ActorError):
-    pass
+    """A handler replied to a message that has no sender."""
 
 
 class DuplicateReplyError(ActorError):
-    pass
+    """A handler replied to a message, and also returned a value."""
 
 
 class WrongContextError(ActorError):
-    pass
+    """A call in the wrong thread, outside of a handler, or outside of a system."""
 
 
 class ActorInterruptedError(ActorError):
-    pass
+    """A handler or hook was cancelled, or raised a BaseException that is not an Exception (its `__cause__`)."""
 
 
 class NodeUnreachableError(ActorError):
-    pass
+    """The node of an actor is silent. Whether the actor lives is unknown."""
 
 
 class EscalatedError(ActorError):
-    pass
+    """A child was stopped for good, and its supervisor fails for it."""
 
 
 class SystemClosedError(ActorError):
-    pass
+    """The system is closed, or not open yet."""
 
 
 def actor_stopped_error(recipient: object) -> ActorStoppedError:
-    """The error of a message for an actor that does not exist, or not any more."""
-    return ActorStoppedError(f"{recipient} is not there, or not any more")
+    """Return the error of a message for an actor that does not exist, or not any more."""
+    return ActorStoppedError(f"{recipient} has stopped, or does not exist")

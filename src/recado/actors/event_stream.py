@@ -1,14 +1,14 @@
-"""The event stream: who is interested in a class of events is told each of them.
+"""The event stream of a system: tells published events to the actors that have subscribed to their class.
 
     system.events.subscribe(self.ref, DeadLetter, Restarted)
     system.events.publish(PriceChanged("A1", 10))
 
-EV1  An event is told once to each subscriber of its class, or of a class that it is derived from.
+EV1  An event is told once to each subscriber of its class, or of a base class of it.
 EV2  Subscribers get the events of one publisher in the order in which they were published.
-EV3  Who has stopped, or could not be started, is subscribed to nothing: its system sees to that.
-EV4  A dead letter about a dead letter is not published: it would be the next one's cause.
+EV3  The system unsubscribes actors that have stopped, or could not be started.
+EV4  A dead letter of a DeadLetter is not published: it would cause the next one.
 
-What happened to actors (occurrences.py) is published here too. All calls may come from any thread.
+The system publishes its events about actors here, too (actor_events.py). All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class EventStream:
     def __init__(self) -> None:
         self._lock = Lock()
         self._subscribers: dict[type, dict[Ref, None]] = {}
-        # Who is told of an event, by its class; begun anew when somebody subscribes.
+        # A cache by the class of the event. It is replaced when the subscriptions change.
         self._recipients: dict[type, tuple[Ref, ...]] = {}
 
     def subscribe(self, ref: Ref, *event_classes: type) -> None:
-        """Tell it every event of these classes; `object` is all of them. It lasts until it stops."""
+        """Tell an actor every event of these classes until it stops; `object` means all events."""
         with self._lock:
             for event_class in event_classes:
                 self._subscribers.setdefault(event_class, {})[ref] = None
             self._recipients = {}
 
     def unsubscribe(self, ref: Ref, *event_classes: type) -> None:
-        """From these classes, or from everything."""
+        """Unsubscribe an actor from these classes, or from all."""
         with self._lock:
             for event_class in event_classes or tuple(self._subscribers):
                 subscribers = self._subscribers.get(event_class, {})
@@ -49,6 +49,7 @@ class EventStream:
             self._recipients = {}
 
     def publish(self, event: object) -> None:
+        """Tell an event to all subscribers of its class."""
         if isinstance(event, DeadLetter) and isinstance(event.message, DeadLetter):
             return
         recipients = self._recipients

@@ -1,18 +1,17 @@
-"""Messages: values that are sent to actors, and that nobody changes afterwards.
+"""Messages: values that are sent to actors, and not changed afterwards.
 
     class Ack(Message[None]):
         order: int
 
-    class Place(Message[Ack]):      # whoever asks this is answered by an Ack
+    class Place(Message[Ack]):      # the reply to this message is an Ack
         order: int
         price: Decimal
 
-ME1  What a handler is given cannot be changed by whoever sent it: it is immutable, or it is a copy.
+ME1  The sender cannot change a message that a handler has got: it is immutable, or a copy.
 
-Whether a message is immutable is decided by its class, once: a frozen struct or dataclass whose fields are of
-immutable types. Everything else is copied each time it is sent, which takes microseconds instead of nothing.
-A class that holds what cannot be copied says `by_reference: ClassVar[bool] = True`, and its users keep ME1
-themselves.
+Whether a message is immutable is decided once per class: it is a frozen struct or dataclass whose fields are of
+immutable types. Messages of other classes are copied each time they are sent, which takes microseconds. A class with
+content that cannot be copied says `by_reference: ClassVar[bool] = True`; then the program must ensure ME1 itself.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Message(msgspec.Struct, Generic[R_co], frozen=True):
-    """A frozen struct that knows the type of its reply; `Message[None]` if there is none to speak of."""
+    """The base class of messages: a frozen struct with the type of its reply; `Message[None]` has no reply."""
 
     by_reference: ClassVar[bool] = False
 
 
-# The types that are sent as they are. Looked up at each tell: 30 ns, where asking anew would be 2,000.
+# The types whose values are sent without a copy. The lookup takes 30 ns per tell, is_immutable 2,000 ns.
 shareable_types: set[type] = {
     bool, int, float, complex, str, bytes, types.NoneType, range, type,
     decimal.Decimal, fractions.Fraction, uuid.UUID,
     datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone,
 }  # fmt: skip
-# Those that were found to be mutable, so that the search is not repeated.
+# The types that were found to be mutable.
 _copied_types: set[type] = set()
 
 
 def isolate(message: T) -> T:
-    """What may be given to somebody else: the message, or a copy of it (ME1)."""
+    """Return the message itself if it is immutable, and a copy otherwise (ME1)."""
     message_class = type(message)
     if message_class in shareable_types:
         return message
@@ -65,7 +64,8 @@ def isolate(message: T) -> T:
 
 
 def is_immutable(annotation: Any, enclosing: frozenset[Any] = frozenset()) -> bool:
-    """Whether values of this type cannot change. A type that contains itself is, if the rest of it is."""
+    """Return whether values of a type cannot change. `enclosing` are the types whose fields are being checked: a type
+    that contains itself is immutable if the rest of it is."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return is_immutable(arguments[0], enclosing)
@@ -96,7 +96,7 @@ def _is_frozen(cls: type) -> bool:
 def _fields_are_immutable(cls: type, enclosing: frozenset[Any]) -> bool:
     try:
         hints = typing.get_type_hints(cls, include_extras=True)
-    except NameError:  # a name that only the type checker sees, or a class inside of a function
+    except NameError:  # a name under TYPE_CHECKING, or a class in a function
         return False
     fields = (hint for hint in hints.values() if typing.get_origin(hint) is not ClassVar)
     return all(is_immutable(hint, enclosing) for hint in fields)

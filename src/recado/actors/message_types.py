@@ -1,14 +1,15 @@
-"""What an actor takes: the classes of messages that it was declared with.
+"""The message types of an actor: the classes that it declares as `Actor[...]`.
 
-    class Book(Actor[Place | Cancel])      Place, Cancel, and what is derived from them
+    class Book(Actor[Place | Cancel])      accepts Place, Cancel, and subclasses of them
 
-TA1  What was not declared is Unhandled when it comes, also where a `match` has no case for it.
-TA2  Nothing is refused for a declaration that classes cannot express: Any, Literal, an open type variable, a
-     name that is not to be found. Of list[int], the list is asked for.
-TA3  It is `receive` that the declaration is about. What else an actor becomes says itself what it takes.
+TA1  A message of another class fails with UnhandledMessageError, also if the `match` of `receive` has no case for it.
+TA2  A declaration that classes cannot express accepts every message: Any, Literal, an unbound type variable, a name
+     that cannot be resolved. Of list[int] only the list is checked.
+TA3  The declaration applies to `receive`. Behaviours that are set by `become` accept every message.
 
-Events, answers to what it told and its own timers are messages like any, so they are declared, too; signals are
-none. A declaration is read when the first instance of its class is made: it may name what is defined below it.
+Events, replies to messages that the actor told, and messages of its timers are messages, and must be declared; signals
+are not. A declaration is resolved when the first instance of its class is created, so it may name classes that are
+defined below it.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from .actor import Actor
 if TYPE_CHECKING:
     from .runtime.cell import Behaviour, Cell
 
-# None: anything (TA2).
+# None accepts every message (TA2).
 MessageClasses: TypeAlias = tuple[type, ...] | None
 
-# How many classes that are derived from the declared ones are remembered. Programs may make them as they go.
+# The limit of cached subclasses, because programs may create classes at runtime.
 SUBCLASSES_MAX: Final = 1000
 
-# What type checkers take for these as well.
+# The types that type checkers accept in place of these.
 PROMOTIONS: Final[dict[Any, tuple[type, ...]]] = {
     float: (int,),
     complex: (float, int),
@@ -51,8 +52,7 @@ PROMOTIONS: Final[dict[Any, tuple[type, ...]]] = {
 
 
 class MessageTypes(set[type]):
-    """The classes of messages that some actors take: those that were declared, and what was derived from them
-    as far as it was met."""
+    """The declared classes, and those of their subclasses that were received so far."""
 
     __slots__ = ("_declared",)
 
@@ -61,13 +61,13 @@ class MessageTypes(set[type]):
         self._declared = declared
 
     def find_handler(self, cell: Cell) -> Behaviour:
-        """What handles the letter of a cell, which is of a class that is not among these yet (TA1)."""
+        """Return the handler of the current message of a cell, whose class is not in this set (TA1)."""
         assert cell.actor is not None
         message = cell.envelope[0]
         try:
             if not isinstance(message, self._declared):
                 return cell.actor.unhandled
-        except Exception:  # noqa: BLE001  a protocol asks the message's properties, which are anybody's
+        except Exception:  # noqa: BLE001  a runtime protocol may evaluate properties of the message
             return cell.behaviour
         if len(self) < SUBCLASSES_MAX:
             self.add(type(message))
@@ -78,7 +78,7 @@ _cache: WeakKeyDictionary[type, MessageTypes | None] = WeakKeyDictionary()
 
 
 def message_types_of(cell: Cell) -> MessageTypes | None:
-    """What its behaviour takes; None: anything (TA3)."""
+    """Return the message types of the current behaviour; None if it accepts every message (TA3)."""
     actor = cell.actor
     if actor is None or cell.behaviour != actor.receive:
         return None
@@ -93,7 +93,7 @@ def message_types_of(cell: Cell) -> MessageTypes | None:
 def _read_declaration(actor_class: type[Actor[Any]]) -> MessageTypes | None:
     try:
         message_classes = _union(_declared_classes(actor_class, {}))
-    except Exception:  # noqa: BLE001  names that are not to be found can fail in any way (TA2)
+    except Exception:  # noqa: BLE001  resolving a name can raise anything (TA2)
         return None
     return None if message_classes is None else MessageTypes(message_classes)
 
@@ -101,7 +101,7 @@ def _read_declaration(actor_class: type[Actor[Any]]) -> MessageTypes | None:
 def _declared_classes(
     actor_class: type, type_arguments: Mapping[Any, MessageClasses]
 ) -> Iterator[MessageClasses]:
-    """What each base of a class says. `meant` are the type variables of the class."""
+    """Yield the declaration of each base class. `type_arguments` are those of the class itself."""
     for base in actor_class.__dict__.get("__orig_bases__", actor_class.__bases__):
         origin = get_origin(base) or base
         if not issubclass(origin, Actor):
@@ -113,19 +113,21 @@ def _declared_classes(
         if origin is Actor:
             yield arguments[0] if arguments else None
         else:
-            # Without arguments, they mean anything.
+            # Without arguments the type variables accept everything.
             parameters = getattr(origin, "__parameters__", ()) if arguments else ()
             yield from _declared_classes(origin, dict(zip(parameters, arguments, strict=True)))
 
 
 def _resolve_names(annotation: Any, actor_class: type) -> Any:
-    """With the classes instead of their names, as the module of the actor knows them."""
+    """Replace names by the classes that they denote in the module of the actor."""
     module = vars(sys.modules[actor_class.__module__])
-    return get_type_hints(SimpleNamespace(__annotations__={"said": annotation}), module)["said"]
+    return get_type_hints(SimpleNamespace(__annotations__={"declared": annotation}), module)[
+        "declared"
+    ]
 
 
 def _classes_of(annotation: Any, type_arguments: Mapping[Any, MessageClasses]) -> MessageClasses:
-    """The classes of a type."""
+    """Return the classes of a type."""
     if isinstance(annotation, TypeVar):
         return type_arguments.get(annotation)
     if isinstance(annotation, NewType):
@@ -144,7 +146,7 @@ def _classes_of(annotation: Any, type_arguments: Mapping[Any, MessageClasses]) -
 
 
 def _supports_isinstance(cls: Any) -> bool:
-    """Whether `isinstance` knows an answer: some protocols, for one, have none."""
+    """Return whether `isinstance` accepts a class; it rejects some protocols."""
     try:
         isinstance(None, cls)
     except TypeError:
@@ -154,8 +156,8 @@ def _supports_isinstance(cls: Any) -> bool:
 
 def _union(parts: Iterator[MessageClasses]) -> MessageClasses:
     found: list[type] = []
-    for kinds in parts:
-        if kinds is None:
+    for classes in parts:
+        if classes is None:
             return None
-        found += kinds
+        found += classes
     return tuple(found) or None

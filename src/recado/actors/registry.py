@@ -1,6 +1,6 @@
-"""Who lives in a system: by id, by name, by class.
+"""The registry: the living actors of a system, by uid, name and class.
 
-RG1  A name belongs to one living actor; it is free as soon as that one has stopped, or could not be started.
+RG1  A name belongs to one living actor. It is free as soon as that actor has stopped, or could not be started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,30 @@ class Registry:
         self._by_uid: dict[int, Cell] = {}
         self._by_name: dict[str, Cell] = {}
 
+    def by_id(self, uid: int) -> ActorRef[Any] | None:
+        """Return the actor with a uid."""
+        cell = self._by_uid.get(uid)
+        return cell.ref if cell is not None else None
+
+    def by_name(self, name: str) -> ActorRef[Any] | None:
+        """Return the actor with a name."""
+        cell = self._by_name.get(name)
+        return cell.ref if cell is not None else None
+
+    def by_class(self, actor_class: type[Actor[M]]) -> list[ActorRef[M]]:
+        """Return the actors of a class and of its subclasses."""
+        return [cell.ref for cell in self._by_uid.values() if isinstance(cell.actor, actor_class)]
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[ActorRef[Any]]:
+        return iter([cell.ref for cell in self._by_uid.values()])
+
+    # --- used by the system ---------------------------------------------------------------------------
+
     def check_name_free(self, name: str) -> None:
+        """Raises NameTakenError."""
         if name in self._by_name:
             raise NameTakenError(f"there is an actor {name!r}: {self._by_name[name].ref}")
 
@@ -40,34 +63,16 @@ class Registry:
             del self._by_name[address.name]
 
     def find_cell(self, address: Address) -> Cell | None:
-        """By its uid, or by its name if it has none (AD2)."""
+        """Return the cell with the uid of an address; with its name if the address has no uid (AD2)."""
         if address.uid:
             return self._by_uid.get(address.uid)
         return self._by_name.get(address.name)
 
     def find_durable_cell(self, name: str) -> Cell | None:
-        """Who has this name, and a durable mailbox: what is told to an actor of the same name that is gone, in
-        this life of the node or in one before, belongs there, with what had been told to it already."""
+        """Return the cell with a name if it has a durable mailbox. Messages for an earlier actor of that name, also of
+        an earlier incarnation of the node, belong into this mailbox, where its other messages are."""
         cell = self._by_name.get(name)
         return cell if cell is not None and cell.durable_mailbox is not None else None
 
     def cells(self) -> list[Cell]:
         return list(self._by_uid.values())
-
-    def by_id(self, uid: int) -> ActorRef[Any] | None:
-        cell = self._by_uid.get(uid)
-        return cell.ref if cell is not None else None
-
-    def by_name(self, name: str) -> ActorRef[Any] | None:
-        cell = self._by_name.get(name)
-        return cell.ref if cell is not None else None
-
-    def by_class(self, actor_class: type[Actor[M]]) -> list[ActorRef[M]]:
-        """Those of this class, and of classes derived from it."""
-        return [cell.ref for cell in self._by_uid.values() if isinstance(cell.actor, actor_class)]
-
-    def __len__(self) -> int:
-        return len(self._by_uid)
-
-    def __iter__(self) -> Iterator[ActorRef[Any]]:
-        return iter([cell.ref for cell in self._by_uid.values()])

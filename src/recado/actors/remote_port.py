@@ -1,6 +1,6 @@
-"""Other nodes, as far as a system has to know of them; recado.actors.remote has what is behind these.
+"""The port through which a system reaches other nodes; implemented by recado.actors.remote.
 
-system  ──join──►  Carrier, a transport   makes   Others, this node among them
+ActorSystem  ── join ──►  TransportProvider (Tcp, Amqp)  ── returns ──►  RemoteLayer
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Options_contra = TypeVar("Options_contra", contravariant=True)
 
 
 class Asker(Struct, array_like=True, frozen=True):
-    """Where the answer to an ask of another node goes, as a value that outlives this process.
+    """The identity of an ask from another node. It is stored with the message, so that a later incarnation of this
+    process can reply.
 
-    `client` is the id under which the transport reaches the asking node; empty if it is the node's name.
-    `incarnation` is the one under which that node sent the ask: a later life of it does not wait for the
-    answer. `number` is that of the ask.
+    `client_id` is the id under which the transport reaches the asking node; empty if that is the node's name.
+    `incarnation` is the one that sent the ask: a later incarnation of that node does not wait for the reply.
     """
 
     node: str
@@ -33,42 +33,43 @@ class Asker(Struct, array_like=True, frozen=True):
 
 
 class ReceivedSequences(Protocol):
-    """What came to this node of one sender, to whomever here. Each has a number, counted by the sender."""
+    """The sequence numbers that this node has received from one sender, for any recipient."""
 
     def settled_ranges(self) -> Sequence[tuple[int, int]]:
-        """The settled ones, as ranges, lowest first."""
+        """Return the settled numbers as ranges, lowest first."""
 
     def highest(self) -> int:
-        """The highest that came. Those below it that are neither are settled, or gone."""
+        """Return the highest number received. Lower numbers that are not unsettled are settled or lost."""
 
     def unsettled(self) -> Collection[int]:
-        """Those that came and may come again, though they may be within these ranges."""
+        """Return the numbers that may be received again. They may lie within the settled ranges."""
 
 
 class RemoteLayer(Protocol):
     async def open(self) -> None:
-        """From now on others reach us."""
+        """Connect: from now on other nodes reach this one."""
 
     def quiesce(self) -> None:
-        """The actors are about to stop. What others keep for us and is not handed on yet is left to them."""
+        """Prepare for the stop of all actors: leave messages that are not delivered yet to the broker or sender that
+        still holds them."""
 
     async def close(self) -> None: ...
 
     def ref(self, address: Address) -> ActorRef[Any]:
-        """A reference to an actor of another node."""
+        """Return a reference to an actor of another node."""
 
     def peers(self) -> Iterator[tuple[str, bool]]:
-        """The nodes that we talk with, and whether each is unreachable."""
+        """Return the names of the nodes that this one communicates with, and whether each is unreachable."""
 
     def received_from(self, incarnation: bytes) -> ReceivedSequences | None:
-        """What came of one sender, in this life. In the loop's thread."""
+        """Return the sequence numbers received from one sender by this incarnation. On the loop's thread."""
 
     def restore_reply(self, asker: Asker | None) -> Reply | None:
-        """The Reply of a message that another node sent to an earlier life of this one; `asker` is None if it
-        was told. In the loop's thread."""
+        """Return the Reply of a message that an earlier incarnation of this node has received; `asker` is None if it
+        was told. On the loop's thread."""
 
 
 class TransportProvider(Protocol[Options_contra]):
-    """What a system is given to reach others. Its options are its own matter."""
+    """The `transport` of a system. The type of its options is its own."""
 
     def join(self, system: ActorSystem, options: Options_contra | None) -> RemoteLayer: ...

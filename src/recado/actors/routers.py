@@ -1,20 +1,20 @@
-"""Routers: one reference for several actors, which gives each message to one of them, or to all.
+"""Routers: one reference for several actors; each message is forwarded to one of them, or to all.
 
     workers = await system.spawn(pool(Worker, 4, ROUND_ROBIN), name="workers")
     readers = await system.spawn(group([a, b, c], BROADCAST))
     ack = await workers.ask(Work(1))
 
-A router is an actor: it has a name, other nodes may send to it, and it adds one hop. It forwards, so who gets a
-message sees who sent it, and answers directly.
+A router is an actor: it has a name, other nodes may send to it, and it adds one hop. It forwards, so a routee sees the
+original sender and replies to it directly.
 
-RO1  ROUND_ROBIN: of n messages in a row, each of n actors gets one, in the order in which they were added.
-RO2  SMALLEST_MAILBOX: the actor gets it that has least to do; among equals, the one whose turn comes first.
-     What waits for actors on other nodes is not known here, and counts as nothing.
-RO3  BROADCAST: each gets it; the first answer counts.
-RO4  Messages of one sender that go to the same actor stay in order.
-RO5  Who has stopped gets nothing more. What comes when nobody is left is a dead letter.
+RO1  ROUND_ROBIN: of n messages in a row each of n routees gets one, in the order in which they were added.
+RO2  SMALLEST_MAILBOX: the routee with the fewest pending messages gets the message; of several, the next in turn.
+     The mailboxes of actors on other nodes are unknown here, and count as empty.
+RO3  BROADCAST: every routee gets the message; the first reply counts.
+RO4  Messages of one sender to the same routee stay in order.
+RO5  A routee that has stopped gets no more messages. Without routees, messages are dead letters.
 
-A pool makes its actors, and is their supervisor: one that fails is restarted in its place.
+A pool creates its routees and supervises them: one that fails is restarted and keeps its position.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BROADCAST = RoutingLogic.BROADCAST
 
 
 class Router(Actor[M]):
-    """Use `pool` or `group`."""
+    """Created by `pool` or `group`."""
 
     keeps_children: ClassVar[bool] = True
 
@@ -135,19 +135,19 @@ def pool(
     *,
     supervisor_strategy: SupervisorStrategy = DEFAULT_STRATEGY,
 ) -> Callable[[], Router[M]]:
-    """For `spawn`: a router, and so many actors for it to send to."""
+    """Return a factory, for `spawn`, of a router that creates and supervises `size` routees."""
     return lambda: _PoolRouter(factory, size, logic, supervisor_strategy)
 
 
 def group(
     refs: Iterable[ActorRef[M]], logic: RoutingLogic = ROUND_ROBIN
 ) -> Callable[[], Router[M]]:
-    """For `spawn`: a router for actors that are there already, wherever they live."""
+    """Return a factory, for `spawn`, of a router for existing actors, on this node or others."""
     known = tuple(refs)
     return lambda: _GroupRouter(known, logic)
 
 
 def _pending_count(ref: ActorRef[Any]) -> int:
-    """What waits for an actor, and what it has begun."""
+    """Return the number of messages that wait for an actor, plus the one that it handles."""
     post = ref._target
     return post.mailbox.qsize() + post.is_claimed if isinstance(post, Cell) else 0

@@ -1,4 +1,4 @@
-"""What can be configured of actors: the section `[actors]` of recado.toml.
+"""The section `[actors]` of recado.toml.
 
     [actors]
     transport = "amqp"
@@ -6,13 +6,13 @@
     user = "exchange"
     password = "…"
     cookie = "…"
-    mailboxes = "mail"
+    mailbox_folder = "mail"
 
     async with open_system("exchange", recado.read_settings().actors) as system:
-        mailbox = system.mailboxes.mailbox("book.A1")
+        mailbox = system.durable_mailboxes.mailbox("book.A1")
         book = await system.spawn(Book, name="book.A1", mailbox=mailbox)
 
-Only the shape is imported here, since a broker's settings have it too, and that starts without any actor.
+A broker reads this section, too, and starts without actors. So everything else is imported where it is used.
 """
 
 from collections.abc import AsyncIterator
@@ -34,67 +34,69 @@ Seconds = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=1)]
 Sharing = Literal["one_connection_per_node", "one_connection_per_channel"]
 
-ZLIB_LEVEL_MAX = 9  # as in Options, which a broker does not import
+ZLIB_LEVEL_MAX = 9  # as in RemoteOptions, which a broker does not import
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How actors reach others, `none` if they do not, and how they run.
-
-    `cookie` seals what nodes send to each other; nothing else is processed then, unless `require_cookie` is
-    false. A node that is `untrusted` creates nothing for others. `read_timeout` is the silence after which a
-    connection is taken for dead; `retry_max` is between two attempts at most. They are made until the
-    broker is back, and the application is told by the events `LinkLost` and `LinkStillDown`; if `give_up` is
-    set, they end after so many seconds by `LinkClosed`. A link over TCP to a node ends after 600 s if it is not
-    set; the next message makes a new one.
-    """
+    """How a system of actors reaches other nodes, and how it runs. Durations are in seconds."""
 
     transport: Literal["none", "tcp", "amqp"] = "none"
+    """How other nodes are reached."""
     client_id: str | None = None
+    """The id under which servers reply to this node on a broker; by default its name."""
     cookie: str | None = None
+    """The secret by which nodes authenticate their frames."""
     require_cookie: bool | None = None
+    """Whether frames without it are rejected; by default if there is a cookie."""
     untrusted: bool = False
+    """Whether other nodes are untrusted: they cannot create, move, stop or supervise actors here."""
     serializer: Literal["msgpack", "json"] = "msgpack"
     pickle: bool = False
+    """Whether pickles are sent and accepted. They can run any code."""
     compression: Literal["none", "zlib", "zstd"] = "none"
     compression_level: Annotated[int, Meta(ge=-1, le=22)] | None = None
     max_frame_bytes: Annotated[int, Meta(ge=1024)] = 1 << 20
     max_decompressed_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     warm_up: Annotated[float, Meta(ge=0)] = 2.0
-    """Seconds after the start in which messages wait for actors that are not there yet."""
+    """How long messages wait after the start for actors that are not spawned yet."""
 
     connect_timeout: Seconds = 5.0
     read_timeout: Seconds = 20.0
+    """The silence after which a connection is closed as dead."""
     retry_max: Seconds = 0.3
+    """The longest delay between two attempts to connect."""
     reconnect_timeout: Seconds | None = None
+    """How long to keep reconnecting before a link is closed (event LinkClosed). By default forever over AMQP, and
+    600 s over TCP, where the next message creates a new link."""
     send_buffer_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
 
     listen: str | None = None
-    """TCP: host and port, 0 for any that is free."""
+    """TCP: host:port to listen on; port 0 chooses a free one."""
     nodes: dict[str, str] = {}
-    """TCP: where other nodes listen."""
+    """TCP: host:port of other nodes, by name."""
 
     broker: str = "amqp://localhost"
-    """AMQP: its URL; the next three are said here or there."""
+    """AMQP: URL of the broker. `vhost`, `user` and `password` override its parts."""
     vhost: str | None = None
     user: str | None = None
     password: str | None = None
     storage: Literal["durable", "transient", "exclusive_autodelete"] = "durable"
     persistent: bool = True
     server_bridge: bool = True
-    """AMQP: whether others reach this node by its name; one that only asks needs none."""
+    """AMQP: whether other nodes reach this node by its name. A node that only asks needs no server bridge."""
     server_sharing: Sharing = "one_connection_per_node"
     client_sharing: Sharing = "one_connection_per_node"
 
-    dispatcher: Literal["loop", "pool", "thread_per_actor", "self_sizing"] = "loop"
+    dispatcher: Literal["loop", "fixed_pool", "thread_per_actor", "elastic_pool"] = "loop"
     threads: Count = 8
     mailbox_capacity: Annotated[int, Meta(ge=0)] = 0
-    """Messages that may wait for an actor before its senders do; 0 is any number."""
+    """Messages that may wait for an actor before its senders are paused; 0 is unbounded."""
     mailbox_folder: str | None = None
     """The folder of durable mailboxes."""
 
-    # ── as the parts want it ──────────────────────────────────────────────────────────────────────────────
+    # ── the settings of each part ─────────────────────────────────────────────────────────────────────────────
 
     def remote_options(self) -> "RemoteOptions":
         from .remote.options import RemoteOptions
@@ -119,11 +121,13 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         from .remote.tcp.transport import TcpSettings
 
         return _copy_common_fields(
-            self, TcpSettings, reconnect_timeout=self.reconnect_timeout or TcpSettings().reconnect_timeout
+            self,
+            TcpSettings,
+            reconnect_timeout=self.reconnect_timeout or TcpSettings().reconnect_timeout,
         )
 
     def create_transport(self) -> "AmqpTransport | TcpTransport | None":
-        """What carries messages to others. ValueError if it is wrong in a way that a type cannot tell."""
+        """Return the transport to other nodes; None if there is none. Raises ValueError for an invalid address."""
         if self.transport == "none":
             return None
         if self.transport == "tcp":
@@ -134,55 +138,56 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
         from .remote.amqp import AmqpTransport
 
-        said = {"vhost": self.vhost, "username": self.user, "password": self.password}
-        given = {name: value for name, value in said.items() if value is not None}
+        overrides = {"vhost": self.vhost, "username": self.user, "password": self.password}
+        given = {name: value for name, value in overrides.items() if value is not None}
         address = msgspec.structs.replace(parse_url(self.broker), **given)
         return AmqpTransport(address, self.amqp_settings())
 
     def create_dispatcher(self) -> "WorkerThreads | None":
-        """None is the loop itself."""
+        """Return the default dispatcher; None if that is the event loop."""
         from . import dispatchers
 
         match self.dispatcher:
             case "loop":
                 return None
-            case "pool":
+            case "fixed_pool":
                 return dispatchers.FixedPool(self.threads)
             case "thread_per_actor":
                 return dispatchers.ThreadPerActor()
-            case "self_sizing":
+            case "elastic_pool":
                 return dispatchers.ElasticPool(min(2, self.threads), self.threads)
 
 
 def _copy_common_fields(
     settings: ActorsSettings, settings_class: type[S], **overrides: object
 ) -> S:
-    """Made of the fields that both have, but for `others`."""
+    """Create settings of a class from the fields that both have, and `overrides`."""
     names = {field.name for field in msgspec.structs.fields(settings_class)}
     common = names.intersection(field.name for field in msgspec.structs.fields(settings))
     return settings_class(**({name: getattr(settings, name) for name in common} | overrides))
 
 
 def find_problems(settings: ActorsSettings) -> list[tuple[str, str]]:
-    """What a type cannot tell: the key, and what is wrong with it, for instance beside the others."""
+    """Return the problems that types cannot express, as (key, problem)."""
     problems = []
     if settings.require_cookie and not settings.cookie:
         problems.append(("actors.cookie", "is needed for actors.require_cookie"))
     if settings.compression == "zlib" and (settings.compression_level or 0) > ZLIB_LEVEL_MAX:
         problems.append(
-            ("actors.compression_level", f"is above {ZLIB_LEVEL_MAX}, the most of zlib")
+            ("actors.compression_level", f"is above {ZLIB_LEVEL_MAX}, the maximum of zlib")
         )
     if settings.mailbox_folder == "":
-        problems.append(("actors.mailboxes", "is empty: name a folder"))
+        problems.append(("actors.mailbox_folder", "is empty: name a folder"))
     return problems
 
 
 @asynccontextmanager
 async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["ActorSystem"]:
-    """A system as the settings say; dispatcher and capacity are those of actors that say nothing else.
+    """Open a system as the settings say, for `async with`. The configured dispatcher and capacity are defaults of
+    `spawn`.
 
-    If there is a folder of durable mailboxes they are `system.mailboxes`; InUse and Corrupt are raised as they
-    are by DurableMailboxes.
+    With a `mailbox_folder`, `system.durable_mailboxes` has its mailboxes; then the exceptions of DurableMailboxes are
+    raised, too.
     """
     from .system import ActorSystem
 

@@ -1,22 +1,22 @@
-"""A stash: messages that an actor cannot handle yet, put aside and put back.
+"""A stash: messages that an actor cannot handle yet, set aside and requeued later.
 
     class Store(Actor[Ready | Put]):
-        def started(self) -> None:
-            self.stash = Stash(self, capacity=100)
+        def pre_start(self) -> None:
+            self.pending = Stash(self, capacity=100)
 
         def receive(self, message: Ready | Put) -> None:
             match message:
                 case Ready():
                     self.become(self.ready)
-                    self.stash.put_back()
+                    self.pending.unstash_all()
                 case Put():
-                    self.stash.keep()
+                    self.pending.stash()
 
-ST1  What was put back is handled before all that waits, in the order in which it came first.
-ST2  A stashed message is neither answered nor acknowledged: who asked waits on, a durable mailbox keeps it.
-ST3  When the instance ends, what it had stashed goes back to the mailbox: a restart loses nothing, and after a
-     stop it is dead letters with the rest.
-ST4  There are never more than `capacity`. One more is a failure of the actor, StashFull.
+ST1  Unstashed messages are handled before all others in the mailbox, in the order in which they arrived.
+ST2  A stashed message is neither answered nor acknowledged: its asker keeps waiting, a durable mailbox keeps it.
+ST3  When the instance ends, its stashed messages are requeued: a restart loses none, and after a stop they are dead
+     letters like the rest of the mailbox.
+ST4  There are never more than `capacity` stashed messages. One more fails the actor with StashFullError.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ STASHED_MESSAGES_MAX: Final = 1_000
 
 
 class StashFullError(ActorError):
-    pass
+    """An actor has stashed more messages than the capacity of its stash."""
 
 
 class Stash:
     def __init__(self, actor: Actor[Any], capacity: int = STASHED_MESSAGES_MAX) -> None:
-        """From `started` of the actor, or later."""
+        """Create a stash in `pre_start` of the actor, or later."""
         self._cell = actor._cell
         self._capacity = capacity
         self._stashed: list[MessageEnvelope] = []
@@ -48,13 +48,18 @@ class Stash:
         return len(self._stashed)
 
     def stash(self) -> None:
-        """Put the message aside that is being handled. Nothing else should be done about it."""
+        """Set the current message aside. The handler should return after this, without a reply.
+
+        Raises StashFullError.
+        """
         if len(self._stashed) >= self._capacity:
-            raise StashFullError(f"{self._cell.ref} has stashed {self._capacity} messages already")
+            raise StashFullError(
+                f"{self._cell.ref} has already stashed {self._capacity} messages, its capacity"
+            )
         self._stashed.append(self._cell.take_envelope())
 
     def unstash_all(self) -> None:
-        """Let all of them come again, from the next message on."""
+        """Requeue all stashed messages before the rest of the mailbox (ST1)."""
         envelopes, self._stashed = self._stashed, []
         if envelopes:
             self._cell.requeue(envelopes)

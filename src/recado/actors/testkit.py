@@ -1,21 +1,21 @@
-"""What makes actors testable: time that passes at once, an order that a seed decides, and probes.
+"""Test helpers: virtual time, a dispatcher whose order depends on a seed, and probes.
 
     def test_a_session_times_out() -> None:
-        async def story() -> None:
-            async with ActorSystem("test", dispatcher=Shuffled(seed=7)) as system:
+        async def main() -> None:
+            async with ActorSystem("test", dispatcher=ShuffledDispatcher(seed=7)) as system:
                 probe = await Probe.spawn(system)
                 session = await system.spawn(lambda: Session(probe.ref))
                 probe.monitor(session)
                 assert (await probe.expect(Down, within=60)).reason is None
 
-        run(story())         # takes no time, and the same way each time
+        run(main())         # takes no time, and does the same in each run
 
-TK1  In `run`, time is a number: when nobody can go on, it leaps to what is due next. Nothing waits for a clock.
-TK2  With Shuffled, which actor goes next, and how far, is decided by the seed alone. Messages of one sender to
-     one actor stay in order, as everywhere.
-TK3  A probe keeps what it is told until somebody expects it, in order.
+TK1  In `run`, time is a number: when all tasks wait, it advances to the next timer. Nothing waits for a real clock.
+TK2  With ShuffledDispatcher the seed alone decides which actor runs next, and for how many messages. Messages of one
+     sender to one actor stay in order, as always.
+TK3  A probe holds its messages in order until the test expects them.
 
-Threads live by the real time, so dispatchers with threads do not belong in `run`.
+Threads run in real time, so dispatchers with threads must not be used in `run`.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 M = TypeVar("M")
 
-# Real seconds for threads, such as those of asyncio.to_thread, to come back in when nothing else can happen.
+# How long, in real time, `run` waits for threads such as those of asyncio.to_thread when all tasks wait.
 THREAD_WAIT_S = 10.0
 MESSAGES_MAX = 4
 YIELD_RATIO = 0.3
 
 
 class DeadlockError(AssertionError):
-    """Everybody waits, and nothing is due: it would go on for ever."""
+    """All tasks wait, and no timer is set: the test would never end."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it on a loop of its own, in no time (TK1)."""
+    """Run a coroutine on a new event loop with virtual time, and return its result (TK1). Raises DeadlockError."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
@@ -69,12 +69,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
-        # What is due is what is before `time() + resolution`. Far from the beginning, a nanosecond is nothing.
+        # The loop runs timers before `time() + resolution`. For a large time a nanosecond would be rounded away.
         self._clock_resolution = max(1e-9, math.ulp(self._now))
 
 
 class _VirtualTimeSelector(selectors.BaseSelector):
-    """A selector that lets the time pass instead of waiting for it."""
+    """A selector that advances the virtual time instead of waiting."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -84,7 +84,7 @@ class _VirtualTimeSelector(selectors.BaseSelector):
         events = self._real.select(THREAD_WAIT_S if timeout is None else 0)
         if not events:
             if timeout is None:
-                raise DeadlockError("everybody waits, and nothing is due")
+                raise DeadlockError("all tasks wait, and no timer is set")
             self._loop.advance(max(timeout, 0))
         return events
 
@@ -104,10 +104,10 @@ class _VirtualTimeSelector(selectors.BaseSelector):
 
 
 class ShuffledDispatcher:
-    """A dispatcher whose next step is drawn by lot (TK2)."""
+    """A dispatcher that runs actors in a random order (TK2)."""
 
     def __init__(self, seed: int, messages_max: int = MESSAGES_MAX) -> None:
-        """An actor handles 1 to `messages` messages at a time."""
+        """An actor handles from 1 to `messages_max` messages at a time."""
         self._random = Random(seed)
         self._messages_max = messages_max
         self._ready: list[Cell] = []
@@ -121,7 +121,7 @@ class ShuffledDispatcher:
 
     def _step(self, loop: asyncio.AbstractEventLoop) -> None:
         chance = self._random
-        if chance.random() < YIELD_RATIO:  # to let tasks and timers go first, now and then
+        if chance.random() < YIELD_RATIO:  # lets tasks and timers run first, now and then
             loop.call_soon(self._step, loop)
         else:
             cell = self._ready.pop(chance.randrange(len(self._ready)))
@@ -135,12 +135,12 @@ class ReceivedMessage(NamedTuple):
 
 
 class Probe(Generic[M]):
-    """An actor that does nothing but listen; the test is its behaviour."""
+    """An actor that records its messages for a test."""
 
     def __init__(self) -> None:
-        """Use `spawn`."""
+        """Created by `spawn`."""
         self.last_received: ReceivedMessage | None = None
-        """What was expected last."""
+        """The message that was returned last."""
         self._received: deque[ReceivedMessage] = deque()
         self._arrived: asyncio.Event = asyncio.Event()
         self._actor = _ProbeActor(self)
@@ -156,7 +156,7 @@ class Probe(Generic[M]):
         return self._actor.ref
 
     def monitor(self, ref: ActorRef[Any]) -> None:
-        """Its Down can be expected then."""
+        """Monitor an actor, so that its Down can be expected."""
         self._actor.monitor(ref)
 
     def record(self, received: ReceivedMessage) -> None:
@@ -164,46 +164,46 @@ class Probe(Generic[M]):
         self._arrived.set()
 
     async def next(self, within: float = 3.0) -> Any:
-        """What comes next, whatever it is. AssertionError if nothing does."""
+        """Return the next message or signal. Raises AssertionError if none arrives within `within` seconds."""
         try:
             async with asyncio.timeout(within):
                 while not self._received:
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            raise AssertionError(f"nothing came within {within:g} s") from None
+            raise AssertionError(f"no message within {within:g} s") from None
         self.last_received = self._received.popleft()
         return self.last_received.message
 
     async def expect(self, message_class: type[T], within: float = 3.0) -> T:
-        """What comes next; AssertionError if nothing does, or something of another class."""
+        """Return the next message. Raises AssertionError if none arrives in time, or if it is of another class."""
         message = await self.next(within)
         assert isinstance(message, message_class), (
-            f"{message!r} came, and not a {message_class.__name__}"
+            f"expected a {message_class.__name__}, got {message!r}"
         )
         return message
 
     async def expect_no_message(self, within: float = 0.1) -> None:
-        """AssertionError if anything comes, or has come."""
+        """Raise AssertionError if a message has arrived, or arrives within `within` seconds."""
         try:
             message = await self.next(within)
         except AssertionError:
             return
-        raise AssertionError(f"{message!r} came, and nothing was to come")
+        raise AssertionError(f"expected no message, got {message!r}")
 
     @property
     def sender(self) -> ActorRef[Any] | None:
-        """Of what was expected last."""
+        """The sender of the message that was returned last."""
         return None if self.last_received is None else self.last_received.sender
 
     def reply(self, value: Any) -> None:
-        """To what was expected last."""
+        """Reply to the message that was returned last. Raises NoSenderError if it has no sender."""
         if self.last_received is not None and self.last_received.reply is not None:
             self.last_received.reply.complete(value)
         elif self.sender is not None:
             self.sender.tell(value)
         else:
-            raise NoSenderError("the probe replies, and nobody has asked")
+            raise NoSenderError("the probe replies to a message that has no sender")
 
 
 class _ProbeActor(Actor[Any]):

@@ -1,18 +1,18 @@
 """Timers of an actor: messages that it sends to itself later.
 
     class Session(Actor[Ping | TimedOut]):
-        def started(self) -> None:
+        def pre_start(self) -> None:
             self.timers = Timers(self)
             self.timers.every(1.0, Ping())
             self.timers.once(30.0, TimedOut(), key="idle")
 
-TI1  No timer of an instance fires after it has ended: neither after a stop nor after a restart.
-TI2  `every` does not drift: its n-th message is due n intervals after it was begun. What was missed, since the
-     loop was busy elsewhere, is left out, not made up for.
-TI3  A timer with a key takes the place of the one with the same key.
+TI1  No timer of an instance fires after the instance has ended, by a stop or by a restart.
+TI2  `every` does not drift: its n-th message is due n intervals after the start. Messages that were missed because the
+     loop was busy are skipped.
+TI3  A timer with a key replaces the timer with the same key.
 
-What has fired waits in the mailbox like any message, and comes even if its timer is cancelled then.
-Time is the system's clock, which tests may turn. All calls may come from any thread.
+A message that was sent stays in the mailbox like any other, also if its timer is cancelled then. Time is the clock of
+the system, which tests can replace. All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class Timers:
     def __init__(self, actor: Actor[Any]) -> None:
-        """From `started` of the actor, or later; not from its constructor, when it has no place to live yet."""
+        """Create the timers in `pre_start` of the actor, or later; in the constructor it is not in a system yet."""
         self._ref = actor.ref
         self._system = actor.system
         self._clock = actor.system._clock
@@ -37,21 +37,24 @@ class Timers:
         self._system._call_on_loop(actor._cell.on_instance_end, self._end)
 
     def once(self, delay: float, message: Any, *, key: Hashable = None) -> Hashable:
-        """Send it after `delay` seconds. Gives the key, by which it can be cancelled."""
+        """Send a message after `delay` seconds, and return the key by which the timer can be cancelled."""
         key = object() if key is None else key
         self._system._call_on_loop(self._start, key, delay, None, message)
         return key
 
     def every(self, interval: float, message: Any, *, key: Hashable = None) -> Hashable:
-        """Send it every `interval` seconds, first after the first of them. Gives the key."""
+        """Send a message every `interval` seconds, first after one interval, and return the key of the timer.
+
+        Raises ValueError if the interval is not positive.
+        """
         if interval <= 0:
-            raise ValueError(f"every {interval} seconds is all the time")
+            raise ValueError(f"the interval of a timer must be positive: {interval}")
         key = object() if key is None else key
         self._system._call_on_loop(self._start, key, interval, interval, message)
         return key
 
     def cancel(self, key: Hashable) -> None:
-        """Also if it has fired, or never was."""
+        """Cancel a timer; no error if it has fired, or never existed."""
         self._system._call_on_loop(self._cancel, key)
 
     def cancel_all(self) -> None:

@@ -31,7 +31,7 @@ DEFAULT_ORIGIN = "default"
 SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
 ARCHIVES_KEY = "feeds.archives"
 PATH_KEYS = (
-    "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailboxes",
+    "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailbox_folder",
 )  # fmt: skip
 
 ConfigTree = dict[str, Any]

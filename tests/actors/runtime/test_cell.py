@@ -495,7 +495,9 @@ def test_a_mailbox_that_fails_is_a_failure_of_its_actor(where: str, awaits: bool
             cell = system._find_cell(stage.address)
             assert cell is not None
             cell.runs_as_task = awaits
-            stage.tell(Do(lambda _: 1 // (where != "acknowledge failure")) if awaits else Raises(where))
+            stage.tell(
+                Do(lambda _: 1 // (where != "acknowledge failure")) if awaits else Raises(where)
+            )
             await until(lambda: cell.restarts)
             answer = Do(lambda _: "goes on") if awaits else Echo("goes on")
             assert await stage.ask(answer) == "goes on"

@@ -1,15 +1,15 @@
-"""Dispatchers that run actors in threads, for handlers that block. The usual one is the loop itself (turn.py).
+"""Dispatchers that run actors in threads, for handlers that block. The default dispatcher is the event loop.
 
-    ThreadPerActor   each actor has a thread to itself
-    Pool             so many threads for all actors; the one to take for handlers that block
-    WorkStealing     the same for actors of one type, of which the idle take messages from the busy
-    SelfSizing       as many threads as there is work for while others block, woken once for many events
+    ThreadPerActor     one thread for each actor
+    FixedPool          a fixed number of threads for all actors: the one to choose for handlers that block
+    WorkStealingPool   the same for actors of one type; idle actors take messages from busy ones
+    ElasticPool        adds threads while its workers block, and removes idle ones
 
-    async with Pool(8) as pool, ActorSystem("exchange") as system:
+    async with FixedPool(8) as pool, ActorSystem("exchange") as system:
         await system.spawn(Reader, dispatcher=pool)
 
-A dispatcher of one's own has one method, `dispatch`: see Dispatcher in turn.py. In all of them `async def`
-handlers are awaited on the loop: only `def` handlers block a thread.
+A custom dispatcher implements one method, `dispatch` (see Dispatcher in runtime/loop_dispatcher.py). With every
+dispatcher `async def` handlers are awaited on the event loop; only `def` handlers occupy a thread.
 """
 
 from .elastic_pool import ElasticPool

@@ -1,10 +1,11 @@
-"""A pool that finds its size: as few threads as the work needs, more while they block, fewer when they idle.
+"""A thread pool that adapts its size: it adds threads while its workers block, and removes idle ones.
 
-SZ1  `least` threads are kept once they have begun. One more begins when a ready actor has waited for `patience`
-     seconds, up to `most`: so only handlers that block make it grow. One that idles for `linger` seconds ends.
-SZ2  However many actors become ready at once, one thread is woken, and it goes on with the next while there is
-     one; the next thread is woken by this one. Events that come close together are one task.
-SZ3  No ready actor waits while a thread sleeps, unless one is on its way.
+SZ1  Once started, `threads_min` threads stay. Another one starts when a ready cell has waited for `grow_delay` seconds,
+     up to `threads_max`: so the pool grows only while handlers block. A thread that is idle for `idle_timeout` seconds
+     ends.
+SZ2  However many cells become ready at once, one thread is woken. It runs cells while there are any, and wakes the next
+     thread if there are more. So events that arrive close together need one wakeup.
+SZ3  No ready cell waits while a thread is idle, unless a thread is being woken.
 """
 
 from __future__ import annotations
@@ -32,29 +33,29 @@ class ElasticPool(WorkerThreads):
     ) -> None:
         if not 1 <= threads_min <= threads_max:
             raise ValueError(
-                f"between {threads_min} and {threads_max} threads there is nothing to choose from"
+                f"threads_min must be from 1 to threads_max: {threads_min}, {threads_max}"
             )
         super().__init__(name)
         self._threads_min = threads_min
         self._threads_max = threads_max
         self._grow_delay = grow_delay
         self._idle_timeout = idle_timeout
-        self._ready: deque[tuple[float, Cell]] = deque()  # since when
-        self._work_available = threading.Condition(self._lock)  # for workers that sleep
-        self._check_growth = threading.Condition(self._lock)  # for the one that watches over them
+        self._ready: deque[tuple[float, Cell]] = deque()  # with the time at which they became ready
+        self._work_available = threading.Condition(self._lock)  # idle workers wait for it
+        self._check_growth = threading.Condition(self._lock)  # the monitor thread waits for it
         self._has_monitor = False
         self._idle_count = 0
         self._is_waking = False
         self.worker_count = 0
         self.wakeup_count = 0
-        """How often a thread was woken, or begun, because there was work."""
+        """How often a thread was woken or started because there was work."""
 
     def _enqueue(self, cell: Cell) -> None:
         self._ready.append((time.monotonic(), cell))
         self._wake_worker()
 
     def _wake_worker(self) -> None:
-        """See to it that a thread comes for what is ready (SZ3). The lock is held, here and below."""
+        """Ensure that a thread runs the ready cells (SZ3). Call it with the lock held."""
         if self._is_waking:
             return
         if self._idle_count:
@@ -82,10 +83,10 @@ class ElasticPool(WorkerThreads):
     def _worker_loop(self) -> None:
         while (cell := self._next_cell()) is not None:
             self._run_cell(cell)
-            del cell  # or it, and its actor, would live as long as nothing else comes
+            del cell  # otherwise an idle thread would keep the cell and its actor alive
 
     def _next_cell(self) -> Cell | None:
-        """What to run now; None if this thread is not needed any more."""
+        """Return the next cell to run; None if this thread should end."""
         with self._lock:
             self._is_waking = False
             deadline = time.monotonic() + self._idle_timeout
@@ -104,7 +105,7 @@ class ElasticPool(WorkerThreads):
             return cell
 
     def _monitor_loop(self) -> None:
-        """Begin one more thread for whoever has waited too long (SZ1)."""
+        """Start another thread when a ready cell has waited for too long (SZ1)."""
         with self._lock:
             while not self._is_closed:
                 if not self._ready or self.worker_count == self._threads_max:

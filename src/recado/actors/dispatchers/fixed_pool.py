@@ -1,4 +1,4 @@
-"""A number of threads for any number of actors: who has work waits in one queue for the next thread."""
+"""A fixed number of threads for any number of actors: ready cells wait in one queue for the next thread."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ class FixedPool(WorkerThreads):
     def __init__(
         self, threads: int = 8, *, messages_max: int = CELL_MESSAGES_MAX, name: str = "recado-pool"
     ) -> None:
-        """At most `threads`; each is begun when there is work for it. An actor's turn is `messages` long."""
+        """Use at most `threads` threads; each is started when there is work for it. An actor handles up to
+        `messages_max` messages before the next one runs."""
         if threads < 1:
-            raise ValueError(f"a pool of {threads} threads would run nothing")
+            raise ValueError(f"a pool needs at least one thread: {threads}")
         super().__init__(name)
         self._threads_max = threads
         self._messages_max = messages_max
@@ -37,6 +38,6 @@ class FixedPool(WorkerThreads):
     def _worker_loop(self) -> None:
         while (cell := self._ready.get()) is not None:
             self._run_cell(cell, self._messages_max)
-            del cell  # or it, and its actor, would live as long as nothing else comes
+            del cell  # otherwise an idle thread would keep the cell and its actor alive
             with self._lock:
                 self._unfinished_count -= 1

@@ -1,6 +1,6 @@
-"""A thread for each actor: as simple as it gets, for actors that block most of the time. Each costs a thread.
+"""One thread for each actor, for actors that block most of the time.
 
-It is begun with the actor's first message, and ends when the actor has stopped.
+The thread starts with the actor's first message, and ends when the actor has stopped.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Work stealing among actors of one type: who is idle takes messages out of the mailboxes of the busy.
+"""Work stealing among actors of one type: idle actors take messages from the mailboxes of busy ones.
 
-    stealing = WorkStealing(threads=4)
+    pool = WorkStealingPool(threads=4)
     for _ in range(4):
-        await system.spawn(Worker, dispatcher=stealing, mailbox=stealing.mailbox)
+        await system.spawn(Worker, dispatcher=pool, mailbox=pool.mailbox)
 
-WS1  Each message is handled once, by some actor of the type, which need not be the one that it was sent to.
-WS2  No message waits for a busy actor while another one of the type is idle.
+WS1  Each message is handled once, by some actor of the pool, which need not be the one that it was sent to.
+WS2  No message waits for a busy actor while another one of the pool is idle.
 
-So two messages to the same actor may be handled at the same time, by two actors: their order is lost. This is
-for actors of which it does not matter which one does the work.
+So two messages to the same actor may be handled by two actors at the same time: their order is lost. Use it for actors
+that are interchangeable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class StealableMailbox:
-    """An actor's own messages first; when it has none, others', from the fullest mailbox."""
+    """Returns the actor's own messages first, and then messages from the fullest mailbox of the pool."""
 
     __slots__ = ("__weakref__", "_cell", "_pool", "own_queue")
 
@@ -39,7 +39,7 @@ class StealableMailbox:
         self._cell: ref[Cell] | None = None
 
     def attach_cell(self, cell: Cell) -> None:
-        """The actor has begun, and steals from now on."""
+        """Set the cell of this mailbox, which has started: from now on it steals."""
         self._cell = ref(cell)
 
     def put(self, envelope: MessageEnvelope) -> None:
@@ -57,7 +57,7 @@ class StealableMailbox:
         return self._pool.steal()
 
     def release_one(self) -> MessageEnvelope:
-        """One of its own, for somebody else; whoever waits to send to this actor has room then."""
+        """Remove and return a message for another actor. This makes space for paused senders."""
         letter = self.own_queue.get_nowait()
         cell = self._attached_cell()
         if cell is not None and cell.space_callbacks:
@@ -65,11 +65,11 @@ class StealableMailbox:
         return letter
 
     def qsize(self) -> int:
-        """Its own; if it has none, whether there is something to do at all."""
+        """Return the number of own messages; if there are none, 1 if there is a message to steal."""
         return self.own_queue.qsize() or (self._can_steal() and self._pool.has_work())
 
     def _can_steal(self) -> bool:
-        """Not for an actor that has stopped: what it took would be dead letters."""
+        """Return whether the actor runs. Messages that a stopped actor stole would become dead letters."""
         cell = self._attached_cell()
         return cell is not None and cell.is_started
 
@@ -79,29 +79,29 @@ class StealableMailbox:
 
 class WorkStealingPool(FixedPool, AttachingDispatcher):
     def __init__(self, threads: int = 8, *, name: str = "recado-stealing") -> None:
-        # An actor that took many messages at once would keep them from the others.
+        # One message per run: an actor that took several would withhold them from idle ones.
         super().__init__(threads, messages_max=1, name=name)
         self._mailboxes: WeakSet[StealableMailbox] = WeakSet()
         self._cells: WeakSet[Cell] = WeakSet()
 
     def mailbox(self) -> StealableMailbox:
-        """For `spawn`: a mailbox that the others of the type may take from."""
+        """Create a mailbox that the other actors of the pool can steal from. For `spawn`."""
         mailbox = StealableMailbox(self)
         with self._lock:
             self._mailboxes.add(mailbox)
         return mailbox
 
     def attach_cell(self, cell: Cell) -> None:
-        """An actor has started here; if its mailbox is one of ours, it is of the type."""
+        """Add a cell to the pool if its mailbox is stealable."""
         if isinstance(cell.mailbox, StealableMailbox):
-            # What there is to steal counts as one that waits: a bound of one would be reached by that alone.
+            # A message to steal counts as one in `qsize`, which alone would reach a capacity of one.
             cell.capacity = cell.capacity and max(cell.capacity, 2)
             with self._lock:
                 self._cells.add(cell)
             cell.mailbox.attach_cell(cell)
 
     def wake_idle_actor(self) -> None:
-        """A message has come for somebody who is busy: if another one is idle, it is for that one (WS2)."""
+        """Dispatch an idle actor, if there is one, because a message has arrived for a busy one (WS2)."""
         with self._lock:
             idle = next((cell for cell in self._cells if cell.state is CellState.IDLE), None)
         if idle is not None:

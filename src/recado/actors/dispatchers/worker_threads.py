@@ -1,9 +1,9 @@
-"""The threads of a dispatcher: how they begin, run cells, and end.
+"""The threads of a dispatcher: how they start, run cells, and end.
 
-CR1  After `close` no thread of it is left, and what was dispatched before has been run; but for handlers that
-     do not end: when none has for GRACE seconds, they are left behind, in threads that hold up no program.
-CR2  What is dispatched later is run by the loop: late, perhaps slow, but not lost.
-CR3  No handler ends a thread, whatever it raises: its actor fails.
+CR1  After `close` no thread is left, and all cells that were dispatched before have run. Handlers that do not end are
+     the exception: when none has ended for STOP_GRACE_S, the remaining daemon threads are abandoned.
+CR2  Cells that are dispatched after `close` run on the event loop, so that their messages are not lost.
+CR3  No exception of a handler ends a thread: its actor fails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from recado.actors.supervision.lifecycle import STOP_GRACE_S
 if TYPE_CHECKING:
     from recado.actors.runtime.cell import Cell
 
-CELL_MESSAGES_MAX = 64  # of one actor, before it is another's turn
+CELL_MESSAGES_MAX = 64  # per run of a cell
 
 log = logging.getLogger("recado.actors")
 
@@ -34,12 +34,12 @@ class WorkerThreads(ABC):
         self._thread_ended = threading.Condition(self._lock)
         self._threads: set[threading.Thread] = set()
         self._started_count = 0
-        self._finished_runs = 0  # that have ended, or nearly: threads count them without a lock
+        self._finished_runs = 0  # approximate: threads count without a lock
         self._is_closed = False
 
     @property
     def thread_count(self) -> int:
-        """How many there are now."""
+        """The current number of threads."""
         return len(self._threads)
 
     def dispatch(self, cell: Cell) -> None:
@@ -53,14 +53,14 @@ class WorkerThreads(ABC):
 
     @abstractmethod
     def _enqueue(self, cell: Cell) -> None:
-        """Have it run by a thread. The lock is held."""
+        """Let a thread run the cell. Called with the lock held."""
 
     @abstractmethod
     def _wake_all(self) -> None:
-        """Have every thread end when there is nothing to run any more. The lock is held."""
+        """Let every thread end when there is nothing left to run. Called with the lock held."""
 
     def _start_thread(self, work: Callable[[], None]) -> None:
-        """Start a thread. The lock is held."""
+        """Start a thread. Call it with the lock held."""
         self._started_count += 1
         thread = threading.Thread(
             target=self._run_thread,
@@ -82,12 +82,13 @@ class WorkerThreads(ABC):
     def _run_cell(self, cell: Cell, messages_max: int = CELL_MESSAGES_MAX) -> None:
         try:
             cell.run(messages_max)
-        except Exception as error:  # noqa: BLE001  a cell whose actor was stopped while its handler ran
+        except Exception as error:  # noqa: BLE001  the actor was stopped while its handler ran
             cell.fail(interrupted_error(cell.ref, error))
         self._finished_runs += 1
 
     def close(self) -> None:
-        """Run what waits, and end the threads. Not in the loop's thread if handlers may wait for the loop."""
+        """Run the cells that are ready, and end the threads. Do not call it in the loop's thread if handlers may wait for
+        the loop; `async with` uses another thread."""
         with self._lock:
             self._is_closed = True
             self._wake_all()
@@ -99,7 +100,11 @@ class WorkerThreads(ABC):
                     runs, until = self._finished_runs, time.monotonic() + STOP_GRACE_S
                 self._thread_ended.wait(until - time.monotonic())
             if self._threads:
-                log.error("%d threads of %s are left behind", len(self._threads), self._name)
+                log.error(
+                    "threads abandoned: their handlers do not end (dispatcher=%s threads=%d)",
+                    self._name,
+                    len(self._threads),
+                )
 
     def __enter__(self) -> Self:
         return self
