@@ -83,7 +83,7 @@ def test_a_signal_closes_the_system(
 
 SLOW = """
 class Slow(Actor[None]):
-    async def stopped(self):
+    async def post_stop(self):
         print("stopping", flush=True)
         await asyncio.sleep(4)
         print("not ended", flush=True)
