@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,3 +155,14 @@ def test_an_archive_that_went_back_is_followed_from_its_end(tmp_path: Path) -> N
     behind = reader.latestOffset(end, ReadAllAvailable())
     assert behind["next"] == 15
     assert len(reader.partitions(end, behind)) == 1
+
+
+def test_tasks_get_no_open_archive(tmp_path: Path) -> None:
+    """A pickled reader has its options only; tasks open the archive themselves."""
+    path = filled(tmp_path / "archive", [[quotes(1, 1, 10)]])
+    reader = FeedStreamReader(
+        parse_read_options({"path": str(path)}, is_streaming=True), ["offset"]
+    )
+    reader.initialOffset()
+    assert reader._archive is not None
+    assert pickle.loads(pickle.dumps(reader))._archive is None

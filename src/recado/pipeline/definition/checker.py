@@ -93,11 +93,11 @@ def examine(
     sink_fields: dict[str, Fields] = {}
     first_dead_letter_step = ""
     for number, step in enumerate(pipeline.steps, 1):
-        found = inference.infer_step(number, step, fields)
-        fields = found.fields
+        output = inference.infer_step(number, step, fields)
+        fields = output.fields
         step_fields.append(fields)
-        sink_fields |= found.sink_fields
-        if found.has_dead_letters and not first_dead_letter_step:
+        sink_fields |= output.sink_fields
+        if output.has_dead_letters and not first_dead_letter_step:
             first_dead_letter_step = step_label(number, step)
     sink_fields |= dict.fromkeys(pipeline.output_sinks(), fields)
     problems += inference.problems
@@ -119,9 +119,11 @@ def examine(
         sink_fields[pipeline.dead_letters] = DEAD_LETTER_FIELDS
         problems += check_dead_letters(pipeline)
     elif first_dead_letter_step:
-        what = f"{first_dead_letter_step} can produce dead letters, but there is no sink for them"
+        message = (
+            f"{first_dead_letter_step} can produce dead letters, but there is no sink for them"
+        )
         hint = f'add [sinks.{pipeline.dead_letters}], such as format = "parquet"'
-        problems.append(Problem("dead letters", what, hint))
+        problems.append(Problem("dead letters", message, hint))
     for name, sink in pipeline.sinks.items():
         problems += check_sink(name, sink, sink_fields.get(name, fields))
     return CheckedPipeline(pipeline, step_fields, sink_fields), problems
@@ -139,30 +141,30 @@ def check_name(location: str, name: str) -> Iterator[Problem]:
 
 def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
     """Check names, trigger, checkpoint and sinks."""
-    found = [*check_name("name", pipeline.name)]
+    problems = [*check_name("name", pipeline.name)]
     for name in pipeline.sources:
-        found += check_name("sources", name)
+        problems += check_name("sources", name)
     for name in pipeline.sinks:
-        found += check_name("sinks", name)
+        problems += check_name("sinks", name)
     if not pipeline.streaming_sources():
         hint = 'add [sources.NAME], such as format = "recado"'
-        found.append(Problem("sources", "the pipeline has no source to read from", hint))
+        problems.append(Problem("sources", "the pipeline has no source to read from", hint))
     if (
         pipeline.trigger
         and pipeline.trigger != AVAILABLE_NOW
         and parse_duration(pipeline.trigger) is None
     ):
         hint = suggest_name(pipeline.trigger, [AVAILABLE_NOW], 'write "5 seconds" or')
-        found.append(Problem("trigger", f"{pipeline.trigger!r} is not a duration", hint))
+        problems.append(Problem("trigger", f"{pipeline.trigger!r} is not a duration", hint))
     if not batch and not pipeline.checkpoint:
-        found.append(
+        problems.append(
             Problem("checkpoint", "a stream needs a checkpoint folder", 'checkpoint = "state"')
         )
-    found += check_checkpoint(pipeline)
+    problems += check_checkpoint(pipeline)
     if pipeline.dead_letters in pipeline.branch_sinks():
-        what = f"{pipeline.dead_letters} is the dead-letter sink, but a step sends rows to it"
-        found.append(Problem("sinks", what, "use the step dead_letter to make dead letters"))
-    return found
+        message = f"{pipeline.dead_letters} is the dead-letter sink, but a step sends rows to it"
+        problems.append(Problem("sinks", message, "use the step dead_letter to make dead letters"))
+    return problems
 
 
 def _merge_stream_fields(streams: list[tuple[str, Fields]], problems: list[Problem]) -> Fields:
@@ -174,11 +176,11 @@ def _merge_stream_fields(streams: list[tuple[str, Fields]], problems: list[Probl
         if fields.is_open or other.is_open:
             continue
         for column in {*fields.types} ^ {*other.types}:
-            what = f"{column} is a field of only one of the sources {first} and {name}"
+            message = f"{column} is a field of only one of the sources {first} and {name}"
             problems.append(
                 Problem(
                     f"source {name}",
-                    what,
+                    message,
                     "streaming sources of a pipeline must have the same fields",
                 )
             )

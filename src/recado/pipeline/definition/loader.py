@@ -92,8 +92,8 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        what = f"not UTF-8: {error.reason} at byte {error.start}"
-        raise InvalidPipelineError(str(file), [Problem("file", what)]) from None
+        message = f"not UTF-8: {error.reason} at byte {error.start}"
+        raise InvalidPipelineError(str(file), [Problem("file", message)]) from None
 
 
 def import_pipeline(module: str, name: str) -> Pipeline:
@@ -126,17 +126,18 @@ def parse_yaml(text: str, where: str) -> Any:
         raise InvalidPipelineError(where, [Problem("file", "YAML needs PyYAML", hint)]) from None
 
     class Loader(yaml.SafeLoader):
-        """As YAML 1.2 has it: only true and false are truth values. To PyYAML the key `on` is one, too.
+        """A loader for a safe subset of YAML 1.2.
 
-        A key that is there twice is an error, as in TOML: one of two sinks would get nothing. And there are no
-        aliases, by which a few lines say more than there is memory for, or for ever themselves.
+        Only `true` and `false` are booleans; PyYAML also reads the key `on` as one. Duplicate keys are errors, as
+        in TOML: otherwise one of two sinks would silently be lost. Aliases are errors, because a few nested
+        ones can expand to more than the memory holds.
         """
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 event = self.peek_event()  # type: ignore[no-untyped-call]
-                what = f"aliases are not supported: replace *{event.anchor} by its value"
-                raise yaml.MarkedYAMLError(problem=what, problem_mark=event.start_mark)
+                message = f"aliases are not supported: replace *{event.anchor} by its value"
+                raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
             return super().compose_node(parent, index)
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -144,8 +145,8 @@ def parse_yaml(text: str, where: str) -> Any:
             for key, _ in node.value:
                 if isinstance(key, yaml.ScalarNode):
                     if key.value in seen:
-                        what = f"duplicate key {key.value}"
-                        raise yaml.MarkedYAMLError(problem=what, problem_mark=key.start_mark)
+                        message = f"duplicate key {key.value}"
+                        raise yaml.MarkedYAMLError(problem=message, problem_mark=key.start_mark)
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -161,8 +162,9 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
-    """Build a pipeline from parsed dictionaries and lists. Raises InvalidPipelineError if `tree` is not a
-    dictionary.
+    """Build a pipeline from parsed TOML or YAML.
+
+    Raises InvalidPipelineError if `tree` is not a dictionary; other problems are in the draft.
     """
     if not isinstance(tree, dict):
         raise InvalidPipelineError(where, [Problem("file", "the file is not a table of keys")])
@@ -171,10 +173,9 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
         problems.append(
             Problem("file", f"unknown key {key}", suggest_name(str(key), _TOP_LEVEL_KEYS))
         )
-        if meant := closest_name(
-            str(key), _TOP_LEVEL_KEYS
-        ):  # so that checks can continue, as for steps
-            tree = {meant: tree[key], **tree}
+        intended = closest_name(str(key), _TOP_LEVEL_KEYS)
+        if intended:  # so that checks can continue, as for steps
+            tree = {intended: tree[key], **tree}
     text_values = {"name": "unnamed"}
     for key in ("name", "checkpoint", "trigger", "dead_letters"):
         value = tree.get(key)
@@ -202,25 +203,25 @@ def _parse_endpoints(
     tree: dict[str, Any], key: str, kind: type[EndpointT], folder: Path, problems: list[Problem]
 ) -> dict[str, EndpointT]:
     """Parse the tables of sources or sinks: a format, and options beside it."""
-    found: dict[str, EndpointT] = {}
+    endpoints: dict[str, EndpointT] = {}
     tables = tree.get(key, {})
     if not isinstance(tables, dict):
         problems.append(Problem(key, "must be tables", f"write [{key}.NAME] for each"))
-        return found
+        return endpoints
     for name, table in tables.items():
-        place = f"{key[:-1]} {name}"
-        found[str(name)] = kind(_PLACEHOLDER_FORMATS[key], {})
+        location = f"{key[:-1]} {name}"
+        endpoints[str(name)] = kind(_PLACEHOLDER_FORMATS[key], {})
         if not isinstance(table, dict):
-            problems.append(Problem(place, "must be a table", f"write [{key}.{name}]"))
+            problems.append(Problem(location, "must be a table", f"write [{key}.{name}]"))
         elif not isinstance(table.get("format"), str):
-            problems.append(Problem(place, "the key format is missing"))
+            problems.append(Problem(location, "the key format is missing"))
         else:
             options = {}
             for option in (each for each in table if each != "format"):
                 try:
                     options[str(option)] = option_to_text(table[option])
                 except TypeError as error:
-                    problems.append(Problem(place, f"invalid option: {error}"))
+                    problems.append(Problem(location, f"invalid option: {error}"))
                     options[str(option)] = str(table[option])
-            found[str(name)] = kind(table["format"], resolve_options(options, folder))
-    return found
+            endpoints[str(name)] = kind(table["format"], resolve_options(options, folder))
+    return endpoints

@@ -102,7 +102,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "checkpoint", resolve(self.checkpoint))
 
-    # --- what it consists of
+    # -- parts -------------------------------------------------------------------------------------
 
     @property
     def has_local_checkpoint(self) -> bool:
@@ -134,7 +134,7 @@ class Pipeline(msgspec.Struct, frozen=True):
                 found.append(step.to)
         return tuple(found)
 
-    # --- how it is said
+    # -- building ----------------------------------------------------------------------------------
 
     def read(self, name: str, format_: str, **options: OptionValue) -> Pipeline:
         """Add a source. Options have the names that they have in Spark."""
@@ -272,7 +272,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, steps=(*self.steps, step))
 
 
-# --- checked conversion, for Python and for files ------------------------------------------------
+# --- conversion with checks, for Python and files ------------------------------------------------
 
 
 def parse_step(
@@ -286,34 +286,34 @@ def parse_step(
     problems = []
     name = step_type if isinstance(step_type, str) else ""
     if name not in STEP_CLASSES:
-        what = f"unknown step {step_type!r}" if step_type else "the key step is missing"
+        message = f"unknown step {step_type!r}" if step_type else "the key step is missing"
         problems.append(
-            Problem(f"step {number}", what, suggest_name(str(step_type or ""), STEP_CLASSES))
+            Problem(f"step {number}", message, suggest_name(str(step_type or ""), STEP_CLASSES))
         )
         name = closest_name(name, STEP_CLASSES) or ""
         if not name:
             return _PLACEHOLDER_STEP, problems
     step_class = STEP_CLASSES[name]
-    place = f"step {number} ({name})"
+    location = f"step {number} ({name})"
     fields = {field.name: field for field in msgspec.structs.fields(step_class)}
     remaining = dict(options)
     for option in options:
         if option not in fields:
             problems.append(
-                Problem(place, f"unknown option {option}", suggest_name(option, fields))
+                Problem(location, f"unknown option {option}", suggest_name(option, fields))
             )
             value = remaining.pop(option)
-            if meant := closest_name(option, fields):
-                remaining.setdefault(meant, value)
+            if intended := closest_name(option, fields):
+                remaining.setdefault(intended, value)
     values = {}
     for option, field in fields.items():
         if option in remaining:
             try:
                 values[option] = msgspec.convert(remaining[option], field.type)
             except msgspec.ValidationError as error:
-                problems.append(Problem(place, f"{option}{describe_validation_error(error)}"))
+                problems.append(Problem(location, f"{option}{describe_validation_error(error)}"))
         elif field.required:
-            problems.append(Problem(place, f"the option {option!r} is missing"))
+            problems.append(Problem(location, f"the option {option!r} is missing"))
     try:
         return step_class(**values), problems
     except TypeError:  # a required option was invalid
@@ -325,10 +325,10 @@ _PLACEHOLDER_STEP: Final = ApplyStep(function=lambda rows: rows, stateful=False)
 
 def describe_validation_error(error: msgspec.ValidationError) -> str:
     """Return msgspec's message after the path in the value: `[0].to: expected 'str', got 'int'`."""
-    what, _, place = str(error).partition(" - at `$")
-    what = (what[:1].lower() + what[1:]).replace("`", "'").replace("object missing", "it has no")
-    what = what.replace("it has no required field", "missing required field")
-    return f"{place.rstrip('`')}: {what}"
+    message, _, path = str(error).partition(" - at `$")
+    message = (message[:1].lower() + message[1:]).replace("`", "'")
+    message = message.replace("object missing required field", "missing required field")
+    return f"{path.rstrip('`')}: {message}"
 
 
 def options_to_text(options: Mapping[str, OptionValue]) -> dict[str, str]:

@@ -97,9 +97,9 @@ def write_delta(rows: DataFrame, options: DeltaOptions, batch: Batch) -> bool:
         for file in written.files
     ]
     if actions:
-        done = CommitProperties(app_transactions=_transactions(batch, written))
+        properties = CommitProperties(app_transactions=_transactions(batch, written))
         table.create_write_transaction(
-            actions, "append", table.schema(), partition_by, commit_properties=done
+            actions, "append", table.schema(), partition_by, commit_properties=properties
         )
     return True
 

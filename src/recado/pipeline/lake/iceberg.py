@@ -132,14 +132,14 @@ def open_catalogue(options: IcebergOptions | IcebergSourceOptions) -> Catalog:
 
     check_catalogue(options)
     if not is_local(options.warehouse):
-        place = {"uri": options.catalogue, "warehouse": options.warehouse}
-        return SqlCatalog("recado", **(options.storage | place))
+        location = {"uri": options.catalogue, "warehouse": options.warehouse}
+        return SqlCatalog("recado", **(options.storage | location))
     warehouse = to_local_path(options.warehouse)
     warehouse.mkdir(parents=True, exist_ok=True)
     default_uri = URL.create("sqlite", database=str(warehouse / "catalogue.db"))
     uri = options.catalogue or default_uri.render_as_string()
-    place = {"uri": uri, "warehouse": local_uri(warehouse)}
-    return SqlCatalog("recado", **(options.storage | place))
+    location = {"uri": uri, "warehouse": local_uri(warehouse)}
+    return SqlCatalog("recado", **(options.storage | location))
 
 
 def arrow_schema(rows: DataFrame) -> pa.Schema:
@@ -149,9 +149,7 @@ def arrow_schema(rows: DataFrame) -> pa.Schema:
 
 
 def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
-    """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
-    otherwise.
-    """
+    """Add new columns if `evolve` is set. Raises TableError for new or different columns otherwise."""
     table_schema = table.schema().as_arrow()
     is_new = False
     for field in schema:

@@ -67,9 +67,7 @@ def write_parquet(rows: DataFrame, options: ParquetOptions, batch: Batch) -> boo
 
 
 def _last_batch(table: Path, writer: str) -> int | None:
-    """Return the number of the writer's last batch; in tables of older versions, the number of its last
-    folder.
-    """
+    """Return the number of the writer's last batch; in old tables, the number of its last folder."""
     try:
         return int(_last_batch_file(table, writer).read_bytes())
     except FileNotFoundError:

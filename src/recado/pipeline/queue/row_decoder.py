@@ -24,9 +24,7 @@ _TABLE_ENTRY_COUNT_MAX = 1 << 16
 _MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x80, 0x40
 _OTHER_PROPERTIES_MASK = 0xFF - _MESSAGE_ID_FLAG - _TIMESTAMP_FLAG
 _unpack_seconds = Struct(">Q").unpack_from
-_TIMESTAMP_MAX_S = (
-    253_402_300_799  # the last second of the year 9999, the maximum of Python's datetime
-)
+_TIMESTAMP_MAX_S = 253_402_300_799  # the end of the year 9999, the maximum of Python's datetime
 _BATCH_ROW_COUNT = 10_000  # approximate
 _BATCH_BYTES = 8 << 20  # approximate
 
@@ -36,8 +34,8 @@ def decode_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows as record batches with the columns of `schema`."""
     for offset, batch in _coalesce(rows):
-        columns = _DecodedBatch(queue, offset, batch)
-        arrays = [_COLUMN_BUILDERS[name](columns) for name in schema.names]
+        decoded = _DecodedBatch(queue, offset, batch)
+        arrays = [_COLUMN_BUILDERS[name](decoded) for name in schema.names]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -84,21 +82,21 @@ class _DecodedBatch:
 class _PropertyLists:
     """The property lists of a batch: ids, timestamps, and the distinct remainders."""
 
-    def __init__(self, headers: list[bytes]) -> None:
+    def __init__(self, encoded: list[bytes]) -> None:
         self.message_ids: list[bytes | None] = []
         self.timestamps: list[int | None] = []
         self._indices: list[int] = []
         self._distinct: dict[tuple[bytes, bool], int] = {}
-        for header in headers:
+        for properties in encoded:
             try:
-                rest, message_id, time = _extract_id_and_time(header)
+                rest, message_id, time = _extract_id_and_time(properties)
                 key = rest, True
             except (IndexError, AmqpError, error):
-                key, message_id, time = (header, False), None, None
+                key, message_id, time = (properties, False), None, None
             self.message_ids.append(message_id)
             self.timestamps.append(time)
             self._indices.append(self._distinct.setdefault(key, len(self._distinct)))
-        self._decoded = [_decode_properties(rest, is_valid=whole) for rest, whole in self._distinct]
+        self._decoded = [_decode_properties(rest, is_valid=valid) for rest, valid in self._distinct]
 
     def expand(self, which: int, kind: pa.DataType) -> pa.Array:
         """Return a decoded column (0: properties, 1: headers) for all rows."""
@@ -112,20 +110,21 @@ _PropertyDict = dict[str, str | int | None] | None
 _HeaderDict = dict[str, str | None] | None
 
 
-def _extract_id_and_time(header: bytes) -> tuple[bytes, bytes | None, int | None]:
+def _extract_id_and_time(properties: bytes) -> tuple[bytes, bytes | None, int | None]:
     """Return a property list without message id and timestamp, the id, and the timestamp."""
-    flags = header[1]
+    flags = properties[1]
     if not flags & (_MESSAGE_ID_FLAG | _TIMESTAMP_FLAG):
-        return header, None, None
-    start = at = find_message_id_offset(header)
+        return properties, None, None
+    start = at = find_message_id_offset(properties)
     message_id = time = None
     if flags & _MESSAGE_ID_FLAG:
-        at = start + 1 + header[start]
-        message_id = header[start + 1 : at]
+        at = start + 1 + properties[start]
+        message_id = properties[start + 1 : at]
     if flags & _TIMESTAMP_FLAG:
-        (time,) = _unpack_seconds(header, at)
+        (time,) = _unpack_seconds(properties, at)
         at += 8
-    rest = b"%b%c%b%b" % (header[:1], flags & _OTHER_PROPERTIES_MASK, header[2:start], header[at:])
+    other_flags = flags & _OTHER_PROPERTIES_MASK
+    rest = b"%b%c%b%b" % (properties[:1], other_flags, properties[2:start], properties[at:])
     return rest, message_id, time
 
 
@@ -156,9 +155,9 @@ def _to_micros(seconds: int | None) -> int | None:
     return None if seconds is None or seconds > _TIMESTAMP_MAX_S else seconds * 1_000_000
 
 
-def _offset_column(columns: _DecodedBatch) -> pa.Array:
-    first = columns.offset
-    return pa.array(range(first, first + columns.batch.num_rows), pa.int64())
+def _offset_column(batch: _DecodedBatch) -> pa.Array:
+    first = batch.offset
+    return pa.array(range(first, first + batch.batch.num_rows), pa.int64())
 
 
 _COLUMN_BUILDERS: dict[str, Callable[[_DecodedBatch], pa.Array]] = {

@@ -57,10 +57,10 @@ class EncodedMessage(NamedTuple):
 def resolve_id_columns(
     options: QueueWriteOptions, columns: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be
-    messages.
+    """Return the columns that make a message id.
 
-    `columns` has Spark's type names, None if a type is not known yet.
+    `columns` has Spark's type names, None if a type is not known yet. Raises OptionError if rows with these
+    columns cannot be messages.
     """
     check_message_columns(columns, _COLUMN_TYPES, "amqp")
     if options.exchange is None and "exchange" not in columns:
@@ -126,30 +126,34 @@ class RowEncoder:
         headers: Sequence[tuple[str, str | None]] | None,
     ) -> bytes:
         key = properties and tuple(properties.values()), headers and tuple(headers)
-        stem = self._templates.get(key)
-        if stem is None:
+        template = self._templates.get(key)
+        if template is None:
             if len(self._templates) >= _CACHE_ENTRY_COUNT_MAX:
                 self._templates.clear()
-            stem = self._templates[key] = self._make_template(properties, headers)
-        start, flags, end = stem
-        between = b""
+            template = self._templates[key] = self._make_template(properties, headers)
+        start, flags, end = template
+        id_and_time = b""
         if message_id is not None:
             flags |= _MESSAGE_ID_FLAG
-            between = b"%c%b" % (len(message_id), message_id)
+            id_and_time = b"%c%b" % (len(message_id), message_id)
         if time is not None:
             flags |= _TIMESTAMP_FLAG
-            between += _pack_seconds(time)
-        return b"%b%c%b%b%b" % (start[:1], flags, start[2:], between, end)
+            id_and_time += _pack_seconds(time)
+        return b"%b%c%b%b%b" % (start[:1], flags, start[2:], id_and_time, end)
 
     def _make_template(
         self,
-        given: Mapping[str, Any] | None,
+        properties: Mapping[str, Any] | None,
         headers: Sequence[tuple[str, str | None]] | None,
     ) -> tuple[bytes, int, bytes]:
-        """Return the encoded bytes before the message id, the second byte (the flags), and the bytes after the
-        timestamp.
+        """Encode properties without message id and timestamp.
+
+        Returns the bytes before the message id, the second byte of them (flags for id and timestamp), and the
+        bytes after the timestamp.
         """
-        values = {name: value for name, value in (given or {}).items() if name in PROPERTY_TYPES}
+        values = {
+            name: value for name, value in (properties or {}).items() if name in PROPERTY_TYPES
+        }
         if values.get("delivery_mode") not in (1, PERSISTENT_MODE_CODE):
             values["delivery_mode"] = PERSISTENT_MODE_CODE
         if values.get("user_id") != self._user:
@@ -161,8 +165,8 @@ class RowEncoder:
             encoded = encode_properties(Properties(**values, headers=table or None))
         except ValueError as error:
             raise RowEncodingError(f"a row cannot be encoded as a message: {error}") from None
-        at = find_message_id_offset(encoded)
-        return encoded[:at], encoded[1], encoded[at:]
+        offset = find_message_id_offset(encoded)
+        return encoded[:offset], encoded[1], encoded[offset:]
 
 
 def _values(column: pa.Array | None) -> Iterable[Any]:
