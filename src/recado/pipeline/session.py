@@ -98,7 +98,7 @@ def spark_session(
 
 @cache
 def _socket_directory() -> TemporaryDirectory[str]:
-    """A directory for Spark's Unix sockets that only its owner can enter; it is removed when the process ends.
+    """A directory for Spark's Unix sockets that only its owner can enter, removed when the process ends.
 
     Spark asks no secret of a process that reaches its sockets. The directory is in /tmp, not in TMPDIR,
     because the path of a socket has at most about 100 bytes.
@@ -107,9 +107,7 @@ def _socket_directory() -> TemporaryDirectory[str]:
 
 
 def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the Spark settings given to spark-submit, or in PYSPARK_SUBMIT_ARGS for a Spark that is not yet
-    started.
-    """
+    """Return the settings of spark-submit; outside of such a job, those in PYSPARK_SUBMIT_ARGS."""
     if _GATEWAY_PORT_VARIABLE in environment:
         from pyspark import SparkConf, SparkContext
 
@@ -119,13 +117,13 @@ def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[st
     for word in shlex.split(environment.get("PYSPARK_SUBMIT_ARGS", "")):
         option, _, value = word.partition("=")
         words += [option, value] if option in ("--conf", "--master") and value else [word]
-    found = {}
+    settings = {}
     for option, value in pairwise(words):
         if option in ("--conf", "-c"):
-            key, _, found[key] = value.partition("=")
+            key, _, settings[key] = value.partition("=")
         elif option == "--master":
-            found["spark.master"] = value
-    return found
+            settings["spark.master"] = value
+    return settings
 
 
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:

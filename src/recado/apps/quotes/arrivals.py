@@ -19,9 +19,8 @@ from recado.apps.quotes.trading_day import ACTIVITY_MAX_FACTOR, SECOND_US, Tradi
 
 FOLLOW_UP_RATIO = 0.6  # average number of events that an event triggers
 FOLLOW_UP_DELAY_US = 0.5 * SECOND_US  # average
-FOLLOW_UP_CHANCE_RATIO = FOLLOW_UP_RATIO / (
-    1 + FOLLOW_UP_RATIO
-)  # of one more follow-up; the mean number is then FOLLOW_UP_RATIO
+# The chance of one more follow-up; the mean number of them is then FOLLOW_UP_RATIO.
+FOLLOW_UP_CHANCE_RATIO = FOLLOW_UP_RATIO / (1 + FOLLOW_UP_RATIO)
 
 NEWS_PER_DAY = 2.0  # of each instrument
 BURST_EVENT_RANGE = (80, 300)  # events that news triggers directly
@@ -48,36 +47,34 @@ class ArrivalProcess:
     def generate(self, day: TradingDay) -> Iterator[Arrival]:
         """Yield all events of a day in order."""
         rng = self._rng
-        later: list[tuple[int, int, int, bool]] = []
+        pending: list[tuple[int, int, int, bool]] = []
         number = count()  # keeps events of the same time in the order of their creation
         for at, index in self._news_times(day):
-            heappush(later, (at, next(number), index, True))
-        fresh = self._spontaneous_times(day)
-        upcoming = next(fresh, day.ends)
-        while later or upcoming < day.ends:
-            if later and later[0][0] <= upcoming:
-                at, _, index, news = heappop(later)
+            heappush(pending, (at, next(number), index, True))
+        spontaneous = self._spontaneous_times(day)
+        upcoming = next(spontaneous, day.ends)
+        while pending or upcoming < day.ends:
+            if pending and pending[0][0] <= upcoming:
+                at, _, index, is_news = heappop(pending)
             else:
-                at, index, news = upcoming, self._draw_instrument(), False
-                upcoming = next(fresh, day.ends)
+                at, index, is_news = upcoming, self._draw_instrument(), False
+                upcoming = next(spontaneous, day.ends)
             if at >= day.ends:
                 continue
-            yield Arrival(at, index, news)
-            if news:
+            yield Arrival(at, index, is_news)
+            if is_news:
                 for _ in range(rng.randint(*BURST_EVENT_RANGE)):
                     then = at + int(rng.expovariate(1 / BURST_DURATION_US))
-                    heappush(later, (then, next(number), index, False))
+                    heappush(pending, (then, next(number), index, False))
             while rng.random() < FOLLOW_UP_CHANCE_RATIO:
                 then = at + int(rng.expovariate(1 / FOLLOW_UP_DELAY_US))
-                heappush(later, (then, next(number), index, False))
+                heappush(pending, (then, next(number), index, False))
 
     def _spontaneous_times(self, day: TradingDay) -> Iterator[int]:
-        """Yield times by thinning: draw at the peak rate, and accept each with the probability of the current
-        activity.
-        """
-        rng, fastest = self._rng, self._base_rate * ACTIVITY_MAX_FACTOR
+        """Yield times by thinning: draw at the peak rate, and accept each with the current activity."""
+        rng, peak_rate = self._rng, self._base_rate * ACTIVITY_MAX_FACTOR
         at = float(day.begins)
-        while (at := at + rng.expovariate(fastest)) < day.ends:
+        while (at := at + rng.expovariate(peak_rate)) < day.ends:
             if rng.random() * ACTIVITY_MAX_FACTOR < day.activity(int(at)):
                 yield int(at)
 

@@ -43,6 +43,8 @@ class MarketSettings:
 
 
 class Market:
+    """A simulated market of a few instruments."""
+
     def __init__(self, seed: int, settings: MarketSettings | None = None) -> None:
         self.settings = settings or MarketSettings()
         self._rng = Random(seed)
@@ -53,50 +55,50 @@ class Market:
 
     def ticks(self) -> Iterator[Tick]:
         """Yield ticks, day after day, without end."""
-        on = next_trading_day(self.settings.first_day)
+        date_ = next_trading_day(self.settings.first_day)
         number = 0
         while True:
-            yield from self._ticks_of_day(self.settings.hours.on_day(on), number)
-            on = next_trading_day(on + timedelta(days=1))
+            yield from self._ticks_of_day(self.settings.hours.on_day(date_), number)
+            date_ = next_trading_day(date_ + timedelta(days=1))
             number += 1
 
     def _ticks_of_day(self, day: TradingDay, number: int) -> Iterator[Tick]:
         phase = Phase.OPENING
         yield Bell(day.begins, phase)
-        for at, index, news in self._arrivals.generate(day):
+        for at, index, is_news in self._arrivals.generate(day):
             while phase is not day.phase(at):
-                phase, turned = self._end_phase(day, phase, number)
-                yield from turned
-            if news:
+                phase, ticks = self._end_phase(day, phase, number)
+                yield from ticks
+            if is_news:
                 self._prices.apply_news(index)
-            yield from self._arrive(
-                index, at, activity_days(number, day.elapsed_activity(at)), phase, news
+            yield from self._handle_arrival(
+                index, at, activity_days(number, day.elapsed_activity(at)), phase, is_news
             )
         while phase is not Phase.CLOSED:
-            phase, turned = self._end_phase(day, phase, number)
-            yield from turned
+            phase, ticks = self._end_phase(day, phase, number)
+            yield from ticks
 
     def _end_phase(self, day: TradingDay, phase: Phase, number: int) -> tuple[Phase, list[Tick]]:
         """Return the next phase, and the ticks between both: auction trades and the bell."""
         match phase:
             case Phase.OPENING:
-                crossed = self._cross_auction(day.opens, activity_days(number, 0.0), quoting=True)
-                return Phase.TRADING, [*crossed, Bell(day.opens, Phase.TRADING)]
+                trades = self._cross_auction(day.opens, activity_days(number, 0.0), quoting=True)
+                return Phase.TRADING, [*trades, Bell(day.opens, Phase.TRADING)]
             case Phase.TRADING:
                 return Phase.CLOSING, [Bell(day.closes, Phase.CLOSING)]
             case Phase.CLOSING | Phase.CLOSED:
-                crossed = self._cross_auction(day.ends, activity_days(number, 1.0), quoting=False)
-                return Phase.CLOSED, [*crossed, Bell(day.ends, Phase.CLOSED)]
+                trades = self._cross_auction(day.ends, activity_days(number, 1.0), quoting=False)
+                return Phase.CLOSED, [*trades, Bell(day.ends, Phase.CLOSED)]
 
-    def _arrive(
+    def _handle_arrival(
         self, index: int, at: int, now: float, phase: Phase, is_news: bool
     ) -> Iterator[Tick]:
         quoted = self._last_quotes[index]
-        trading = phase is Phase.TRADING
-        if quoted is not None and trading and (is_news or self._rng.random() < TRADE_RATIO):
+        is_trading = phase is Phase.TRADING
+        if quoted is not None and is_trading and (is_news or self._rng.random() < TRADE_RATIO):
             yield self._make_trade(quoted, at)
         yield self._make_quote(
-            index, at, now, WIDE_SPREAD_FACTOR if is_news or not trading else 1.0
+            index, at, now, WIDE_SPREAD_FACTOR if is_news or not is_trading else 1.0
         )
 
     def _make_trade(self, quoted: Quote, at: int) -> Trade:
@@ -106,14 +108,16 @@ class Market:
         return Trade(quoted.symbol, at, quoted.bid, min(size, quoted.bid_size), Side.SELL)
 
     def _make_quote(self, index: int, at: int, now: float, width: float) -> Quote:
-        each = self.instruments[index]
+        instrument = self.instruments[index]
         middle = self._prices.price(index, now)
         # The spread varies, and the price is rarely exactly in the middle.
-        half = each.spread * width * (0.5 + self._rng.random()) / 2
+        half = instrument.spread * width * (0.5 + self._rng.random()) / 2
         bid = max(1, math.floor(middle - half))
         ask = max(bid + 1, math.ceil(middle + half))
         sizes = self._draw_size(QUOTED_LOTS), self._draw_size(QUOTED_LOTS)
-        quote = self._last_quotes[index] = Quote(each.symbol, at, bid / 100, ask / 100, *sizes)
+        quote = self._last_quotes[index] = Quote(
+            instrument.symbol, at, bid / 100, ask / 100, *sizes
+        )
         return quote
 
     def _cross_auction(self, at: int, now: float, quoting: bool) -> Iterator[Tick]:

@@ -81,9 +81,7 @@ class TickDatabase:
         return int(count)
 
     def record(self, messages: Iterable[Message], vector: str) -> int:
-        """Store ticks and the position after them in one transaction; return how many messages were skipped
-        (QR2).
-        """
+        """Store ticks and the position after them in one transaction; return the skipped count (QR2)."""
         database = self._database
         skipped: list[TickError] = []
         database.execute("BEGIN IMMEDIATE")
@@ -110,8 +108,9 @@ async def record_ticks(
     limit: int | None = None,
     on_transaction: Callable[[int], None] = lambda recorded: None,
 ) -> int:
-    """Record ticks until `limit` is reached, or for ever; `on_transaction` is called with the total after each
-    transaction.
+    """Record ticks until `limit` is reached, or for ever; return their number.
+
+    `on_transaction` is called with the number so far after each transaction.
     """
     recorded, remaining = 0, inf if limit is None else limit
     # A transaction waits for the disk, and a batch may be a single tick, so all available batches share one.
@@ -142,12 +141,12 @@ def _tick_rows(
 
 
 def tick_columns(tick: Tick) -> tuple[object, ...]:
-    nothing = (None,) * 4
+    nulls = (None,) * 4
     match tick:
         case Quote(symbol, at):
-            return at, "quote", symbol, tick.bid, tick.ask, tick.bid_size, tick.ask_size, *nothing
+            return at, "quote", symbol, tick.bid, tick.ask, tick.bid_size, tick.ask_size, *nulls
         case Trade(symbol, at):
             traded = tick.price, tick.size, tick.side.value
-            return at, "trade", symbol, *nothing, *traded, None
+            return at, "trade", symbol, *nulls, *traded, None
         case Bell(at, phase):
-            return at, "bell", None, *nothing, None, None, None, phase.value
+            return at, "bell", None, *nulls, None, None, None, phase.value

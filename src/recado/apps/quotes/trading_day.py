@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from recado.apps.quotes.tick import Phase
 
-SECOND_US = 1_000_000  # of the market's time, in µs
+SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 DAYS_PER_YEAR = 252
 
@@ -28,9 +28,9 @@ AUCTION_ACTIVITY_FACTOR = 0.4
 class TradingDay:
     """One trading day; times in µs since 1970, in the market's own time."""
 
-    begins: int  # the opening auction
+    begins: int  # start of the opening auction
     opens: int
-    closes: int  # trading ends, the closing auction begins
+    closes: int  # end of trading, start of the closing auction
     ends: int
 
     def phase(self, at: int) -> Phase:

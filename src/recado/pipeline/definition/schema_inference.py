@@ -111,7 +111,7 @@ class SchemaInference:
     def _check_stateful(self, step: AnyStep) -> None:
         """Check combinations of stateful steps that a stream does not support."""
         if self._stateful_step and (isinstance(step, ResequenceStep) or self._has_resequence):
-            hint = "resequence must be the only stateful step of a stream; set stateful = false for a function that is not"
+            hint = "resequence must be the only stateful step; a function may set stateful = false"
             self._add_problem(f"it is stateful, and so is {self._stateful_step}", hint)
         if self._aggregate_step and isinstance(step, AggregateStep | DeduplicateStep):
             # The watermark of a query is that of its slowest step. This step has none until rows arrive,
@@ -123,7 +123,7 @@ class SchemaInference:
         if isinstance(step, AggregateStep):
             self._aggregate_step = self._location
 
-    # --- one kind each
+    # -- the steps ---------------------------------------------------------------------------------
 
     def _infer_translate(self, step: TranslateStep, fields: Fields) -> StepOutput:
         can_fail = bool(step.json)
@@ -199,13 +199,13 @@ class SchemaInference:
                 self._add_problem(f"{name} is {row_type} here and {table_type} in {step.table}")
         for name in step.fields:
             self._require_field(name, table, owner=f"the source {step.table}")
-        brought = step.fields or [name for name in table.types if name not in step.on]
-        for name in brought:
+        added = step.fields or [name for name in table.types if name not in step.on]
+        for name in added:
             if name in fields:
                 self._add_problem(
                     f"there is a field {name} already", "rename one of them with the step translate"
                 )
-        found = fields.with_fields({name: table.type_of(name) for name in brought})
+        found = fields.with_fields({name: table.type_of(name) for name in added})
         is_open = found.is_open or (table.is_open and not step.fields)
         return StepOutput(
             Fields(found.types, is_open), has_dead_letters=step.missing == "dead_letter"
@@ -214,9 +214,9 @@ class SchemaInference:
     def _infer_split(self, step: SplitStep, fields: Fields) -> StepOutput:
         self._require_field(step.column, fields, ("array",))
         kind = array_element_type(fields.type_of(step.column))
-        inside = struct_members(kind)
-        added: dict[str, str | None] = dict(inside) if inside else {step.column: kind}
-        others = fields.drop([step.column]) if inside or kind is None else fields
+        members = struct_members(kind)
+        added: dict[str, str | None] = dict(members) if members else {step.column: kind}
+        others = fields.drop([step.column]) if members or kind is None else fields
         for name in added:
             if name != step.column and name in others:
                 self._add_problem(
@@ -302,10 +302,10 @@ class SchemaInference:
             types = {}
         return StepOutput(Fields(dict(types), is_open=not types))
 
-    # --- what they share
+    # -- common checks -----------------------------------------------------------------------------
 
-    def _add_problem(self, what: str, hint: str = "") -> None:
-        self.problems.append(Problem(self._location, what, hint))
+    def _add_problem(self, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(self._location, message, hint))
 
     def _require_field(
         self, name: str, fields: Fields, types: tuple[str, ...] = (), owner: str = ""
