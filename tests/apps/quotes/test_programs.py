@@ -117,11 +117,11 @@ def test_a_recorder_goes_on_where_it_ended(desk: Desk) -> None:
     file = desk.folder / "ticks.db"
     desk.publish(2_000)
     first = desk.run("quotes", "record", "ticks.db", "--messages", "2000")
-    assert "recorded: 2,000, together 2,000" in first.stdout
+    assert "recorded: 2,000, total: 2,000" in first.stdout
     desk.publish(1_500, "--seed", "2")
     second = desk.run("quotes", "record", "ticks.db", "--messages", "1500")
-    assert "ticks.db has 2,000 ticks; going on from there" in second.stdout
-    assert "recorded: 1,500, together 3,500" in second.stdout
+    assert "ticks.db has 2,000 ticks; continuing from there" in second.stdout
+    assert "recorded: 1,500, total: 3,500" in second.stdout
     assert sorted(map(repr, recorded(file))) == sorted(
         map(repr, expected(2_000) + expected(1_500, seed=2))
     )
