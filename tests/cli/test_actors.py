@@ -67,7 +67,7 @@ def test_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert beside(tcp, RemoteOptions(), lambda: [of_tcp(tcp), "office"]) == 0
     headline, nodes, _, heading, *rows = capsys.readouterr().out.splitlines()
     assert headline == "office: 3 actors, 0 dead letters"
-    assert nodes == f"talks with recado-actors-{os.getpid()}"
+    assert nodes == f"connected to recado-actors-{os.getpid()}"
     assert heading.split() == ["name", "class", "state", "mailbox", "restarts", "supervisor"]
     assert rows[0].split() == ["desk", "Desk", "started", "0", "0"]
     assert rows[1].split() == ["clerk.1", "Clerk", "started", "0", "1", "desk"]
@@ -130,4 +130,4 @@ def test_a_broker_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["actors", "http://localhost", "office"]) == 2
-    assert "begins neither with tcp:// nor with amqp://" in capsys.readouterr().err
+    assert "is not a tcp:// or amqp:// URL" in capsys.readouterr().err

@@ -58,9 +58,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_at_least_once(self) -> bool:
-        """Whether dead letters are delivered at least once. As in RabbitMQ, all four conditions are
-        required.
-        """
+        """Whether dead letters are delivered at least once; as in RabbitMQ, that needs all four conditions."""
         return (
             self.dead_letter_strategy == "at-least-once"
             and self.queue_type == "quorum"

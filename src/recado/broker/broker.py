@@ -213,8 +213,9 @@ class Broker:
         return queue
 
     def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
-        """Create an address for direct replies. The broker owns it exclusively, so clients cannot use it as
-        a queue.
+        """Create an address for direct replies.
+
+        The broker owns it exclusively, so that clients cannot use it as a queue.
         """
         name = f"{DIRECT_REPLY_TO}.{self.new_name()}"
         settings = QueueSettings(exclusive=True, auto_delete=True)
@@ -251,9 +252,8 @@ class Broker:
 
     def _cancel_consumers(self, queue: Queue, now: int) -> Steps[None]:
         for consumer in (*queue.consumers, *queue.wire_taps):
-            if (
-                consumer in queue.consumers or consumer in queue.wire_taps
-            ):  # otherwise its channel has closed
+            # Unless its channel has closed since.
+            if consumer in queue.consumers or consumer in queue.wire_taps:
                 consumer.channel.cancel_consumer(consumer, now)
             yield queue.removal_cost
 
@@ -300,8 +300,9 @@ class Broker:
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
-        """Recompute the settings of all exchanges and queues. Those declared between two steps are up to
-        date already.
+        """Recompute the settings of all exchanges and queues.
+
+        Those declared between two steps are up to date already.
         """
         yield from vhost.apply_policies()
         for queue in list(vhost.queues.values()):

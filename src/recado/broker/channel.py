@@ -121,7 +121,7 @@ class Channel:
         self.in_flight = 0  # messages that count towards the global prefetch
         self.last_queue: str | None = None  # used in place of an empty queue name
         self._was_at_limit = False  # the global prefetch had put consumers to sleep
-        # With first and last tag.
+        # Settlements of an open transaction, with first and last tag.
         self._deferred_settlements: list[tuple[Settlement, int, int]] = []
         self._deferred_cost = 0  # the cost of settling them
         self._deferred_tags: set[int] = set()  # tags that were settled one by one
@@ -241,8 +241,9 @@ class Channel:
     # ── settling ──────────────────────────────────────────────────────────────────────────────────────
 
     def acks_per_step(self, limit: int) -> int:
-        """Return the number of single acks to handle in one step; with a global prefetch each may wake all
-        consumers.
+        """Return the number of single acks to handle in one step.
+
+        With a global prefetch each of them may wake all consumers.
         """
         if not self._has_shared_limit():
             return limit
@@ -305,15 +306,17 @@ class Channel:
             self._background_at(now).start(self._return_in_steps(settlement, 0, last))
 
     def _entries_per_step(self) -> int:
-        """Return the step size; if a global prefetch was reached, each delivery may require a scan of all
-        consumers.
+        """Return the step size.
+
+        If a global prefetch was reached, each delivery may require a scan of all consumers.
         """
         units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.global_prefetch else 1
         return max(STEP_UNITS_MAX * _ENTRIES_PER_UNIT // units, 1)
 
     def _tag_ranges(self, first: int, last: int) -> Iterable[tuple[int, int]]:
-        """Split a range of tags into one range per step; deliveries may be added or settled between the
-        steps.
+        """Split a range of tags into one range per step.
+
+        Deliveries may be added or settled between the steps.
         """
         while first <= last:
             end = self.unacked.end_of_entries(first, last, self._entries_per_step())
@@ -337,10 +340,8 @@ class Channel:
 
     def _return_in_steps(self, settlement: Settlement, first: int, last: int) -> Steps[None]:
         """Requeue or reject a range of deliveries; their queues pause delivery until all are back (CH4)."""
-        background, was_full = (
-            self.access.vhost.background,
-            0 < self.global_prefetch <= self.in_flight,
-        )
+        background = self.access.vhost.background
+        was_at_limit = 0 < self.global_prefetch <= self.in_flight
         queues: dict[Queue, dict[Consumer, None]] = {}
         for start, end in self._tag_ranges(first, last):
             returned, holders = self._collect_unacked(start, end)
@@ -358,12 +359,13 @@ class Channel:
                 queue.wake(consumer)
             queue.dispatch(background.now)
             yield 1 + len(consumers)
-        if was_full:
+        if was_at_limit:
             self.resume(background.now)
 
     def _has_shared_limit(self) -> bool:
-        """Whether several consumers share a prefetch: it then frees one message at a time, for the next in
-        rotation.
+        """Whether several consumers share a prefetch.
+
+        It then frees one message at a time, for the next consumer in rotation.
         """
         return self.global_prefetch > 0 and len(self.consumers) > 1
 
@@ -376,8 +378,9 @@ class Channel:
         self.unacked.compact()
 
     def _ack(self, first: int, last: int, now: int) -> None:
-        """Ack deliveries, and dispatch after the messages of each holder, so that batching of acks is not
-        observable.
+        """Ack deliveries, and dispatch after the messages of each holder.
+
+        So it is not observable how the client batches its acks.
         """
         holder: Consumer | GetHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):
@@ -432,9 +435,8 @@ class Channel:
             tag <= self._deferred_up_to or tag in self._deferred_tags or not self.unacked.has(tag)
         ):
             raise _unknown_tag_error(tag)
-        if (
-            multiple
-        ):  # earlier deferred settlements are applied first, so the range may include their tags
+        # Earlier deferred settlements are applied first, so the range may include their tags.
+        if multiple:
             first, last = self._deferred_up_to + 1, tag or self.next_tag - 1
             self._deferred_up_to = last
             self._deferred_settlements.append((settlement, first, last))

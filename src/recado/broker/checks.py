@@ -27,9 +27,8 @@ from recado.amqp.values import (
 
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
-MAX_DEDUPLICATION_IDS: Final = (
-    100_000  # each id is written again at every checkpoint, 2 µs in one turn
-)
+# Each id is written again at every checkpoint, 2 µs in one turn.
+MAX_DEDUPLICATION_IDS: Final = 100_000
 FILTER_SIZE_BYTES_MIN: Final = 16
 FILTER_SIZE_BYTES_MAX: Final = 255
 SECONDS_PER_UNIT: Final = {

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 UNLIMITED_COUNT = 1 << 30
-DISPATCH_BYTES = (
-    256 * 1024
-)  # rendered per write, so that backpressure takes effect before everything is written
+DISPATCH_BYTES = 256 * 1024
+"""Rendered per write, so that backpressure takes effect before everything is written."""
 LARGE_PAYLOAD_BYTES = 4096  # from this size on, copying a body twice costs more than a second write
 
 
@@ -147,8 +146,9 @@ class Consumer:
         self.queue.unacked -= count
 
     def _frame_start(self, end_bytes: int) -> bytes:
-        """Return a deliver frame up to the delivery tag; `end_bytes` bytes (with the end byte) follow the
-        tag.
+        """Return the start of a deliver frame, up to the delivery tag.
+
+        `end_bytes` is the number of bytes after the tag, with the end byte.
         """
         length = len(self._method_start) + 8 + end_bytes - 1
         frame_header = b"\x01" + self.channel.number.to_bytes(2, "big") + length.to_bytes(4, "big")

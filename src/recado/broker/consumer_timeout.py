@@ -29,8 +29,9 @@ class DeliveryAge:
         self._marks: deque[tuple[int, int]] = deque()  # (time, the next tag at that time)
 
     def age_ms(self, oldest_tag: int, next_tag: int, now: int) -> int:
-        """Return a lower bound of the age in milliseconds; `oldest_tag` is `next_tag` if nothing is
-        unacknowledged.
+        """Return a lower bound of the age in milliseconds.
+
+        `oldest_tag` is equal to `next_tag` if nothing is unacknowledged.
         """
         marks = self._marks
         while marks and marks[0][1] <= oldest_tag:

@@ -39,14 +39,12 @@ from .run import Origin, Run
 from .steps import Steps, StepTask
 from .vhost import Vhost
 
-_HEADER_OVERHEAD_BYTES = (
-    PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
-)  # of a header frame in addition to its properties, with a reserve
+# Of a header frame in addition to its properties, with a reserve.
+_HEADER_OVERHEAD_BYTES = PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
 _DEATH_COUNT_MAX = 1 << 62  # limits the count in a client's header
 DEAD_LETTERS_PER_TURN = 128  # dead letters with different properties; about 10 ms of work
-_OVERRUN_LETTERS_MAX = (
-    16  # by which the last one may exceed the budget; more expensive ones are divided into steps
-)
+# The last dead letter may exceed the budget by this; more expensive ones are divided into steps.
+_OVERRUN_LETTERS_MAX = 16
 _UNITS_PER_LETTER = 16  # in addition to the search for its queues
 # Messages with equal properties that cost as much as one dead letter.
 _ALIKE_MESSAGES_PER_LETTER = 50

@@ -61,8 +61,9 @@ class DeduplicationWindow:
         self._transient_ids: set[bytes] = set()  # ids that were not stored
 
     def is_duplicate(self, message_id: bytes, now: int) -> bool:
-        """Whether the id is a duplicate. If the original is not durable yet, the confirm waits for it
-        (DD3).
+        """Whether the id is a duplicate.
+
+        If the original is not durable yet, the confirm waits for it (DD3).
         """
         self._evict(now)
         when = self._ids.get(message_id)

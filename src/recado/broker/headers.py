@@ -24,11 +24,11 @@ _MATCH_MODES: Final = ("all", "any", "all-with-x", "any-with-x")
 
 
 class HeadersMatcher(Generic[T]):
-    """An inverted index of criteria, so that only bindings that require a header of the message are
-    checked.
+    """An inverted index of criteria.
 
-    A binding that requires all of its criteria is indexed under one of them, the one with the fewest
-    bindings so far; a binding that requires any of them is indexed under each.
+    Only bindings that require a header of the message are checked. A binding that requires all of its
+    criteria is indexed under one of them, the one with the fewest bindings so far; a binding that requires
+    any of them is indexed under each.
     """
 
     __slots__ = ("_always_matching", "_by_criterion", "_criteria")

@@ -40,8 +40,9 @@ class InterleavedBatch:
     __slots__ = ("_method_frames", "last_number", "number_before")
 
     def __init__(self, number_before: int, method_frames: list[bytes]) -> None:
-        """Publish numbers start after `number_before`; `method_frames`, in original order, identify the
-        routes.
+        """Publish numbers start after `number_before`.
+
+        `method_frames`, in original order, identify the routes.
         """
         self._method_frames = method_frames
         self.number_before = number_before

@@ -41,9 +41,8 @@ _STRING_PROPERTIES: Final = frozenset(
     )
 )
 _PROPERTIES: Final = _STRING_PROPERTIES | {"headers", "delivery_mode", "priority", "timestamp"}
-_PER_MESSAGE_FIELDS: Final = frozenset(
-    ("offset", "body", "json")
-)  # differ among messages with a common header
+# Different among messages with a common header.
+_PER_MESSAGE_FIELDS: Final = frozenset(("offset", "body", "json"))
 FIELDS: Final = _PROPERTIES | _PER_MESSAGE_FIELDS | {"exchange", "routing_key"}
 _PATHS: Final = {name: f"properties.{name}" for name in _PROPERTIES}
 
@@ -75,8 +74,9 @@ class MessageFilter:
     __slots__ = ("_is_header_only", "_matches")
 
     def __init__(self, text: str | None = None, stream_filter: StreamFilter | None = None) -> None:
-        """Combine a selector and a filter, either of them optional. Raises `SelectorError` if the selector
-        is invalid.
+        """Combine a selector and a filter, either of them optional.
+
+        Raises `SelectorError` if the selector is invalid.
         """
         selects: Callable[[_MessageView], bool] = _match_all
         self._is_header_only = True
@@ -89,9 +89,8 @@ class MessageFilter:
     def select(self, run: Run, low: int, high: int, count_max: int) -> FilterResult:
         """Evaluate messages low..high-1 of a run, or the first of them, until `count_max` match."""
         prefix, payloads = run.prefix, run.payloads
-        evaluation_bytes = EVALUATION_COST_BYTES + len(
-            prefix
-        )  # decoding takes about as long as rendering
+        # Decoding a header takes about as long as rendering it.
+        evaluation_bytes = EVALUATION_COST_BYTES + len(prefix)
         if prefix and self._is_header_only:
             if not self._matches(_MessageView(run.origin, prefix, b"", run.first_position)):
                 return FilterResult((), high, evaluation_bytes)

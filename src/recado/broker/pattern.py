@@ -29,9 +29,8 @@ _MAX_COMPILED_BYTES: Final = 1 << 20
 _EXCHANGE_INSTRUCTIONS_MAX: Final = 100_000  # in one exchange: 5,000 typical patterns
 _PATTERN_INSTRUCTIONS_MAX: Final = 2_000  # a match takes at most 2 ms
 _SET_INSTRUCTIONS_MAX: Final = 1_000  # make a set: 50 typical patterns, compiled in 0.3 ms
-_MATCH_STEPS_PER_UNIT: Final = (
-    1_000  # instructions × bytes of the key: at worst 5 ns each, typically almost nothing
-)
+# Instructions × bytes of the key: at worst 5 ns each, typically almost nothing.
+_MATCH_STEPS_PER_UNIT: Final = 1_000
 
 
 class CompiledPattern(Protocol):
@@ -112,8 +111,9 @@ def compile_name_pattern(text: str) -> Callable[[str], bool]:
 
 
 def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
-    """Split off the lookaheads after `^`, each with whether it must match; return them and the remaining
-    pattern.
+    """Split off the lookaheads after `^`.
+
+    Returns them, each with whether it must match, and the remaining pattern.
     """
     lookaheads = []
     while text.startswith(("^(?!", "^(?=")):
@@ -183,9 +183,8 @@ class _PatternSet(Generic[T]):
     def __init__(self, entries: list[_PatternEntry[T]]) -> None:
         import re2
 
-        self.entries: list[_PatternEntry[T] | None] = list(
-            entries
-        )  # in the order of the set; None: removed
+        # In the order of the set; None: removed.
+        self.entries: list[_PatternEntry[T] | None] = list(entries)
         self.instructions = self.live_instructions = sum(entry.instructions for entry in entries)
         self._set = re2.Set.FullMatchSet(_options())
         for entry in entries:

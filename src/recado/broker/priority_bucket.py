@@ -19,8 +19,9 @@ class PriorityBucket:
     __slots__ = ("_fresh", "_page_in", "_requeued", "memory_bytes", "paged_out_count")
 
     def __init__(self, page_in: Callable[[], list[Run]] | None = None) -> None:
-        """`page_in` loads the next paged-out runs; without it nothing is paged out and memory is not
-        measured.
+        """`page_in` loads the next paged-out runs.
+
+        Without it nothing is paged out, and memory is not measured.
         """
         self._page_in = page_in
         self._fresh: deque[Run] = deque()

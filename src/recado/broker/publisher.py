@@ -80,15 +80,13 @@ class Publisher:
         # Created on demand: an empty deque takes 600 bytes, and there are many channels.
         self._rejected_numbers: deque[int] | None = None  # publish numbers to be nacked
         self._required_lsn = 0  # LSN of the last stored message
-        self._pending_confirms: deque[tuple[int, int]] | None = (
-            None  # (LSN, confirm all up to this number)
-        )
+        # Pairs of an LSN and the number up to which to confirm when it is durable.
+        self._pending_confirms: deque[tuple[int, int]] | None = None
         # Set while some of its messages may not be published yet.
         self._interleaved: InterleavedBatch | None = None
         self._now = 0  # time of the current turn, for work in steps
-        self._route_search: StepTask[Route] | None = (
-            None  # the search for the route of the unfinished event
-        )
+        # The search for the route of the unfinished event.
+        self._route_search: StepTask[Route] | None = None
         self._publishing: StepTask[None] | None = None
         # Current routes of the transaction, and for each event the queues of its messages with individual
         # routes.
@@ -111,10 +109,8 @@ class Publisher:
             return self._advance(self._publishing, event, now, budget)
         route, cost = self._access.cached_route(event.method_frame), 0
         if route is None:
-            search, self._route_search = (
-                self._route_search or StepTask(self._access.search_route(event.method_frame)),
-                None,
-            )
+            search = self._route_search or StepTask(self._access.search_route(event.method_frame))
+            self._route_search = None
             cost = search.advance(budget)
             if not search.is_done:
                 self._route_search = search
@@ -131,9 +127,8 @@ class Publisher:
             self.transaction.append((route, event))
             return None, cost + 1
         coalescer = self._coalescer
-        if (
-            coalescer.is_enabled or coalescer.pending_run is not None
-        ):  # otherwise it cannot apply: saves 1 µs of 17
+        # Checked before the call, which would cost 1 µs of 17.
+        if coalescer.is_enabled or coalescer.pending_run is not None:
             if (
                 len(event.payloads) == 1
                 and not event.prefix
@@ -415,8 +410,9 @@ class Publisher:
         return cost
 
     def _read_checked(self, route: Route, single: Run) -> tuple[Properties, list[str], int]:
-        """Read the properties of a message and check them; return them with its CC and BCC keys and the
-        cost.
+        """Read the properties of a message and check them.
+
+        Returns them with its CC and BCC keys and the cost.
         """
         properties, more_keys, size = read_single(single)
         for key in more_keys:
@@ -470,9 +466,7 @@ class Publisher:
             self._store.notify_when_durable(self)
 
     def _last_complete(self, batch: InterleavedBatch) -> int:
-        """Return the number up to which all messages are published, if an interleaved batch is not
-        finished.
-        """
+        """Return the number up to which all messages of an interleaved batch are published."""
         if self._published < batch.last_number:
             return batch.number_before
         self._interleaved = None

@@ -103,10 +103,7 @@ class Queue(ABC):
         self.shared_channel_consumers = 0  # consumers that share a channel with other consumers
         self.ready = 0
         self.unacked = 0
-        self.delivery_pauses = (
-            # Number of channels that requeue messages in steps; while there are any, nothing is delivered.
-            0
-        )
+        self.delivery_pauses = 0  # by channels that requeue messages in steps
         self.deleted = False
         self.dead_lettering_runs = 0  # runs waiting to be dead-lettered
         self.held_dead_letters = 0  # dead letters waiting for their targets, see `at_least_once`
@@ -117,9 +114,7 @@ class Queue(ABC):
             settings.deduplication, store, vhost.name, self, persist=self.survives_restart
         )
         self._store = store
-        self._stores_persistent = (
-            self.survives_restart and store.has_disk
-        )  # persistent messages are stored
+        self._stores_persistent = self.survives_restart and store.has_disk
         self._next_position = 0
         self._ring = ConsumerRing()
         self._active_consumer: Consumer | None = None  # if the queue has a single active consumer
@@ -128,18 +123,16 @@ class Queue(ABC):
         self._free_later = context.reclaimer.add
         self._timer_due: int | None = None  # due time of the timer, if it is set
         self._last_used = now
-        self._apply_settings(
-            settings
-            if self.is_reply_address
-            else vhost.policies.effective_queue_settings(name, settings)
-        )
+        if not self.is_reply_address:
+            settings = vhost.policies.effective_queue_settings(name, settings)
+        self._apply_settings(settings)
         self.touch(now)
 
     def _apply_settings(self, settings: QueueSettings) -> None:
         """Set the effective settings: the declared ones combined with policies."""
         self.settings = settings
 
-    # ── what each kind does in its own way ────────────────────────────────────────────────────────────
+    # ── defined by the subclasses ─────────────────────────────────────────────────────────────────────
 
     def can_coalesce(self, traits: MessageTraits) -> bool:
         """Whether messages with these traits only have to be enqueued, so that several can be coalesced."""

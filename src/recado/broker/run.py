@@ -128,8 +128,9 @@ class Run(msgspec.Struct, eq=False):
         )
 
     def pick(self, indexes: Iterable[int]) -> "Run":
-        """Return the messages at these indexes as a run, without their positions; they stay in this one
-        too.
+        """Return the messages at these indexes as a run, without their positions.
+
+        They stay in this run too.
         """
         payloads = self.payloads
         return self._copy_with(

@@ -41,8 +41,9 @@ class StepTask(Generic[T]):
         return self._result[0]
 
     def advance(self, budget: int) -> int:
-        """Run steps until they are done or the budget is used up, which the last step may exceed; return
-        the cost.
+        """Run steps until they are done or the budget is used up; return the cost.
+
+        The last step may exceed the budget.
         """
         cost = 0
         try:

@@ -59,8 +59,9 @@ class MessageStore:
         """An exchange was declared."""
 
     def exchange_deleted(self, vhost: str, exchange: "Exchange[Any]") -> None:
-        """An exchange was deleted. Its bindings are deleted before or after it; without the exchange they
-        are void.
+        """An exchange was deleted.
+
+        Its bindings are deleted before or after it; without the exchange they are void.
         """
 
     def queue_declared(self, queue: "Queue") -> None:

@@ -49,11 +49,11 @@ class StreamLog(Protocol):
     def trim(
         self, bytes_max: int | None, oldest_time: int | None, durable_offset: int
     ) -> int | None:
-        """Remove segments while there are more than `bytes_max` bytes, or all messages of one are older
-        than `oldest_time`.
+        """Remove segments beyond the retention limits.
 
-        Messages from `durable_offset` on may still be lost, so one before it is retained. Returns the
-        time of the newest message in the segment to be removed next, or None.
+        That is while there are more than `bytes_max` bytes, or all messages of a segment are older than
+        `oldest_time`. Messages from `durable_offset` on may still be lost, so one before it is retained.
+        Returns the time of the newest message in the segment to be removed next, or None.
         """
 
 
@@ -81,10 +81,10 @@ class StreamReadCache:
         self._blocks: deque[list[Run]] = deque(maxlen=CACHED_BLOCKS_MAX)
 
     def read(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
-        """Return the run that contains an offset (or the oldest available), and the number of bytes read
-        for it.
+        """Return the run that contains an offset, and the number of bytes read for it.
 
-        There must be a message before `end`. The caller must not change the run.
+        If the offset is no longer available, it is the oldest run. There must be a message before `end`.
+        The caller must not change the run.
         """
         offset = max(offset, log.first_offset)
         for block in self._blocks:

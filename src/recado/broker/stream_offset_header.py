@@ -19,11 +19,8 @@ OFFSET_HEADER = "x-stream-offset"
 _HEADER_NAME = OFFSET_HEADER.encode()
 _FIELD_START = bytes((len(_HEADER_NAME),)) + _HEADER_NAME + b"l"  # precedes the offset in the table
 _FIELD_BYTES = len(_FIELD_START) + 8
-_CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG, _HEADERS_FLAG = (
-    0x80,
-    0x40,
-    0x20,
-)  # in the first byte of the property flags
+# In the first byte of the property flags.
+_CONTENT_TYPE_FLAG, _CONTENT_ENCODING_FLAG, _HEADERS_FLAG = 0x80, 0x40, 0x20
 _CACHED_HEADER_BYTES_MAX = 512
 
 _u64 = Struct(">Q").pack

@@ -185,8 +185,9 @@ class _TopicWalk(Generic[T]):
         return 1 + len(children)
 
     def pop_children(self, word: str) -> list[tuple[str, list[_TrieNode[T]]]]:
-        """Remove and return the nodes that a word leads to from the entered `#` nodes, with the key to
-        `retain` them.
+        """Remove and return the nodes that a word leads to from the entered `#` nodes.
+
+        Each list comes with the key to `retain` its nodes.
         """
         return [(key, self.children_by_word.pop(key, [])) for key in (word, _ANY_WORD)]
 

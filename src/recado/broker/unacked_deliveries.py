@@ -160,10 +160,9 @@ class UnackedDeliveries(Generic[Holder]):
         return bisect_right(entries, tag, start, key=_first_tag) - 1
 
     def spans(self, first: int, last: int) -> Iterator[tuple[DeliveredRun[Holder], int, int]]:
-        """Iterate over (entry, low, high) of the entries with tags in first..last, for the caller to
-        settle.
+        """Iterate over the entries with tags in first..last, each with its range low..high-1.
 
-        Entries with higher tags may be added meanwhile (UD1).
+        The caller settles them. Entries with higher tags may be added meanwhile (UD1).
         """
         at = max(self._find(first), self._start)
         while at < len(self._entries):

@@ -224,10 +224,10 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def remove_queue(self, queue: Q) -> None:
-        """Remove a queue with its bindings, and the auto-delete exchanges that lose their last binding by
-        it.
+        """Remove a queue with its bindings.
 
-        Many bindings are removed in the background; they match no message from now on.
+        Auto-delete exchanges that lose their last binding are deleted too. Many bindings are removed in the
+        background; they match no message from now on.
         """
         self._start_deletion(queue)
 
@@ -262,10 +262,10 @@ class Vhost(Generic[Q]):
         self.epoch += 1
 
     def _delete_bindings(self, entity: Q | Exchange[Q]) -> Steps[None]:
-        """Remove the bindings of a deleted entity, and the auto-delete exchanges that lose their last
-        binding by it.
+        """Remove the bindings of a deleted entity.
 
-        Iterative, because a chain of auto-delete exchanges can be long.
+        Auto-delete exchanges that lose their last binding are deleted too: iteratively, because a chain of
+        them can be long.
         """
         pending = [entity]
         for deleted in pending:

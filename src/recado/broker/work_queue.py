@@ -222,8 +222,9 @@ class WorkQueue(Queue):
             self._set_ttl_timer()
 
     def _append(self, run: Run) -> None:
-        """Append messages to their bucket: in memory, or paged out if memory is full or older messages are
-        paged out.
+        """Append messages to their bucket, in memory or paged out.
+
+        They are paged out if memory is full or older messages are paged out.
         """
         priority = self._bucket_index(run)
         bucket = self._buckets[priority]
@@ -336,8 +337,9 @@ class WorkQueue(Queue):
         )
 
     def _drop_excess(self, now: int) -> None:
-        """Drop excess messages from the front; in a priority queue these are the most urgent, as in
-        RabbitMQ.
+        """Drop excess messages from the front.
+
+        In a priority queue these are the most urgent, as in RabbitMQ.
         """
         if self._rejects_publishes or not self._has_limits:
             return
@@ -383,10 +385,10 @@ class WorkQueue(Queue):
                 self._set_timer(max(front.expires_at, self._drop_retry_at))
 
     def _drop_expired_front(self, now: int) -> bool:
-        """Drop messages at the front that have expired or exceed the delivery limit; return whether one is
-        ready.
+        """Drop expired messages at the front; return whether one is ready.
 
-        A new message with a TTL of 0 may still go to a waiting consumer, a requeued one may not.
+        Messages beyond the delivery limit are dropped too. A new message with a TTL of 0 may still go to a
+        waiting consumer, a requeued one may not.
         """
         while self.ready and not self.stalled:
             bucket = self._front_bucket()
@@ -408,8 +410,9 @@ class WorkQueue(Queue):
         return False
 
     def _drop(self, bucket: PriorityBucket, count: int, reason: str, now: int) -> bool:
-        """Drop up to `count` messages from the front of a bucket, or postpone that if the budget is used up
-        (WQ7).
+        """Drop up to `count` messages from the front of a bucket.
+
+        Returns False and postpones that if the budget is used up (WQ7).
         """
         self._drop_budget.renew(now)
         from_disk = bucket.paged_out_count > 0
