@@ -3,7 +3,7 @@
 life    recover, perhaps losing power at that too · survey · turns of the loop · the end
 end     recover · drain · loss of power · recover · drain again, which must find nothing
 
-A turn is what one turn of a server's loop is: some people act, then what the broker told its keeper is written,
+A turn is what one turn of a server's loop is: some people act, then what the broker told its store is written,
 then what it says is heard. A sync begins now and then, others act while it is under way, and its end may come
 turns later. Everything is decided by the seed.
 """
@@ -208,7 +208,7 @@ class Era:
         for client in list(node.clients):
             client.leave()
         try:
-            node.ledger.close()
+            node.store.close()
         except OSError as error:
             raise Failed(str(error)) from error
         self.history.add(p.Synced(len(self.history.events)))
@@ -273,7 +273,7 @@ class Era:
         rng = self.rng
         written = node.write()
         if written and not self._under_way and not node.is_syncing:
-            wanted = 0.7 if node.ledger.needs_sync else 0.1
+            wanted = 0.7 if node.store.needs_sync else 0.1
             if rng.random() < wanted:
                 self._sync(node)
         elif node.is_full and not self._under_way and not node.is_syncing:
@@ -295,7 +295,7 @@ class Era:
         covered = len(self.history.events)
         places = {
             each.queue_id: each.stored_end
-            for each in node.ledger.queue_indexes.values()
+            for each in node.store.queue_indexes.values()
             if each.durable
         }
         node.sync(partial(self._meanwhile, node) if self.rng.random() < 0.4 else None)
@@ -311,13 +311,13 @@ class Era:
 
     def _check_places(self, node: Node) -> None:
         """No number of a queue, and no place in it, is ever given again."""
-        accounts = node.ledger.queue_indexes
+        indexes = node.store.queue_indexes
         for number, stored in self._known.items():
-            account = accounts.get(number)
-            if account is not None and account.stored_end < stored:
-                told = f"queue {number} goes on at {account.stored_end}, and had {stored} before"
+            index = indexes.get(number)
+            if index is not None and index.stored_end < stored:
+                told = f"queue {number} goes on at {index.stored_end}, and had {stored} before"
                 self.history.faults.append(f"in life {self._life}: {told}")
         last = max(self._known, default=0)
-        if node.ledger.next_queue_id <= last:
-            told = f"the next queue is {node.ledger.next_queue_id}, and {last} was there before"
+        if node.store.next_queue_id <= last:
+            told = f"the next queue is {node.store.next_queue_id}, and {last} was there before"
             self.history.faults.append(f"in life {self._life}: {told}")

@@ -102,13 +102,13 @@ class Folder:
         topology = [
             *vhost.exchanges,
             *vhost.queues,
-            *map(repr, sorted(node.ledger.metadata.items())),
+            *map(repr, sorted(node.store.metadata.items())),
         ]
         for queue in vhost.queues.values():
             bindings = vhost.bindings_to(queue)
             topology += [f"{each.source} {queue.name} {each.routing_key}" for each in bindings]
         history = History()
         drain(node, 1, history, {})
-        ledger = node.ledger
-        own = ledger.journal.truncated_bytes
-        return Served(topology, history.events, (own, ledger.truncated_bytes - own))
+        store = node.store
+        own = store.journal.truncated_bytes
+        return Served(topology, history.events, (own, store.truncated_bytes - own))

@@ -44,7 +44,7 @@ class Machine:
             act, self.meanwhile = self.meanwhile, None
             act()
 
-    # ── folders of streams, as the ledger uses them ───────────────────────────────────────────────
+    # ── folders of streams, as the store uses them ───────────────────────────────────────────────
 
     def list_names(self) -> list[str]:
         return sorted(self._folders)

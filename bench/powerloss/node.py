@@ -54,15 +54,15 @@ class Node:
         self.clients: dict[Client, None] = {}
         self.is_full = False
         journal = Journal(machine.journal, segment_bytes=shape.segment_size)
-        self.ledger = JournalStore(journal, machine, page_out_bytes=shape.room)
-        self.ledger.on_failure = self._fail
+        self.store = JournalStore(journal, machine, page_out_bytes=shape.room)
+        self.store.on_failure = self._fail
         names = count(1)
-        self.broker = Broker(lambda: f"name-{next(names)}", store=self.ledger)
+        self.broker = Broker(lambda: f"name-{next(names)}", store=self.store)
         self.broker.coalescer.is_enabled = True
         self.broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
-        restore_broker(self.ledger, self.broker, now)
+        restore_broker(self.store, self.broker, now)
         self._cleaner = Compactor(
-            self.ledger, slice_bytes=shape.slice_size, garbage_segments_min=shape.spare_segments
+            self.store, slice_bytes=shape.slice_size, garbage_segments_min=shape.spare_segments
         )
         self._synced: SyncJob | None = None
         self._cleanings = 0
@@ -86,14 +86,14 @@ class Node:
         """Whether there was room for all."""
         self.let_in()
         try:
-            self.ledger.write()
+            self.store.write()
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise Failed(str(error)) from error
             self.is_full = True
             return False
         self.is_full = False
-        self.ledger.segments.remember_droppable()
+        self.store.segments.remember_droppable()
         return True
 
     @property
@@ -102,15 +102,15 @@ class Node:
 
     def sync(self, meanwhile: Callable[[], None] | None) -> None:
         """Right after a write. Others may act while the system is at it; nobody is told yet."""
-        self._synced = self.ledger.begin_sync()
+        self._synced = self.store.begin_sync()
         self._run(self._synced, meanwhile)
 
     def free(self) -> None:
         """The disk is full: drop what was not needed any more before it was."""
-        if self.ledger.segments.droppable_when_full():
-            sync = self.ledger.begin_sync(disk_full=True)
+        if self.store.segments.droppable_when_full():
+            sync = self.store.begin_sync(disk_full=True)
             self._run(sync, None)
-            self.ledger.end_sync(sync)
+            self.store.end_sync(sync)
 
     def _run(self, sync: SyncJob, meanwhile: Callable[[], None] | None) -> None:
         self.machine.meanwhile = meanwhile
@@ -125,12 +125,12 @@ class Node:
         """Tell those who wait, and free what is not needed any more."""
         assert self._synced is not None
         sync, self._synced = self._synced, None
-        self.ledger.end_sync(sync)
+        self.store.end_sync(sync)
 
     def clean(self) -> None:
         self._cleanings += 1
         if self._cleanings % ROLL_EVERY == 0:  # as the committer does on a disk short of room
-            self.ledger.segments.roll()
+            self.store.segments.roll()
         if not self.is_full and self._cleaner.compact():
             self.write()
 
@@ -149,11 +149,11 @@ class Node:
                 self.sync(None)
 
     def check(self) -> None:
-        """The ledger's own invariants."""
-        live = dict.fromkeys(self.ledger.segments.all_stats(), 0)
-        for account in self.ledger.queue_indexes.values():
-            account.check()
-            for stretch in account.extents:
-                live[stretch.stats] = live.get(stretch.stats, 0) + stretch.live_count
+        """The store's own invariants."""
+        live = dict.fromkeys(self.store.segments.all_stats(), 0)
+        for index in self.store.queue_indexes.values():
+            index.check()
+            for extents in index.extents:
+                live[extents.stats] = live.get(extents.stats, 0) + extents.live_count
         for page, number in live.items():
             assert page.live_count == number, "A3"

@@ -348,22 +348,22 @@ class NoteTaker:
         self._history = history
         self._rng = rng
         self._value = 0
-        self._asked: list[tuple[int, int]] = []  # (ticket, value)
+        self._asked: list[tuple[int, int]] = []  # (lsn, value)
 
     def join(self, node: Node, life: int) -> None:
-        self._ledger = node.ledger
+        self._store = node.store
         self._asked.clear()
-        found = self._ledger.metadata.get(("note", "/", self.NAME))
+        found = self._store.metadata.get(("note", "/", self.NAME))
         self._history.add(p.NoteFound(self.NAME, 0 if found is None else int(found)))
 
     def act(self) -> None:
         if self._rng.random() < 0.3:
             self._value += 1
             self._history.add(p.Noted(self.NAME, self._value))
-            self._ledger.set_metadata("note", "/", self.NAME, b"%d" % self._value)
-            self._asked.append((self._ledger.lsn, self._value))
-            self._ledger.notify_when_durable(self)
+            self._store.set_metadata("note", "/", self.NAME, b"%d" % self._value)
+            self._asked.append((self._store.lsn, self._value))
+            self._store.notify_when_durable(self)
 
     def on_durable(self) -> None:
-        while self._asked and self._asked[0][0] <= self._ledger.durable_lsn:
+        while self._asked and self._asked[0][0] <= self._store.durable_lsn:
             self._history.add(p.NoteKept(self.NAME, self._asked.pop(0)[1]))

@@ -154,25 +154,25 @@ DISTRICTS: Final = (
     ),
     District(
         "books",
-        (Queue("ledger-a"), Queue("ledger-b"), Queue(RECEIPTS)),
+        (Queue("store-a"), Queue("store-b"), Queue(RECEIPTS)),
         (
             Habit(
                 "books",
                 (
-                    Route("books", "a.x", ("ledger-a",)),
-                    Route("books", "x.b", ("ledger-b",)),
-                    Route("books", "a.b", ("ledger-a", "ledger-b")),
+                    Route("books", "a.x", ("store-a",)),
+                    Route("books", "x.b", ("store-b",)),
+                    Route("books", "a.b", ("store-a", "store-b")),
                 ),
                 8,
                 transactions=True,
             ),
         ),
         (
-            Temper("auditor", "ledger-a", transactions=True),
-            Temper("clerk", "ledger-b", 20, 10, transactions=True, leaves=0.1),
+            Temper("auditor", "store-a", transactions=True),
+            Temper("clerk", "store-b", 20, 10, transactions=True, leaves=0.1),
         ),
         (Exchange("books", "topic"),),
-        (("books", "ledger-a", "a.#"), ("books", "ledger-b", "#.b")),
+        (("books", "store-a", "a.#"), ("books", "store-b", "#.b")),
     ),
     District(
         "narrow",
@@ -239,9 +239,9 @@ DISTRICTS: Final = (
         unordered=("once",),
     ),
     District(
-        "twins",
+        "pair",
         (Queue("twin-1"), Queue("twin-2", {"x-queue-type": "quorum"})),
-        (Habit("twins", (Route("sieve", "", ("twin-1", "twin-2")),), has_ids=True),),
+        (Habit("pair", (Route("sieve", "", ("twin-1", "twin-2")),), has_ids=True),),
         (Temper("elder", "twin-1", requeues=0.1), Temper("younger", "twin-2", leaves=0.1)),
         (Exchange("sieve", "fanout", {"x-message-deduplication": True}),),
         (("sieve", "twin-1", ""), ("sieve", "twin-2", "")),

@@ -1,4 +1,4 @@
-"""The disk and its twins: the same tests for a folder, for memory and for the simulator's."""
+"""The disk and its pair: the same tests for a folder, for memory and for the simulator's."""
 
 from __future__ import annotations
 

@@ -152,8 +152,8 @@ def broker() -> Broker:
     return new_broker()
 
 
-def new_broker(keeper: MessageStore | None = None) -> Broker:
-    return Broker(map(str, count(1)).__next__, store=keeper)
+def new_broker(store: MessageStore | None = None) -> Broker:
+    return Broker(map(str, count(1)).__next__, store=store)
 
 
 def document(**sections: object) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from recado.server.store.journal_store import JournalStore
 from recado.server.store.recovery import restore_broker
 
 from ..broker.stage import new_broker, new_queue, open_channel, published
-from ..server.rim import in_the_loop, new_server, skip, turns
+from ..server.harness import in_the_loop, new_server, skip, turns
 
 MIB = 1 << 20
 
@@ -111,9 +111,9 @@ async def test_a_connection_that_ends_leaves_no_circle() -> None:
 
 
 def test_a_queue_that_is_deleted_leaves_no_circle() -> None:
-    ledger = JournalStore(Journal(MemoryDisk()))
-    broker = new_broker(ledger)
-    restore_broker(ledger, broker, 0)
+    store = JournalStore(Journal(MemoryDisk()))
+    broker = new_broker(store)
+    restore_broker(store, broker, 0)
     channel = open_channel(broker)
     gc.collect()
     gc.disable()
@@ -122,7 +122,7 @@ def test_a_queue_that_is_deleted_leaves_no_circle() -> None:
         queue = new_queue(broker, durable=True)
         channel.publisher.publish(published("q", b"x"), 0)
         broker.delete_queue(queue, 0)
-        ledger.write()
+        store.write()
     del queue
     channel.publisher.publish(published("none", b"x"), 0)  # a route is known until the next
     assert instances(WorkQueue) == before

@@ -29,9 +29,9 @@ ALL_CAPABILITIES: FieldTable = {
 EVERYTHING = Permission(".*", ".*", ".*")
 
 
-def new_broker(*users: User, keeper: MessageStore | None = None) -> Broker:
+def new_broker(*users: User, store: MessageStore | None = None) -> Broker:
     """A broker that gives names in order, and knows a guest who may do everything."""
-    broker = Broker(map(str, count(1)).__next__, store=keeper)
+    broker = Broker(map(str, count(1)).__next__, store=store)
     for user in users or (User("guest", permissions={"/": EVERYTHING}),):
         broker.add_user(user)
     return broker

@@ -21,7 +21,7 @@ from recado.server.store.sync import SyncJob
 from recado.simulator.disk import SimulatedDisk
 
 from ..broker.stage import new_broker, open_channel, published
-from .rim import in_the_loop, skip, soon, turns
+from .harness import in_the_loop, skip, soon, turns
 
 PERSISTENT = Properties(delivery_mode=2)
 
@@ -36,8 +36,8 @@ class Told:
         self.at.set_result(None)
 
 
-class Rim:
-    """A broker with its ledger on a simulated disk, and a loop that commits."""
+class CommitterHarness:
+    """A broker with its store on a simulated disk, and a loop that commits."""
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
@@ -45,11 +45,11 @@ class Rim:
         self.found_full = 0
         self.failures: list[str] = []
         self.failed = asyncio.get_running_loop().create_future()
-        self.ledger = JournalStore(Journal(self.disk, segment_bytes=2000))
-        self.broker = new_broker(self.ledger)
-        restore_broker(self.ledger, self.broker, 0)
+        self.store = JournalStore(Journal(self.disk, segment_bytes=2000))
+        self.broker = new_broker(self.store)
+        restore_broker(self.store, self.broker, 0)
         self.committer = Committer(
-            self.ledger,
+            self.store,
             asyncio.get_running_loop(),
             self._fail,
             DiskSpace(self.folder, min_free_bytes=1000, ballast_bytes=500),
@@ -69,13 +69,13 @@ class Rim:
     def publish(self, *bodies: bytes) -> Told:
         self.channel.publisher.publish(published("q", *bodies, properties=PERSISTENT), 0)
         told = Told()
-        self.ledger.notify_when_durable(told)
+        self.store.notify_when_durable(told)
         return told
 
     def count_after_power_loss(self) -> int:
-        ledger = JournalStore(Journal(self.disk.crash(survival_ratio=0.0), segment_bytes=2000))
-        broker = new_broker(ledger)
-        restore_broker(ledger, broker, 0)
+        store = JournalStore(Journal(self.disk.crash(survival_ratio=0.0), segment_bytes=2000))
+        broker = new_broker(store)
+        restore_broker(store, broker, 0)
         return broker.vhosts["/"].queues["q"].ready
 
 
@@ -90,219 +90,221 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> fl
 
 @in_the_loop
 async def test_whoever_waits_is_told_when_it_is_durable() -> None:
-    rim = Rim()
-    told = [rim.publish(b"1"), rim.publish(b"2", b"3")]
-    rim.committer.commit()
+    harness = CommitterHarness()
+    told = [harness.publish(b"1"), harness.publish(b"2", b"3")]
+    harness.committer.commit()
     for each in told:
         await soon(each.at)
-    assert rim.count_after_power_loss() == 3
-    await rim.committer.close()
-    assert rim.failures == []
+    assert harness.count_after_power_loss() == 3
+    await harness.committer.close()
+    assert harness.failures == []
 
 
 @in_the_loop
 async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
-    rim = Rim()
-    first = rim.publish(b"1")
-    rim.committer.commit()
-    others = [rim.publish(b"%d" % i) for i in range(2, 5)]
-    rim.committer.commit()
+    harness = CommitterHarness()
+    first = harness.publish(b"1")
+    harness.committer.commit()
+    others = [harness.publish(b"%d" % i) for i in range(2, 5)]
+    harness.committer.commit()
     await soon(asyncio.gather(first.at, *(each.at for each in others)))
-    assert rim.ledger.durable_lsn <= 2
-    assert rim.count_after_power_loss() == 4
-    await rim.committer.close()
+    assert harness.store.durable_lsn <= 2
+    assert harness.count_after_power_loss() == 4
+    await harness.committer.close()
 
 
 @in_the_loop
 async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
     """Others may be in the midst of a turn then."""
-    rim = Rim()
-    first = rim.publish(b"1")
-    rim.committer.commit()
-    second = rim.publish(b"2")
+    harness = CommitterHarness()
+    first = harness.publish(b"1")
+    harness.committer.commit()
+    second = harness.publish(b"2")
     await soon(first.at)
-    rim.committer.commit()
+    harness.committer.commit()
     await soon(second.at)
-    assert rim.count_after_power_loss() == 2
-    await rim.committer.close()
+    assert harness.count_after_power_loss() == 2
+    await harness.committer.close()
 
 
 @in_the_loop
 async def test_what_came_to_nothing_needs_no_sync() -> None:
-    rim = Rim()
-    await until_durable(rim)
-    operations = len(rim.disk.log)
-    told = rim.publish(b"1")
-    assert rim.channel.get(rim.queue, no_ack=True, now=0)
-    rim.committer.commit()
+    harness = CommitterHarness()
+    await until_durable(harness)
+    operations = len(harness.disk.log)
+    told = harness.publish(b"1")
+    assert harness.channel.get(harness.queue, no_ack=True, now=0)
+    harness.committer.commit()
     await soon(told.at)
-    assert len(rim.disk.log) == operations
-    await rim.committer.close()
+    assert len(harness.disk.log) == operations
+    await harness.committer.close()
 
 
-async def until_durable(rim: Rim) -> None:
-    """Let the ledger write, and sync, what it has."""
+async def until_durable(harness: CommitterHarness) -> None:
+    """Let the store write, and sync, what it has."""
     told = Told()
-    rim.ledger.notify_when_durable(told)
-    rim.committer.commit()
+    harness.store.notify_when_durable(told)
+    harness.committer.commit()
     await soon(told.at)
 
 
 @in_the_loop
 async def test_acks_become_durable_within_a_second() -> None:
-    rim = Rim()
-    told = rim.publish(b"1")
-    rim.committer.commit()
+    harness = CommitterHarness()
+    told = harness.publish(b"1")
+    harness.committer.commit()
     await soon(told.at)
-    assert rim.channel.get(rim.queue, no_ack=True, now=0)
-    rim.committer.commit()
-    assert not rim.ledger.is_durable
-    rim.committer.maintain()
-    await rim.committer.close()
-    assert rim.count_after_power_loss() == 0
+    assert harness.channel.get(harness.queue, no_ack=True, now=0)
+    harness.committer.commit()
+    assert not harness.store.is_durable
+    harness.committer.maintain()
+    await harness.committer.close()
+    assert harness.count_after_power_loss() == 0
 
 
 @in_the_loop
 async def test_a_full_disk_is_waited_for() -> None:
-    rim = Rim()
-    first = rim.publish(b"1")
-    rim.committer.commit()
+    harness = CommitterHarness()
+    first = harness.publish(b"1")
+    harness.committer.commit()
     await soon(first.at)
-    rim.disk.fill(0)
-    second = rim.publish(bytes(3000))
+    harness.disk.fill(0)
+    second = harness.publish(bytes(3000))
     for _ in range(3):
-        rim.committer.commit()
-        rim.committer.maintain()
+        harness.committer.commit()
+        harness.committer.maintain()
         await turns()
     assert not second.at.done()
-    assert rim.found_full == 1
-    assert rim.folder.names() == [], "the ballast was given up"
-    assert rim.committer.disk_shortage() == rim.ledger.disk_shortage() == "low on disk"
-    assert rim.count_after_power_loss() == 1
-    rim.disk.fill(None)
-    rim.committer.maintain()
-    rim.committer.commit()
+    assert harness.found_full == 1
+    assert harness.folder.names() == [], "the ballast was given up"
+    assert harness.committer.disk_shortage() == harness.store.disk_shortage() == "low on disk"
+    assert harness.count_after_power_loss() == 1
+    harness.disk.fill(None)
+    harness.committer.maintain()
+    harness.committer.commit()
     await soon(second.at)
-    assert rim.committer.disk_shortage() == "low on disk", "until there is ballast again"
-    rim.committer.maintain()
-    assert rim.committer.disk_shortage() is None
-    assert rim.count_after_power_loss() == 2
-    await rim.committer.close()
-    assert rim.failures == []
+    assert harness.committer.disk_shortage() == "low on disk", "until there is ballast again"
+    harness.committer.maintain()
+    assert harness.committer.disk_shortage() is None
+    assert harness.count_after_power_loss() == 2
+    await harness.committer.close()
+    assert harness.failures == []
 
 
 @in_the_loop
 async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
     """M2, though the room that was kept for such an hour is gone."""
-    rim = Rim()
-    rim.folder.fill(999)
+    harness = CommitterHarness()
+    harness.folder.fill(999)
     for _ in range(20):
-        rim.publish(bytes(300))
-        await until_durable(rim)
-    rim.committer.maintain()
-    while rim.channel.get(rim.queue, no_ack=True, now=0):
+        harness.publish(bytes(300))
+        await until_durable(harness)
+    harness.committer.maintain()
+    while harness.channel.get(harness.queue, no_ack=True, now=0):
         pass
-    rim.committer.write_deferred()
-    assert not rim.ledger.is_durable, "or the segments would be gone already"
-    before = len(rim.ledger.journal.segments)
-    rim.disk.fill(0)
-    told = rim.publish(bytes(3000))
-    rim.committer.commit()
-    assert rim.committer.disk_shortage()
-    ended = sync_ended(rim)
-    rim.committer.maintain()
+    harness.committer.write_deferred()
+    assert not harness.store.is_durable, "or the segments would be gone already"
+    before = len(harness.store.journal.segments)
+    harness.disk.fill(0)
+    told = harness.publish(bytes(3000))
+    harness.committer.commit()
+    assert harness.committer.disk_shortage()
+    ended = sync_ended(harness)
+    harness.committer.maintain()
     await soon(ended)
     assert not told.at.done()
-    assert len(rim.ledger.journal.segments) < before
-    assert rim.count_after_power_loss() == 0, "they are gone for good"
-    rim.committer.maintain()
-    rim.committer.commit()
+    assert len(harness.store.journal.segments) < before
+    assert harness.count_after_power_loss() == 0, "they are gone for good"
+    harness.committer.maintain()
+    harness.committer.commit()
     await soon(told.at)
-    assert rim.count_after_power_loss() == 1
-    await rim.committer.close()
-    assert rim.failures == []
+    assert harness.count_after_power_loss() == 1
+    await harness.committer.close()
+    assert harness.failures == []
 
 
 @pytest.mark.parametrize("deleted", [False, True])
 @in_the_loop
 async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> None:
     """Its end is not on disk, nor what may have become of it: a dead letter, for instance."""
-    rim = Rim()
-    rim.folder.fill(999)
+    harness = CommitterHarness()
+    harness.folder.fill(999)
     for _ in range(20):
-        rim.publish(bytes(300))
-        await until_durable(rim)
-    rim.committer.maintain()
-    rim.disk.fill(0)
+        harness.publish(bytes(300))
+        await until_durable(harness)
+    harness.committer.maintain()
+    harness.disk.fill(0)
     if deleted:
-        rim.broker.delete_queue(rim.queue, 0)
-        rim.broker.create_queue(rim.broker.vhosts["/"], "q", QueueSettings(durable=True), None, 0)
-    rim.publish(bytes(3000))
-    rim.committer.commit()
-    while rim.channel.get(rim.queue, no_ack=True, now=0):
+        harness.broker.delete_queue(harness.queue, 0)
+        harness.broker.create_queue(
+            harness.broker.vhosts["/"], "q", QueueSettings(durable=True), None, 0
+        )
+    harness.publish(bytes(3000))
+    harness.committer.commit()
+    while harness.channel.get(harness.queue, no_ack=True, now=0):
         pass
     for _ in range(3):
-        rim.committer.maintain()
+        harness.committer.maintain()
         await turns()
-    assert rim.count_after_power_loss() == 20
-    rim.disk.fill(None)
-    rim.committer.maintain()
-    await rim.committer.close()
-    assert rim.count_after_power_loss() == (1 if deleted else 0)
+    assert harness.count_after_power_loss() == 20
+    harness.disk.fill(None)
+    harness.committer.maintain()
+    await harness.committer.close()
+    assert harness.count_after_power_loss() == (1 if deleted else 0)
 
 
-def sync_ended(rim: Rim) -> asyncio.Future[None]:
+def sync_ended(harness: CommitterHarness) -> asyncio.Future[None]:
     """Done when the next sync is, and what it left empty is dropped."""
     ended = asyncio.get_running_loop().create_future()
-    end_sync = rim.ledger.end_sync
+    end_sync = harness.store.end_sync
 
     def end(sync: SyncJob) -> None:
         end_sync(sync)
         ended.set_result(None)
-        rim.ledger.end_sync = end_sync  # type: ignore[method-assign]
+        harness.store.end_sync = end_sync  # type: ignore[method-assign]
 
-    rim.ledger.end_sync = end  # type: ignore[method-assign]
+    harness.store.end_sync = end  # type: ignore[method-assign]
     return ended
 
 
 @in_the_loop
 async def test_publishers_wait_before_the_disk_is_full() -> None:
-    rim = Rim()
-    assert rim.committer.disk_shortage() is None
-    rim.folder.fill(999)
-    assert rim.committer.disk_shortage() == "low on disk"
-    await rim.committer.close()
+    harness = CommitterHarness()
+    assert harness.committer.disk_shortage() is None
+    harness.folder.fill(999)
+    assert harness.committer.disk_shortage() == "low on disk"
+    await harness.committer.close()
 
 
 @in_the_loop
 async def test_after_a_failed_sync_nothing_is_promised() -> None:
-    rim = Rim()
-    first = rim.publish(b"1")
-    rim.committer.commit()
+    harness = CommitterHarness()
+    first = harness.publish(b"1")
+    harness.committer.commit()
     await soon(first.at)
-    rim.disk.fail_sync()
-    second = rim.publish(b"2")
-    rim.committer.commit()
-    await soon(rim.failed)
-    assert "nothing can be confirmed any more" in rim.failures[0]
-    third = rim.publish(b"3")
-    rim.committer.commit()
-    rim.committer.maintain()
+    harness.disk.fail_sync()
+    second = harness.publish(b"2")
+    harness.committer.commit()
+    await soon(harness.failed)
+    assert "nothing can be confirmed any more" in harness.failures[0]
+    third = harness.publish(b"3")
+    harness.committer.commit()
+    harness.committer.maintain()
     await turns()
     assert not second.at.done()
     assert not third.at.done()
-    await rim.committer.close()
-    assert len(rim.failures) == 1
+    await harness.committer.close()
+    assert len(harness.failures) == 1
 
 
 @in_the_loop
 async def test_closing_makes_everything_durable() -> None:
-    rim = Rim()
-    told = rim.publish(b"1")
-    rim.committer.commit()
-    rim.publish(b"2")
-    await rim.committer.close()
-    assert rim.count_after_power_loss() == 2
+    harness = CommitterHarness()
+    told = harness.publish(b"1")
+    harness.committer.commit()
+    harness.publish(b"2")
+    await harness.committer.close()
+    assert harness.count_after_power_loss() == 2
     await soon(told.at)
 
 
@@ -315,61 +317,61 @@ class Broken:
 
 @in_the_loop
 async def test_closing_does_not_wait_for_one_who_failed() -> None:
-    rim = Rim()
+    harness = CommitterHarness()
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: reported.append(context["exception"])
     )
-    rim.ledger.notify_when_durable(Broken())
-    told = rim.publish(b"1")
+    harness.store.notify_when_durable(Broken())
+    told = harness.publish(b"1")
     with contextlib.suppress(ValueError):  # it comes out here, or out of the loop
-        rim.committer.commit()
-    await soon(rim.committer.close())
+        harness.committer.commit()
+    await soon(harness.committer.close())
     assert told.at.done()
     assert [str(error) for error in reported] in ([], ["broken"])
-    assert rim.count_after_power_loss() == 1
+    assert harness.count_after_power_loss() == 1
 
 
-async def leave_garbage(rim: Rim, count: int) -> None:
+async def leave_garbage(harness: CommitterHarness, count: int) -> None:
     """Segments with little in them that is live."""
     wanted = QueueSettings(durable=True)
-    rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
+    harness.broker.create_queue(harness.broker.vhosts["/"], "idle", wanted, None, 0)
     for i in range(count):
-        rim.publish(bytes(300))
+        harness.publish(bytes(300))
         if i % 6 == 0:
-            rim.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
-        await until_durable(rim)
-        assert rim.channel.get(rim.queue, no_ack=True, now=0)
-        await until_durable(rim)
+            harness.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
+        await until_durable(harness)
+        assert harness.channel.get(harness.queue, no_ack=True, now=0)
+        await until_durable(harness)
 
 
 @in_the_loop
 async def test_a_segment_that_lacks_messages_ends_the_node() -> None:
-    rim = Rim()
-    await leave_garbage(rim, 60)
-    for page in rim.ledger.segments.all_stats():
+    harness = CommitterHarness()
+    await leave_garbage(harness, 60)
+    for page in harness.store.segments.all_stats():
         page.live_count += 1
         page.stored_count += 10
     for _ in range(30):
-        rim.committer.maintain()
+        harness.committer.maintain()
         await skip(1)
-    await soon(rim.failed)
-    assert "not in their segment" in rim.failures[0]
-    await rim.committer.close()
+    await soon(harness.failed)
+    assert "not in their segment" in harness.failures[0]
+    await harness.committer.close()
 
 
 @in_the_loop
 async def test_segments_are_freed() -> None:
     """Those that one message holds, too."""
-    rim = Rim()
-    await leave_garbage(rim, 200)
-    before = len(rim.ledger.journal.segments)
+    harness = CommitterHarness()
+    await leave_garbage(harness, 200)
+    before = len(harness.store.journal.segments)
     for _ in range(30):
-        rim.committer.maintain()
+        harness.committer.maintain()
         await skip(1)
-        await until_durable(rim)
-    assert len(rim.ledger.journal.segments) < before / 2
-    await rim.committer.close()
+        await until_durable(harness)
+    assert len(harness.store.journal.segments) < before / 2
+    await harness.committer.close()
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -378,37 +380,37 @@ async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
     monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     monkeypatch.setattr(segments, "ROLL_GAIN_MIN_BYTES", 200)
-    rim = Rim()
+    harness = CommitterHarness()
     wanted = QueueSettings(durable=True)
-    rim.broker.create_queue(rim.broker.vhosts["/"], "idle", wanted, None, 0)
+    harness.broker.create_queue(harness.broker.vhosts["/"], "idle", wanted, None, 0)
     for _ in range(others):
-        rim.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
+        harness.channel.publisher.publish(published("idle", b"1", properties=PERSISTENT), 0)
     for _ in range(5):
-        rim.publish(bytes(100))
-    await until_durable(rim)
-    (last,) = rim.ledger.journal.segments
-    rim.disk.fill(5000)
-    rim.folder.fill(999)
-    rim.committer.maintain()
-    await until_durable(rim)
-    assert rim.ledger.journal.segments == [last], "all of it is live"
-    rim.queue.purge()
+        harness.publish(bytes(100))
+    await until_durable(harness)
+    (last,) = harness.store.journal.segments
+    harness.disk.fill(5000)
+    harness.folder.fill(999)
+    harness.committer.maintain()
+    await until_durable(harness)
+    assert harness.store.journal.segments == [last], "all of it is live"
+    harness.queue.purge()
     for _ in range(4):
-        rim.committer.maintain()
+        harness.committer.maintain()
         await skip(1)
-        await until_durable(rim)
-    (segment,) = rim.ledger.journal.segments
+        await until_durable(harness)
+    (segment,) = harness.store.journal.segments
     assert segment.base > last.base
-    assert rim.count_after_power_loss() == 0
-    assert rim.broker.vhosts["/"].queues["idle"].ready == others
+    assert harness.count_after_power_loss() == 0
+    assert harness.broker.vhosts["/"].queues["idle"].ready == others
     end = segment.end
     for _ in range(3):
-        rim.committer.maintain()
-        await until_durable(rim)
-    assert rim.ledger.journal.segments == [segment], "another would free nothing more"
+        harness.committer.maintain()
+        await until_durable(harness)
+    assert harness.store.journal.segments == [segment], "another would free nothing more"
     assert segment.end == end
-    await rim.committer.close()
-    assert rim.failures == []
+    await harness.committer.close()
+    assert harness.failures == []
 
 
 @in_the_loop
@@ -416,22 +418,22 @@ async def test_room_is_given_back_also_when_all_came_to_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Entered and settled in one turn, which needs no sync, behind one that left segments empty."""
-    rim = Rim()
-    while not rim.ledger.segments.find_empty():
-        told = rim.publish(bytes(300))
-        rim.committer.commit()
+    harness = CommitterHarness()
+    while not harness.store.segments.find_empty():
+        told = harness.publish(bytes(300))
+        harness.committer.commit()
         await soon(told.at)
-        rim.queue.purge()
-    rim.ledger.write()
-    rim.ledger.journal.sync()
+        harness.queue.purge()
+    harness.store.write()
+    harness.store.journal.sync()
     given_back = threading.Event()
-    monkeypatch.setattr(rim.ledger.journal, "close_dropped", given_back.set)
-    before = len(rim.ledger.journal.segments)
-    told = rim.publish(b"x")
-    rim.queue.purge()
-    rim.committer.commit()
+    monkeypatch.setattr(harness.store.journal, "close_dropped", given_back.set)
+    before = len(harness.store.journal.segments)
+    told = harness.publish(b"x")
+    harness.queue.purge()
+    harness.committer.commit()
     await soon(told.at)
-    assert len(rim.ledger.journal.segments) < before
+    assert len(harness.store.journal.segments) < before
     assert given_back.wait(60)
     monkeypatch.undo()
-    await rim.committer.close()
+    await harness.committer.close()

@@ -20,7 +20,7 @@ from recado.broker import dead_letter
 
 from . import scenario as s
 from .client import EVERYTHING, publishing
-from .twins import Talk, Twins
+from .paired_brokers import PairedBrokers, Talk
 
 EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
 
@@ -37,9 +37,9 @@ class Performance:
     """A scenario played to both brokers."""
 
     def __init__(self, queues: tuple[s.Declare, ...]) -> None:
-        self.twins = Twins(1, 1 << 30)
+        self.pair = PairedBrokers(1, 1 << 30)
         for connection in s.CONNECTIONS:
-            self.twins.connect(connection)
+            self.pair.connect(connection)
         methods: list[m.Method] = [
             m.ExchangeDeclare(name, kind, arguments=s.EXCHANGE_ARGUMENTS.get(name, {}))
             for name, kind in s.EXCHANGES.items()
@@ -50,24 +50,24 @@ class Performance:
         for queue in queues:
             self._send(0, self._frames(0, 1, queue))
         self._send(0, [encode_method_frame(1, method) for method in methods])
-        self.twins.compare()
+        self.pair.compare()
 
     def _send(self, connection: int, frames: list[bytes]) -> None:
-        self.twins.feed(connection, b"".join(frames), ((), ()))
+        self.pair.feed(connection, b"".join(frames), ((), ()))
 
     def play(self, step: s.Step) -> None:
-        twins = self.twins
+        pair = self.pair
         match step:
             case s.Wait(milliseconds, tick):
-                twins.wait(milliseconds, tick=tick)
+                pair.wait(milliseconds, tick=tick)
             case s.Permit(which):
-                twins.permit(s.PERMISSIONS[which])
+                pair.permit(s.PERMISSIONS[which])
             case s.Reconnect(connection):
-                twins.reconnect(connection)
+                pair.reconnect(connection)
             case s.Batch():
                 self._play_batch(step)
             case s.Answer(which, settle, sizes):
-                holders = [place for place, talk in twins.talks.items() if talk.outstanding]
+                holders = [place for place, talk in pair.talks.items() if talk.outstanding]
                 if holders:
                     connection, channel = holders[which % len(holders)]
                     self._play_batch(s.Batch(connection, ((channel, settle),), sizes=sizes))
@@ -75,12 +75,12 @@ class Performance:
             self._end_turn()
 
     def _end_turn(self) -> None:
-        twins = self.twins
-        twins.compare()
+        pair = self.pair
+        pair.compare()
         for connection in s.CONNECTIONS:
-            if twins.has_ended(connection):
-                twins.reconnect(connection)
-                twins.compare()
+            if pair.has_ended(connection):
+                pair.reconnect(connection)
+                pair.compare()
 
     def _play_batch(self, batch: s.Batch) -> None:
         lines: dict[int, list[bytes]] = {}
@@ -91,30 +91,30 @@ class Performance:
             said += frames
         if batch.woven:
             said = [each for pair in zip_longest(*lines.values(), fillvalue=b"") for each in pair]
-        data = self.twins.held[batch.connection] + b"".join(said)
+        data = self.pair.held[batch.connection] + b"".join(said)
         now, later = data[: len(data) - batch.held], data[len(data) - batch.held :]
         if batch.held > len(data):
             now, later = b"", data
-        self.twins.held[batch.connection] = later
-        self.twins.feed(batch.connection, now, batch.sizes)
+        self.pair.held[batch.connection] = later
+        self.pair.feed(batch.connection, now, batch.sizes)
 
     def finish(self) -> None:
         """What is left in the queues is the same, and in the same order."""
-        self.twins.permit(EVERYTHING)
-        self.twins.connect(-1)
-        for name, queue in self.twins.queues().items():
+        self.pair.permit(EVERYTHING)
+        self.pair.connect(-1)
+        for name, queue in self.pair.queues().items():
             gets = [encode_method_frame(1, m.BasicGet(name, True))] * (queue.ready + 1)
-            self.twins.talks[-1, 1].gets += [True] * len(gets)
+            self.pair.talks[-1, 1].gets += [True] * len(gets)
             self._send(-1, gets)
-        self.twins.compare()
+        self.pair.compare()
 
     # ── what a command is on the wire ─────────────────────────────────────────────────────────────────
 
     def _frames(self, connection: int, channel: int, command: s.Command) -> list[bytes]:
-        talk = self.twins.talks[connection, channel]
+        talk = self.pair.talks[connection, channel]
         methods: list[m.Method] = []
         if talk.closed:
-            self.twins.talks[connection, channel] = talk = Talk()
+            self.pair.talks[connection, channel] = talk = Talk()
             methods += (m.ChannelCloseOk(), m.ChannelOpen())
         if isinstance(command, s.Publish):
             frames = list(self._publish(connection, channel, talk, command))
@@ -128,11 +128,11 @@ class Performance:
     ) -> Iterator[bytes]:
         patterns = cycle(command.keys), cycle(command.kinds), cycle(command.sizes)
         for key, kind, size in islice(zip(*patterns, strict=True), command.amount):
-            body = f"{self.twins.number():08}".encode().ljust(size, b".")[:size]
+            body = f"{self.pair.number():08}".encode().ljust(size, b".")[:size]
             if talk.confirming:
                 talk.published += 1
                 if size >= 8:
-                    self.twins.tags[connection][channel, body] = talk.published
+                    self.pair.tags[connection][channel, body] = talk.published
             data = publishing(
                 channel,
                 key,
@@ -146,11 +146,11 @@ class Performance:
 
     def _methods(self, talk: Talk, command: s.Command) -> Iterator[m.Method]:
         queue = getattr(command, "queue", None)
-        if queue is not None and queue not in self.twins.queues():
+        if queue is not None and queue not in self.pair.queues():
             yield m.QueueDeclare(queue)
         match command:
             case s.Consume(queue, no_ack, priority, tap, exclusive):
-                tag = f"c{self.twins.number()}"
+                tag = f"c{self.pair.number()}"
                 talk.consumers.append(tag)
                 if no_ack or tap:
                     talk.without_acks.add(tag)

@@ -7,7 +7,7 @@ import pytest
 from recado.server import open_files
 from recado.server.open_files import MACOS_FILES_MAX, FileBudget
 
-from .rim import Guest, in_the_loop, new_server
+from .harness import Guest, in_the_loop, new_server
 
 UNLIMITED = resource.RLIM_INFINITY
 

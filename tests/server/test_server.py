@@ -23,7 +23,7 @@ from recado.server.store.journal_store import JournalStore
 from recado.server.store.recovery import restore_broker
 
 from .client import new_broker
-from .rim import in_the_loop, new_server, soon, turns
+from .harness import in_the_loop, new_server, soon, turns
 
 
 async def _greeted(port: int, tls: ssl.SSLContext | None = None) -> bool:
@@ -145,18 +145,18 @@ async def test_what_comes_due_when_something_is_safe_is_done(
 ) -> None:
     """By the loop, which syncs for one who waits alone, and told in its own flush."""
     monkeypatch.setattr(committer, "INLINE_SYNC_MAX_S", 100.0)
-    ledger = JournalStore(Journal(MemoryDisk()))
-    server = new_server(new_broker(keeper=ledger))
-    restore_broker(ledger, server.broker, 0)
+    store = JournalStore(Journal(MemoryDisk()))
+    server = new_server(new_broker(store=store))
+    restore_broker(store, server.broker, 0)
     server.attach_committer(
-        Committer(ledger, server.loop, server.fail, run_in_turn=server.run_in_turn)
+        Committer(store, server.loop, server.fail, run_in_turn=server.run_in_turn)
     )
     for number in range(2):
-        ledger.set_metadata("a", "", "fact", b"%d" % number)
+        store.set_metadata("a", "", "fact", b"%d" % number)
         await soon(server.wait_until_durable())
     queues = server.broker.vhosts["/"].queues
-    ledger.set_metadata("a", "", "fact", None)
-    ledger.notify_when_durable(Late(server))
+    store.set_metadata("a", "", "fact", None)
+    store.notify_when_durable(Late(server))
     server.begin_turn()
     server.end_turn()
     assert "late" in queues, "the loop itself synced"

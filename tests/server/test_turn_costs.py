@@ -442,12 +442,12 @@ def publishing_many(count: int, properties: Properties | None = None, **options:
     )
 
 
-def begin_transaction(broker: Broker, keeper: Cupboard | None = None) -> Client:
+def begin_transaction(broker: Broker, store: Cupboard | None = None) -> Client:
     client = Client(broker)
     client.call(m.QueueDeclare("q", durable=True), m.ExchangeDeclare("x", "fanout"))
     client.call(m.QueueBind("q", "x"), m.TxSelect())
-    if keeper is not None:
-        keeper.sync()
+    if store is not None:
+        store.sync()
     client.received()
     return client
 
@@ -606,9 +606,9 @@ def test_a_transaction_that_is_not_committed_is_forgotten_in_portions(broker: Br
 
 @pytest.mark.parametrize("what", ["messages", "acks"])
 def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what: str) -> None:
-    keeper = Cupboard(1 << 30)
-    broker = new_broker(keeper=keeper)
-    client = begin_transaction(broker, keeper)
+    store = Cupboard(1 << 30)
+    broker = new_broker(store=store)
+    client = begin_transaction(broker, store)
     messages = publishing_many(6000, Properties(delivery_mode=2))
     if what == "messages":
         client.feed(messages)
@@ -622,11 +622,11 @@ def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what
         client.call(m.BasicAck(0, multiple=True))
     client.session.receive(encode_method_frame(1, m.TxCommit()), 0)
     while waits(client):
-        keeper.sync()
+        store.sync()
         assert answers(client.received()) == []
         client.session.process_input(0)
     assert answers(client.received()) == []
-    keeper.sync()
+    store.sync()
     assert answers(client.received()) == [m.TxCommitOk()]
 
 
@@ -636,32 +636,32 @@ def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what
 @pytest.mark.parametrize("room", [0, 1 << 30])
 def test_a_priority_queue_is_purged_in_many_turns(turns: Turns, room: int) -> None:
     """It is empty at once, and the answer follows when all that it had is settled on disk."""
-    keeper = Cupboard(room)
-    broker = new_broker(keeper=keeper)
+    store = Cupboard(room)
+    broker = new_broker(store=store)
     client, idle = Client(broker), Client(broker)
     client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
     for i in range(6000):
         properties = Properties(delivery_mode=2, priority=i % 3)
         client.feed(publishing(1, "q", b"x", properties))
-    keeper.sync()
+    store.sync()
     client.received()
     queue = broker.vhosts["/"].queues["q"]
-    assert len(keeper.live[queue]) == 6000
+    assert len(store.live[queue]) == 6000
     client.session.receive(encode_method_frame(1, m.QueuePurge("q")), 0)
     assert queue.ready == 0
-    assert keeper.live[queue]
+    assert store.live[queue]
     costs = play(client, turns, idle, publishing(1, "q", b"new", Properties(delivery_mode=2)))
     assert len(costs) > 1
     assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
-    assert len(keeper.live[queue]) == 1
+    assert len(store.live[queue]) == 1
     assert answers(client.received()) == []
-    keeper.sync()
+    store.sync()
     assert answers(client.received()) == [m.QueuePurgeOk(6000)]
 
 
 def test_a_queue_that_is_deleted_while_it_is_purged_is_gone() -> None:
-    keeper = Cupboard(1 << 30)
-    broker = new_broker(keeper=keeper)
+    store = Cupboard(1 << 30)
+    broker = new_broker(store=store)
     client, other = Client(broker), Client(broker)
     client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
     for i in range(3000):
@@ -669,6 +669,6 @@ def test_a_queue_that_is_deleted_while_it_is_purged_is_gone() -> None:
     client.session.receive(encode_method_frame(1, m.QueuePurge("q")), 0)
     other.call(m.QueueDelete("q"))
     client.feed(b"")
-    keeper.sync()
-    assert "purged q" not in keeper.notes
+    store.sync()
+    assert "purged q" not in store.notes
     assert m.QueuePurgeOk(3000) in answers(client.received())

@@ -27,7 +27,7 @@ from recado.server.store.recovery import restore_broker
 from recado.simulator.disk import SimulatedDisk
 
 from .client import new_broker, publishing
-from .rim import GUEST, Guest, in_the_loop, new_server, soon, turns
+from .harness import GUEST, Guest, in_the_loop, new_server, soon, turns
 
 THREAD, AT_ONCE = 0.0, 100.0  # how long a sync may take to be made at once, in seconds
 
@@ -37,11 +37,11 @@ class Stage:
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
-        self.ledger = JournalStore(Journal(self.disk))
-        self.server = new_server(new_broker(GUEST, keeper=self.ledger))
-        restore_broker(self.ledger, self.server.broker, 0)
+        self.store = JournalStore(Journal(self.disk))
+        self.server = new_server(new_broker(GUEST, store=self.store))
+        restore_broker(self.store, self.server.broker, 0)
         self.committer = Committer(
-            self.ledger, self.server.loop, self.server.fail, run_in_turn=self.server.run_in_turn
+            self.store, self.server.loop, self.server.fail, run_in_turn=self.server.run_in_turn
         )
         self.server.attach_committer(self.committer)
         self.guest = Guest(self.server)
@@ -84,9 +84,9 @@ class Stage:
         return self.guest.protocol.session.channels[1].publisher.confirmed
 
     def after_power_loss(self) -> int:
-        ledger = JournalStore(Journal(self.disk.crash(survival_ratio=0.0)))
-        broker = new_broker(keeper=ledger)
-        restore_broker(ledger, broker, 0)
+        store = JournalStore(Journal(self.disk.crash(survival_ratio=0.0)))
+        broker = new_broker(store=store)
+        restore_broker(store, broker, 0)
         return broker.vhosts["/"].queues["q"].ready
 
 
@@ -98,7 +98,7 @@ async def test_a_sync_that_ends_tells_of_nothing_that_waits(
     stage = Stage()
     await stage.open()
     tell = stage.hold_back(monkeypatch)
-    stage.ledger.set_metadata("a", "", "fact", b"1")
+    stage.store.set_metadata("a", "", "fact", b"1")
     stage.committer.maintain()
     stage.publish()
     tell()
@@ -118,7 +118,7 @@ async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
     monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", quick)
     stage = Stage()
     await stage.open()
-    stage.ledger.set_metadata("a", "", "fact", b"1")
+    stage.store.set_metadata("a", "", "fact", b"1")
     stage.publish()
     stage.server.run_in_turn(stage.committer.maintain)
     assert stage.confirmed() <= stage.after_power_loss()
@@ -178,8 +178,8 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
     stage.server.loop.call_soon(int)
     stage.guest.feed(asked + publishing(1, "q", b"x", Properties(delivery_mode=2)))
     assert stage.guest.protocol.session.has_input
-    stage.ledger.set_metadata("a", "", "fact", b"1")
-    stage.ledger.notify_when_durable(DurabilityWaiter(stage.server.loop))
+    stage.store.set_metadata("a", "", "fact", b"1")
+    stage.store.notify_when_durable(DurabilityWaiter(stage.server.loop))
     await turns()
     await soon(stage.server.wait_until_durable())
     assert all(kept)

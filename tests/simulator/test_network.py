@@ -17,11 +17,11 @@ Arrival = tuple[float, str, str, int]
 
 
 class World:
-    def __init__(self, weather: NetworkConditions, seed: int = 1) -> None:
+    def __init__(self, conditions: NetworkConditions, seed: int = 1) -> None:
         self.schedule = Schedule()
         self.arrivals: list[Arrival] = []
         self.network: SimulatedNetwork[int] = SimulatedNetwork(
-            self.schedule, Random(seed), self.arrive, weather
+            self.schedule, Random(seed), self.arrive, conditions
         )
 
     def arrive(self, source: str, target: str, packet: int) -> None:
@@ -39,7 +39,7 @@ class World:
         return [packet for *_, packet in self.arrivals]
 
 
-def test_fair_weather_brings_everything_within_the_delay() -> None:
+def test_a_good_network_brings_everything_within_the_delay() -> None:
     world = World(NetworkConditions(delay=(0.01, 0.02)))
     for moment, source, target, packet in world.send_many():
         assert (source, target) == ("a", "b")
@@ -75,7 +75,7 @@ def test_some_stray_and_come_behind_later_ones() -> None:
 
 @given(seed=st.integers(0, 1000), slow=st.booleans())
 def test_an_ordered_network_keeps_the_order_of_each_way(seed: int, slow: bool) -> None:
-    weather = NetworkConditions(
+    conditions = NetworkConditions(
         (0.001, 0.1),
         loss_ratio=0.1,
         duplicate_ratio=0.1,
@@ -83,7 +83,7 @@ def test_an_ordered_network_keeps_the_order_of_each_way(seed: int, slow: bool) -
         reorder_delay=0.5,
         ordered=True,
     )
-    world = World(weather, seed)
+    world = World(conditions, seed)
     world.network.slow_down("a", 10.0 if slow else 1.0)
     world.send_many(60, ("ab", "ba", "ac"))
     for way in ("ab", "ba", "ac"):
@@ -120,8 +120,8 @@ def test_what_would_take_longer_than_its_lifetime_is_lost() -> None:
 
 
 def test_the_same_chance_gives_the_same_arrivals() -> None:
-    weather = NetworkConditions(loss_ratio=0.1, duplicate_ratio=0.1, reorder_ratio=0.1)
-    first, second, other = World(weather, 7), World(weather, 7), World(weather, 8)
+    conditions = NetworkConditions(loss_ratio=0.1, duplicate_ratio=0.1, reorder_ratio=0.1)
+    first, second, other = World(conditions, 7), World(conditions, 7), World(conditions, 8)
     assert first.send_many() == second.send_many() != other.send_many()
 
 

@@ -12,7 +12,7 @@ from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
-from recado.server.store import journal_store as ledger_module
+from recado.server.store import journal_store as store_module
 from recado.server.store.journal_store import JournalStore
 from recado.server.store.recovery import restore_broker
 from recado.server.store.streams import StreamFolders
@@ -29,20 +29,20 @@ class Node:
     """A broker on a disk, as it is there."""
 
     def __init__(self, disk: Disk, folders: StreamFolders | None = None) -> None:
-        self.ledger = JournalStore(Journal(disk, segment_bytes=SEGMENT), folders)
-        self.broker = Broker(map(str, count(1)).__next__, store=self.ledger)
+        self.store = JournalStore(Journal(disk, segment_bytes=SEGMENT), folders)
+        self.broker = Broker(map(str, count(1)).__next__, store=self.store)
         self.broker.add_user(GUEST)
-        restore_broker(self.ledger, self.broker, 0)
+        restore_broker(self.store, self.broker, 0)
 
     @property
     def queue(self) -> Queue:
         return self.broker.vhosts["/"].queues["q"]
 
     def sync(self) -> None:
-        self.ledger.write()
-        sync = self.ledger.begin_sync()
+        self.store.write()
+        sync = self.store.begin_sync()
         sync.run()
-        self.ledger.end_sync(sync)
+        self.store.end_sync(sync)
 
 
 # ── counts ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,9 +209,9 @@ def test_an_id_is_not_on_disk_before_its_message_in_a_stream(ids: str, checkpoin
     disk, folders = SimulatedDisk(), SimulatedFolders()
     node = streaming(disk, folders)
     publish(open_channel(node.broker), *ids, exchange="x")
-    node.ledger.segments.checkpoint_due = checkpoint
-    node.ledger.write()
-    node.ledger.begin_sync().journal.sync()  # the power fails before the stream's own is
+    node.store.segments.checkpoint_due = checkpoint
+    node.store.write()
+    node.store.begin_sync().journal.sync()  # the power fails before the stream's own is
     node = Node(disk.crash(survival_ratio=0.0), folders.crash())
     assert node.queue.ready == 0
     publish(open_channel(node.broker), "a", exchange="x")
@@ -224,10 +224,10 @@ def test_an_id_of_what_is_in_a_stream_is_known_after_a_restart(closed: bool) -> 
     node = streaming(disk, folders)
     publish(open_channel(node.broker), "a", exchange="x")
     if closed:
-        node.ledger.close()
+        node.store.close()
     else:
         node.sync()
-        assert node.ledger.has_pending_writes
+        assert node.store.has_pending_writes
         node.sync()
     node = Node(disk.crash(survival_ratio=0.0), folders.crash())
     publish(open_channel(node.broker), "a", "b", exchange="x")
@@ -275,32 +275,32 @@ def publish_twice(node: Node, *ids: str) -> None:
 
 def test_a_checkpoint_writes_many_ids_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a crash at any time all ids are known, also if the segments before the checkpoint are gone."""
-    monkeypatch.setattr(ledger_module, "IDS_PER_STEP", 10)
-    monkeypatch.setattr(ledger_module, "REWRITE_UNITS_MAX", 1)
+    monkeypatch.setattr(store_module, "IDS_PER_STEP", 10)
+    monkeypatch.setattr(store_module, "REWRITE_UNITS_MAX", 1)
     disk = MemoryDisk()
     node = sifting_twice(disk)
     known = [f"early {i}" for i in range(100)]
     publish_twice(node, *known)
     publish(open_channel(node.broker), "gone", exchange="y")
     node.sync()
-    base = node.ledger.journal.segments[0].base
+    base = node.store.journal.segments[0].base
     for name in ("q", "once"):
         node.broker.vhosts["/"].queues[name].purge()
-    node.ledger.roll()
+    node.store.roll()
     crashes: list[tuple[MemoryDisk, list[str]]] = []
-    while node.ledger.segments.checkpoint_due:
+    while node.store.segments.checkpoint_due:
         node.sync()
-        assert node.ledger.has_deferred_writes is node.ledger.segments.checkpoint_due
+        assert node.store.has_deferred_writes is node.store.segments.checkpoint_due
         crashes.append((copy.deepcopy(disk), [*known]))
         known.append(f"new {len(crashes)}")
         publish_twice(node, known[-1])
         if len(crashes) == 3:
             node.broker.vhosts["/"].delete_exchange("y")
-            node.ledger.journal.roll()  # the ids are in two segments
+            node.store.journal.roll()  # the ids are in two segments
     assert len(crashes) > 20
     for _ in range(2):
         node.sync()
-    assert base not in [segment.base for segment in node.ledger.journal.segments]
+    assert base not in [segment.base for segment in node.store.journal.segments]
     for after, ids in (*crashes, (disk, known)):
         node = Node(after)
         queues = [node.broker.vhosts["/"].queues[name] for name in ("q", "once")]

@@ -28,7 +28,7 @@ PERSISTENT = Properties(delivery_mode=2)
 
 
 class Node:
-    """A broker and its ledger, which can be restarted."""
+    """A broker and its store, which can be restarted."""
 
     def __init__(self, *, room: int = 1 << 30, segment_size: int = 1 << 20) -> None:
         self.disk = MemoryDisk()
@@ -43,15 +43,15 @@ class Node:
 
     def restart(self, *, written: bool = True) -> None:
         if written:
-            self.ledger.write()
+            self.store.write()
         self._start()
 
     def _start(self) -> None:
-        self.ledger = JournalStore(
+        self.store = JournalStore(
             Journal(self.disk, segment_bytes=self.segment_size), page_out_bytes=self.room
         )
-        self.broker = new_broker(self.ledger)
-        restore_broker(self.ledger, self.broker, 0)
+        self.broker = new_broker(self.store)
+        restore_broker(self.store, self.broker, 0)
         self.peer = Peer()
         self.channel = open_channel(self.broker, self.peer)
 
@@ -92,19 +92,19 @@ class Node:
         return found
 
     def sync(self) -> None:
-        self.ledger.write()
-        sync = self.ledger.begin_sync()
+        self.store.write()
+        sync = self.store.begin_sync()
         sync.run()
-        self.ledger.end_sync(sync)
+        self.store.end_sync(sync)
 
     def kinds(self) -> list[int]:
         """What is in the journal, by kind."""
-        self.ledger.write()
-        journal = self.ledger.journal
+        self.store.write()
+        journal = self.store.journal
         return [record[0] for _, record in journal.scan(0, journal.position)]
 
     def runs(self) -> list[bytes]:
-        journal = self.ledger.journal
+        journal = self.store.journal
         return [
             record
             for _, record in journal.scan(0, journal.position)
@@ -125,25 +125,25 @@ class Listener:
         self.told += 1
 
 
-# ── tickets ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── lsns ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_comes_while_a_sync_is_under_way_waits_for_the_next(node: Node) -> None:
     node.declare()
     first, second = Listener(), Listener()
-    node.ledger.notify_when_durable(first)
-    node.ledger.write()
-    sync = node.ledger.begin_sync()
+    node.store.notify_when_durable(first)
+    node.store.write()
+    sync = node.store.begin_sync()
     node.publish(b"1")
-    node.ledger.notify_when_durable(second)
-    assert node.ledger.needs_sync
+    node.store.notify_when_durable(second)
+    assert node.store.needs_sync
     sync.run()
-    node.ledger.end_sync(sync)
+    node.store.end_sync(sync)
     assert (first.told, second.told) == (1, 0)
-    assert node.ledger.durable_lsn == sync.lsn == node.ledger.lsn - 1
+    assert node.store.durable_lsn == sync.lsn == node.store.lsn - 1
     node.sync()
     assert (first.told, second.told) == (1, 1)
-    assert node.ledger.is_durable
+    assert node.store.is_durable
 
 
 def test_only_what_is_to_last_is_awaited(node: Node) -> None:
@@ -151,10 +151,10 @@ def test_only_what_is_to_last_is_awaited(node: Node) -> None:
     node.publish(b"1")
     node.sync()
     assert node.get(no_ack=False) == b"1"
-    assert node.ledger.has_pending_writes
-    assert not node.ledger.needs_sync
-    node.ledger.write()
-    assert not node.ledger.has_pending_writes
+    assert node.store.has_pending_writes
+    assert not node.store.needs_sync
+    node.store.write()
+    assert not node.store.has_pending_writes
 
 
 # ── what is written ───────────────────────────────────────────────────────────────────────────────────────
@@ -163,12 +163,12 @@ def test_only_what_is_to_last_is_awaited(node: Node) -> None:
 def test_what_is_entered_and_settled_in_a_turn_is_not_written(node: Node) -> None:
     node.declare()
     node.sync()
-    before = node.ledger.journal.position
+    before = node.store.journal.position
     node.publish(b"1", b"2")
     assert node.bodies() == [b"1", b"2"]
-    assert node.ledger.needs_sync
+    assert node.store.needs_sync
     node.sync()
-    assert node.ledger.journal.position == before
+    assert node.store.journal.position == before
     node.publish(b"3")
     node.restart()
     assert node.bodies() == [b"3"]
@@ -187,7 +187,7 @@ def test_many_queues_share_one_record(node: Node) -> None:
         node.declare(name, durable=name != "c")
         node.broker.vhosts["/"].bind_queue(name, "amq.fanout", "")
     node.publish(b"1", b"2", exchange="amq.fanout")
-    node.ledger.write()
+    node.store.write()
     (run,) = node.runs()
     assert len(records.decode_destinations(run)) == 2
     node.restart()
@@ -202,7 +202,7 @@ def test_what_comes_one_by_one_in_a_turn_is_one_record(node: Node) -> None:
         node.publish(body)
     node.publish(b"4", key="other")
     node.publish(b"5")
-    node.ledger.write()
+    node.store.write()
     assert [len(records.decode_run(run).payloads) for run in node.runs()] == [3, 1, 1]
     node.restart()
     assert node.bodies() == [b"1", b"2", b"3", b"5"]
@@ -217,12 +217,12 @@ def test_a_transaction_is_one_group(node: Node) -> None:
     node.publish(b"1")
     node.publish(b"2")
     node.channel.settle(Settlement.ACK, 1, 0, multiple=False)
-    entries = node.ledger.durable_ops
+    entries = node.store.durable_ops
     node.channel.commit(0)
-    assert node.ledger.durable_ops > entries
-    node.ledger.write()
+    assert node.store.durable_ops > entries
+    node.store.write()
     files, found = node.disk.files, set()
-    for end in range(node.ledger.journal.position + 1):
+    for end in range(node.store.journal.position + 1):
         node.disk.files = {
             name: content[:end] if name.endswith(".journal") else bytearray(content)
             for name, content in files.items()
@@ -244,15 +244,15 @@ def test_a_crash_during_a_large_commit_leaves_a_part_from_its_beginning(node: No
     for i in range(count):
         node.publish(b"new %d" % i)
         node.channel.settle(Settlement.ACK, i + 1, 0, multiple=False)
-    node.ledger.write()
+    node.store.write()
     disks = [copy.deepcopy(node.disk)]
     node.channel.commit(0)
     while node.broker.background:
-        node.ledger.write()
+        node.store.write()
         disks.append(copy.deepcopy(node.disk))
         node.broker.background.advance(STEP_UNITS_MAX)
-    assert node.ledger.needs_sync
-    node.ledger.write()
+    assert node.store.needs_sync
+    node.store.write()
     found = []
     for disk in (*disks, node.disk):
         node.disk = disk
@@ -269,9 +269,9 @@ def test_a_crash_during_a_large_commit_leaves_a_part_from_its_beginning(node: No
 
 def test_a_commit_of_nothing_waits_for_nothing(node: Node) -> None:
     node.channel.publisher.transaction = []
-    entries = node.ledger.durable_ops
+    entries = node.store.durable_ops
     node.channel.commit(0)
-    assert node.ledger.durable_ops == entries
+    assert node.store.durable_ops == entries
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -303,13 +303,13 @@ def test_places_and_numbers_are_never_given_again() -> None:
         node.sync()
         assert node.bodies() == [b"%d" % i]
         node.sync()
-    assert len(node.ledger.journal.segments) < 4
+    assert len(node.store.journal.segments) < 4
     node.restart()
-    assert node.ledger.next_queue_id == 3
+    assert node.store.next_queue_id == 3
     node.publish(b"more")
     node.restart()
-    (account,) = node.ledger.queue_indexes.values()
-    assert account.stored_end == 41
+    (index,) = node.store.queue_indexes.values()
+    assert index.stored_end == 41
     assert node.bodies() == [b"more"]
 
 
@@ -360,7 +360,7 @@ def test_topology_returns_in_its_order(node: Node, *, checkpoint: bool) -> None:
     vhost.unbind_queue("a", "e", "other")
     vhost.delete_exchange("gone")
     if checkpoint:
-        node.ledger.segments.checkpoint_due = True
+        node.store.segments.checkpoint_due = True
     node.restart()
     vhost = node.broker.vhosts["/"]
     assert [name for name in vhost.exchanges if name and "amq" not in name] == ["e", "f"]
@@ -383,22 +383,22 @@ def test_a_vhost_is_there_as_long_as_something_is_in_it(node: Node) -> None:
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_facts_are_remembered(node: Node, *, checkpoint: bool) -> None:
-    node.ledger.set_metadata("kind", "/", "a", b"1")
-    node.ledger.set_metadata("kind", "/", "a", b"2")
-    node.ledger.set_metadata("kind", "/", "b", b"3")
-    node.ledger.set_metadata("kind", "/", "b", None)
-    entries = node.ledger.durable_ops
-    node.ledger.set_metadata("kind", "/", "a", b"2")
-    node.ledger.set_metadata("kind", "/", "never", None)
-    assert node.ledger.durable_ops == entries, "nothing has changed"
+    node.store.set_metadata("kind", "/", "a", b"1")
+    node.store.set_metadata("kind", "/", "a", b"2")
+    node.store.set_metadata("kind", "/", "b", b"3")
+    node.store.set_metadata("kind", "/", "b", None)
+    entries = node.store.durable_ops
+    node.store.set_metadata("kind", "/", "a", b"2")
+    node.store.set_metadata("kind", "/", "never", None)
+    assert node.store.durable_ops == entries, "nothing has changed"
     if checkpoint:
-        node.ledger.segments.checkpoint_due = True
+        node.store.segments.checkpoint_due = True
     node.restart()
-    assert node.ledger.metadata == {("kind", "/", "a"): b"2"}
+    assert node.store.metadata == {("kind", "/", "a"): b"2"}
 
 
 def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
-    node.ledger.append_record(b"\xff")
+    node.store.append_record(b"\xff")
     with pytest.raises(UnknownFormatError, match="later release"):
         node.restart()
 
@@ -406,13 +406,13 @@ def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
 # ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_shelved_in_a_turn_can_be_fetched_in_it() -> None:
+def test_what_is_paged_out_in_a_turn_can_be_fetched_in_it() -> None:
     node = Node(room=0)
     node.declare()
     for i in range(3):
         node.publish(b"%d" % i)
     assert node.get() == b"0"
-    node.ledger.write()
+    node.store.write()
     node.publish(b"3")
     assert node.bodies() == [b"1", b"2", b"3"]
     node.restart()
@@ -420,17 +420,17 @@ def test_what_is_shelved_in_a_turn_can_be_fetched_in_it() -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_loans_are_for_this_life_only(*, durable: bool) -> None:
+def test_spilled_transients_are_forgotten_at_a_restart(*, durable: bool) -> None:
     node = Node(room=0)
     node.declare(durable=durable)
     fleeting = Properties(delivery_mode=1)
-    entries = node.ledger.durable_ops
+    entries = node.store.durable_ops
     for i in range(4):
         node.publish(b"%d" % i, properties=fleeting)
-        node.ledger.write()
-    assert node.ledger.durable_ops == entries
+        node.store.write()
+    assert node.store.durable_ops == entries
     assert node.get() == b"0"
-    node.ledger.write()
+    node.store.write()
     if durable:
         node.restart()
         assert node.bodies() == []
@@ -440,11 +440,11 @@ def test_loans_are_for_this_life_only(*, durable: bool) -> None:
     else:
         assert node.bodies() == [b"1", b"2", b"3"]
         node.broker.delete_queue(node.queue(), 0)
-        node.ledger.write()
-        assert not node.ledger.queue_indexes
+        node.store.write()
+        assert not node.store.queue_indexes
 
 
-def test_a_loan_that_came_to_nothing_stays_so_when_its_segment_is_dropped() -> None:
+def test_spilled_transients_stay_settled_when_their_segment_is_dropped() -> None:
     node = Node(room=0, segment_size=3000)
     node.declare()
     node.declare("other")
@@ -453,23 +453,23 @@ def test_a_loan_that_came_to_nothing_stays_so_when_its_segment_is_dropped() -> N
     node.publish(b"b")
     for _ in range(34):  # the last segment has room left, so that there is no other checkpoint
         node.publish(bytes(100), key="other")
-        node.ledger.write()
+        node.store.write()
     node.sync()
     node.restart()
     node.bodies("other")
     node.sync()
-    cleaner = Compactor(node.ledger, slice_bytes=300, garbage_segments_min=0)
+    cleaner = Compactor(node.store, slice_bytes=300, garbage_segments_min=0)
     while cleaner.compact():
         node.sync()
     node.sync()
-    assert node.ledger.journal.segments[0].base > 0, "the loan is in none of them"
+    assert node.store.journal.segments[0].base > 0, "the loan is in none of them"
     node.restart()
     assert node.bodies() == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("written", [True, False])
 @pytest.mark.parametrize("max_priority", [0, 3])
-def test_a_purge_empties_shelves(max_priority: int, *, written: bool) -> None:
+def test_a_purge_empties_paged_out_messages(max_priority: int, *, written: bool) -> None:
     node = Node(room=0)
     node.declare(max_priority=max_priority)
     for i in range(6):
@@ -477,7 +477,7 @@ def test_a_purge_empties_shelves(max_priority: int, *, written: bool) -> None:
     first = node.get(no_ack=False)
     assert first is not None
     if written:
-        node.ledger.write()
+        node.store.write()
         node.publish(b"6")
     assert node.queue().purge() == 5 + written
     node.publish(b"new")
@@ -490,8 +490,8 @@ def test_messages_return_as_runs() -> None:
     node.declare()
     for i in range(100):
         node.publish(b"%d" % i)
-    node.ledger.write()
-    runs = node.ledger.page_in(node.queue(), 0)
+    node.store.write()
+    runs = node.store.page_in(node.queue(), 0)
     assert [len(run) for run in runs] == [100]
     assert [extract_body(content) for content in runs[0].contents()] == [
         b"%d" % i for i in range(100)
@@ -506,10 +506,10 @@ def test_a_fetch_begins_with_little_and_goes_on_where_it_ended() -> None:
     for i in range(600):
         node.publish(b"%d" % i, bytes(1000))
         node.publish(bytes(3000), key="other")
-    node.ledger.write()
+    node.store.write()
     counts: list[int] = []
     while sum(counts) < 1200:
-        counts.append(sum(len(run) for run in node.ledger.page_in(node.queue(), 0)))
+        counts.append(sum(len(run) for run in node.store.page_in(node.queue(), 0)))
     assert counts[0] < counts[1] < counts[2]
     assert sum(counts) == 1200
 
@@ -523,7 +523,7 @@ def test_what_is_settled_is_read_over_however_much_it_is(together: int, max_prio
     bodies = [b"%d" % i + bytes(4000) for i in range(400)]
     for at in range(0, 400, together):
         node.publish(*bodies[at : at + together])
-    node.ledger.write()
+    node.store.write()
     for _ in bodies:
         node.get(no_ack=False)
     for tag in (*range(2, 201), *range(202, 400, 2)):
@@ -542,7 +542,7 @@ def test_only_what_was_delivered_is_redelivered() -> None:
     node.get(no_ack=False)
     node.channel.settle(Settlement.ACK, 1, 0, multiple=False)
     node.restart()
-    runs = node.ledger.page_in(node.queue(), 0)
+    runs = node.store.page_in(node.queue(), 0)
     assert [(run.first_position, len(run), run.redelivered) for run in runs] == [
         (1, 1, True),
         (2, 2, False),
@@ -553,9 +553,9 @@ def test_a_message_that_cannot_be_read_is_told_of() -> None:
     node = Node(room=0)
     node.declare()
     node.publish(b"wanted")
-    node.ledger.write()
+    node.store.write()
     reasons: list[str] = []
-    node.ledger.on_failure = reasons.append
+    node.store.on_failure = reasons.append
     node.flip_a_bit_of(b"wanted")
     with pytest.raises(CorruptJournalError):
         node.get()
@@ -563,12 +563,12 @@ def test_a_message_that_cannot_be_read_is_told_of() -> None:
 
 
 def test_little_memory_makes_little_room(node: Node) -> None:
-    ample = node.ledger.page_out_bytes
-    node.ledger.set_memory_pressure(active=True)
-    assert node.ledger.page_out_bytes < ample
-    node.ledger.set_memory_pressure(active=False)
-    assert node.ledger.page_out_bytes == ample
-    assert node.ledger.disk_shortage() is None
+    ample = node.store.page_out_bytes
+    node.store.set_memory_pressure(active=True)
+    assert node.store.page_out_bytes < ample
+    node.store.set_memory_pressure(active=False)
+    assert node.store.page_out_bytes == ample
+    assert node.store.disk_shortage() is None
 
 
 # ── segments ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -582,14 +582,14 @@ def test_segments_are_dropped_when_nothing_in_them_is_live() -> None:
         node.sync()
         node.bodies()
         node.sync()
-    assert len(node.ledger.journal.segments) < 4
-    assert len(node.ledger.segments.all_stats()) < 4
+    assert len(node.store.journal.segments) < 4
+    assert len(node.store.segments.all_stats()) < 4
 
 
 @pytest.mark.parametrize("room", [0, 1 << 30])
 def test_a_queue_that_nobody_consumes_holds_no_segments(room: int) -> None:
     node = Node(segment_size=1000, room=room)
-    cleaner = Compactor(node.ledger, slice_bytes=500)
+    cleaner = Compactor(node.store, slice_bytes=500)
     node.declare()
     node.declare("idle")
     idle = []
@@ -604,16 +604,16 @@ def test_a_queue_that_nobody_consumes_holds_no_segments(room: int) -> None:
         while cleaner.compact():
             pass
         node.sync()
-    assert len(node.ledger.journal.segments) < 10
+    assert len(node.store.journal.segments) < 10
     if room:
         assert node.get("idle", no_ack=False) == idle[0]
     node.restart()
     assert node.bodies("idle") == idle
 
 
-def test_what_is_shelved_can_be_fetched_while_it_is_moved() -> None:
+def test_what_is_paged_out_can_be_fetched_while_it_is_moved() -> None:
     node = Node(segment_size=1500, room=0)
-    cleaner = Compactor(node.ledger, slice_bytes=1, garbage_segments_min=0)
+    cleaner = Compactor(node.store, slice_bytes=1, garbage_segments_min=0)
     node.declare()
     node.declare("idle")
     idle = []
@@ -622,13 +622,13 @@ def test_what_is_shelved_can_be_fetched_while_it_is_moved() -> None:
         if i % 6 == 0:
             idle.append(b"idle %d" % i)
             node.publish(idle[-1], key="idle")
-        node.ledger.write()
+        node.store.write()
     node.bodies()
     node.sync()
     found = []
     while (body := node.get("idle")) is not None:
         found.append(body)
-        node.ledger.write()
+        node.store.write()
         cleaner.compact()
         node.sync()
     assert found == idle

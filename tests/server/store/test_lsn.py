@@ -17,31 +17,31 @@ class Listener:
 
 
 def test_one_who_fails_does_not_keep_it_from_the_others() -> None:
-    tickets = LsnTracker()
+    lsns = LsnTracker()
     listeners = [Listener(), Listener(ValueError("1")), Listener(ValueError("2")), Listener()]
     for each in listeners:
-        tickets.notify_when_durable(each)
-    ticket = tickets.advance_lsn()
+        lsns.notify_when_durable(each)
+    lsn = lsns.advance_lsn()
     late = Listener()
-    tickets.notify_when_durable(late)
+    lsns.notify_when_durable(late)
     with pytest.raises(ValueError, match="1"):
-        tickets.mark_durable(ticket)
+        lsns.mark_durable(lsn)
     assert [each.told for each in listeners] == [1, 1, 1, 1]
     assert late.told == 0
-    tickets.mark_durable(tickets.advance_lsn())
+    lsns.mark_durable(lsns.advance_lsn())
     assert [each.told for each in (*listeners, late)] == [1, 1, 1, 1, 1]
 
 
 def test_what_is_for_later_is_done_once_all_before_it_is_safe() -> None:
-    tickets = LsnTracker()
-    later = DeferredActions(tickets)
+    lsns = LsnTracker()
+    later = DeferredActions(lsns)
     done: list[str] = []
     later.add(lambda: done.append("a"))
-    first = tickets.advance_lsn()
+    first = lsns.advance_lsn()
     later.add(lambda: done.append("b"))
-    tickets.mark_durable(first)
+    lsns.mark_durable(first)
     assert done == ["a"]
     assert later
-    tickets.mark_durable(tickets.advance_lsn())
+    lsns.mark_durable(lsns.advance_lsn())
     assert done == ["a", "b"]
     assert not later

@@ -1,6 +1,6 @@
-"""A broker on a ledger, restarted at any time, against a model.
+"""A broker on a store, restarted at any time, against a model.
 
-The model is a list of messages for each queue, and a copy of it from the last time the ledger was written:
+The model is a list of messages for each queue, and a copy of it from the last time the store was written:
 after a restart the broker must be that copy, less what was not to last.
 """
 
@@ -98,18 +98,18 @@ class LedgerMachine(RuleBasedStateMachine):
         self._open(self.disk)
 
     def _open(self, disk: MemoryDisk) -> None:
-        self.ledger, self.broker = self._recovered(disk)
-        self.cleaner = Compactor(self.ledger, slice_bytes=300, garbage_segments_min=0)
+        self.store, self.broker = self._recovered(disk)
+        self.cleaner = Compactor(self.store, slice_bytes=300, garbage_segments_min=0)
         self.peer = Peer()
         self.channel = open_channel(self.broker, self.peer)
 
     def _recovered(self, disk: MemoryDisk) -> tuple[JournalStore, Broker]:
-        ledger = JournalStore(
+        store = JournalStore(
             Journal(disk, segment_bytes=self.segment_size), page_out_bytes=self.room
         )
-        broker = new_broker(ledger)
-        restore_broker(ledger, broker, 0)
-        return ledger, broker
+        broker = new_broker(store)
+        restore_broker(store, broker, 0)
+        return store, broker
 
     # ── what clients do ───────────────────────────────────────────────────────────────────────────────
 
@@ -299,16 +299,16 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.ledger.write()
+        self.store.write()
         self.written = copy.deepcopy(self.model)
 
     @rule()
     def sync(self) -> None:
         self.write()
-        sync = self.ledger.begin_sync()
+        sync = self.store.begin_sync()
         sync.run()
-        self.ledger.end_sync(sync)
-        assert self.ledger.durable_lsn == sync.lsn
+        self.store.end_sync(sync)
+        assert self.store.durable_lsn == sync.lsn
 
     @rule(times=st.integers(1, 5))
     def clean(self, times: int) -> None:
@@ -318,7 +318,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(short=st.booleans())
     def roll(self, short: bool) -> None:
-        self.ledger.roll()
+        self.store.roll()
         self.cleaner.compact(low_on_disk=short)
         self.write()
 
@@ -359,13 +359,13 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def is_consistent(self) -> None:
-        if not hasattr(self, "ledger"):
+        if not hasattr(self, "store"):
             return
-        live = dict.fromkeys(self.ledger.segments.all_stats(), 0)
-        for account in self.ledger.queue_indexes.values():
-            account.check()
-            for stretch in account.extents:
-                live[stretch.stats] = live.get(stretch.stats, 0) + stretch.live_count
+        live = dict.fromkeys(self.store.segments.all_stats(), 0)
+        for index in self.store.queue_indexes.values():
+            index.check()
+            for extents in index.extents:
+                live[extents.stats] = live.get(extents.stats, 0) + extents.live_count
         for page, count in live.items():
             assert page.live_count == count
 

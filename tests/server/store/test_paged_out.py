@@ -21,15 +21,15 @@ FLEETING = Properties(delivery_mode=1)
 
 def in_memory(node: Node, name: str = "q") -> int:
     """Messages that a queue has taken from the shelf, or never put there."""
-    (account,) = [
-        each for each in node.ledger.queue_indexes.values() if each.queue is node.queue(name)
+    (index,) = [
+        each for each in node.store.queue_indexes.values() if each.queue is node.queue(name)
     ]
-    shelved = sum(held.stored_count for held in account.paged_out.values())
+    shelved = sum(held.stored_count for held in index.paged_out.values())
     return node.queue(name).ready - shelved
 
 
 @pytest.mark.parametrize("max_priority", [0, 2])
-def test_a_limit_in_bytes_leaves_a_queue_on_the_shelf(max_priority: int) -> None:
+def test_a_limit_in_bytes_leaves_a_queue_paged_out(max_priority: int) -> None:
     """After a restart, however long it is; what is too much goes, by the same count as before."""
     node = Node()
     node.declare(max_length_bytes=200_000, max_priority=max_priority)
@@ -44,12 +44,12 @@ def test_a_limit_in_bytes_leaves_a_queue_on_the_shelf(max_priority: int) -> None
     assert node.queue().ready == 199, "two of 1,000 bytes had to go for one of 1,001"
 
 
-def test_a_policy_that_limits_bytes_leaves_a_queue_on_the_shelf() -> None:
+def test_a_policy_that_limits_bytes_leaves_a_queue_paged_out() -> None:
     node = Node(room=5000)
     node.declare()
     for _ in range(100):
         node.publish(bytes(1000))
-    node.ledger.write()
+    node.store.write()
     node.publish(bytes(1000))  # not in the journal yet
     few = in_memory(node)
     assert few < 20
@@ -71,7 +71,7 @@ def test_a_long_priority_queue_is_purged_in_steps() -> None:
     held = [node.get(no_ack=False) for _ in range(20)]
     assert node.queue().purge() == 1480
     node.publish(b"new", properties=Properties(delivery_mode=2, priority=1))
-    cleaner, left, steps = Compactor(node.ledger), [], 0
+    cleaner, left, steps = Compactor(node.store), [], 0
     while node.broker.background:
         node.sync()
         cleaner.compact(low_on_disk=True)
@@ -86,10 +86,10 @@ def test_a_long_priority_queue_is_purged_in_steps() -> None:
 
 
 def live_in(node: Node, name: str = "q") -> int:
-    (account,) = [
-        each for each in node.ledger.queue_indexes.values() if each.queue is node.queue(name)
+    (index,) = [
+        each for each in node.store.queue_indexes.values() if each.queue is node.queue(name)
     ]
-    return account.stored_end - account.settled.size
+    return index.stored_end - index.settled.size
 
 
 def test_a_purge_in_steps_ends_with_its_queue() -> None:
@@ -97,7 +97,7 @@ def test_a_purge_in_steps_ends_with_its_queue() -> None:
     node.declare(max_priority=2)
     for i in range(1500):
         node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
-    node.ledger.write()
+    node.store.write()
     node.queue().purge()
     assert node.broker.background
     node.broker.delete_queue(node.queue(), 0)
@@ -139,7 +139,7 @@ def test_what_is_weighed_is_what_would_be_fetched(
         where = "amq.fanout" if shared else ""
         node.publish(*bodies, exchange=where, properties=properties)
         if written:
-            node.ledger.write()
+            node.store.write()
     for _ in range(20):
         node.get(no_ack=False)
     for tag in acked:
@@ -152,42 +152,42 @@ def test_what_is_weighed_is_what_would_be_fetched(
         node.publish(b"last")
     for _ in range(fetched):
         node.get(no_ack=False)
-    ledger = node.ledger
-    (account,) = [each for each in ledger.queue_indexes.values() if each.queue is queue]
-    weighed = ledger.paged_out_bytes(queue)
+    store = node.store
+    (index,) = [each for each in store.queue_indexes.values() if each.queue is queue]
+    weighed = store.paged_out_bytes(queue)
     runs = []
-    for lane in list(account.paged_out):
-        while lane in account.paged_out:
-            runs += ledger.page_in(queue, lane)
+    for lane in list(index.paged_out):
+        while lane in index.paged_out:
+            runs += store.page_in(queue, lane)
     assert weighed == sum(sum(run.body_sizes()) for run in runs)
-    assert ledger.paged_out_bytes(queue) == 0
+    assert store.paged_out_bytes(queue) == 0
 
 
-def test_a_queue_that_the_ledger_does_not_know_has_nothing_shelved() -> None:
+def test_a_queue_that_the_store_does_not_know_has_nothing_paged_out() -> None:
     node = Node()
     queue = node.declare(durable=False)
     node.publish(b"1")
-    assert node.ledger.paged_out_bytes(queue) == 0
+    assert node.store.paged_out_bytes(queue) == 0
 
 
 def test_transient_messages_weigh_too() -> None:
     node = Node(room=0)
     queue = node.declare(durable=False)
     node.publish(b"12345", properties=FLEETING)
-    node.ledger.write()
-    assert node.ledger.paged_out_bytes(queue) == 5
+    node.store.write()
+    assert node.store.paged_out_bytes(queue) == 5
 
 
 def test_a_message_that_cannot_be_weighed_is_told_of() -> None:
     node = Node(room=0)
     node.declare()
     node.publish(b"wanted")
-    node.ledger.write()
+    node.store.write()
     reasons: list[str] = []
-    node.ledger.on_failure = reasons.append
+    node.store.on_failure = reasons.append
     node.flip_a_bit_of(b"wanted")
     with pytest.raises(CorruptJournalError):
-        node.ledger.paged_out_bytes(node.queue())
+        node.store.paged_out_bytes(node.queue())
     assert "'q'" in reasons[0]
 
 
@@ -197,5 +197,5 @@ def test_weighing_reads_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     queue = node.declare()
     for _ in range(30):
         node.publish(bytes(500))
-        node.ledger.write()
-    assert node.ledger.paged_out_bytes(queue) == 15_000
+        node.store.write()
+    assert node.store.paged_out_bytes(queue) == 15_000

@@ -166,9 +166,9 @@ def test_a_message_that_is_settled_before_its_letter(
         real(turn, pages)
 
     def passed_on(
-        ledger: JournalStore, queue: Queue, first: int, count: int, step: int, to: object
+        store: JournalStore, queue: Queue, first: int, count: int, step: int, to: object
     ) -> None:
-        ledger.settle(queue, first, count, step)
+        store.settle(queue, first, count, step)
 
     real = TurnBatch.write_to
     monkeypatch.setattr(TurnBatch, "write_to", settle_first)

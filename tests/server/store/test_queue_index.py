@@ -1,4 +1,4 @@
-"""An account that is found in the journal: messages that were moved, and whose segments are no more."""
+"""An index that is found in the journal: messages that were moved, and whose segments are no more."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ def found() -> QueueIndex:
     return QueueIndex(1, None, durable=True)
 
 
-def live(account: QueueIndex) -> list[int]:
+def live(index: QueueIndex) -> list[int]:
     """What is live, once all is read."""
-    account.finish_recovery()
-    account.check()
-    missing = account.settled.missing(0, account.stored_end)
+    index.finish_recovery()
+    index.check()
+    missing = index.settled.missing(0, index.stored_end)
     return [place for start, end in missing for place in range(start, end)]
 
 
-def move(account: QueueIndex, place: int, at: int, page: SegmentStats) -> None:
+def move(index: QueueIndex, place: int, at: int, page: SegmentStats) -> None:
     """As recovery does it."""
-    account.settled.remove(place, place + 1)
-    account.stored_end = max(account.stored_end, place + 1)
-    account.add_moved(place, place + 1, at, 50, page)
+    index.settled.remove(place, place + 1)
+    index.stored_end = max(index.stored_end, place + 1)
+    index.add_moved(place, place + 1, at, 50, page)
 
 
 def test_what_is_moved_out_of_a_hole_takes_nothing_with_it() -> None:
     """7, 8 and 26 were moved to one segment while those between were elsewhere, in one that has been dropped
     since. Before that, they were moved too."""
-    account = found()
+    index = found()
     old, middle, last = SegmentStats(0), SegmentStats(10_000), SegmentStats(20_000)
-    account.add_stored(27, 3, 100, 50, old)
+    index.add_stored(27, 3, 100, 50, old)
     for at, place in enumerate((7, 8, 26)):
-        move(account, place, 100 + 50 * at, middle)
-    account.settled = RangeSet([(0, 23)])  # a checkpoint says so
+        move(index, place, 100 + 50 * at, middle)
+    index.settled = RangeSet([(0, 23)])  # a checkpoint says so
     for at, place in enumerate((23, 24, 25)):
-        move(account, place, 100 + 50 * at, last)
-    assert live(account) == [23, 24, 25, 26, 27, 28, 29]
+        move(index, place, 100 + 50 * at, last)
+    assert live(index) == [23, 24, 25, 26, 27, 28, 29]
 
 
-def test_nor_is_the_last_stretch_given_up_for_new_messages() -> None:
-    account = found()
+def test_nor_is_the_last_extents_given_up_for_new_messages() -> None:
+    index = found()
     middle, last = SegmentStats(10_000), SegmentStats(20_000)
     for at, place in enumerate((7, 10)):
-        move(account, place, 100 + 50 * at, middle)
-    account.settled = RangeSet([(0, 8)])
+        move(index, place, 100 + 50 * at, middle)
+    index.settled = RangeSet([(0, 8)])
     for at, place in enumerate((8, 9)):
-        move(account, place, 100 + 50 * at, last)
-    account.add_stored(11, 2, 300, 50, last)
-    assert live(account) == [8, 9, 10, 11, 12]
+        move(index, place, 100 + 50 * at, last)
+    index.add_stored(11, 2, 300, 50, last)
+    assert live(index) == [8, 9, 10, 11, 12]

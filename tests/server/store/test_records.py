@@ -89,7 +89,7 @@ def test_ranges(spans: list[tuple[int, records.Ranges]]) -> None:
 
 
 @given(st.integers(1, 1 << 31), places, st.lists(ranges, max_size=3))
-def test_accounts(queue: int, next_place: int, sets: list[records.Ranges]) -> None:
+def test_indexes(queue: int, next_place: int, sets: list[records.Ranges]) -> None:
     record = records.encode_queue_index(queue, next_place, sets)
     assert records.decode_queue_index(record) == (queue, next_place, sets)
 

@@ -46,7 +46,7 @@ class MemoryFolders:
 
 
 class Clerk(MessageStore):
-    """As much of a ledger as a stream needs."""
+    """As much of a store as a stream needs."""
 
     has_disk = True
 
@@ -284,7 +284,7 @@ def test_a_folder_that_is_missing_is_damage(clerk: Clerk) -> None:
     assert clerk.folders.list_names() == []
 
 
-# ── together with the ledger ──────────────────────────────────────────────────────────────────────────────
+# ── together with the store ──────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_full_disk_is_tried_again(clerk: Clerk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,17 +329,17 @@ def test_a_stream_without_room_for_its_folder_is_not_there(disk: MemoryDisk) -> 
     """Or whoever published to it would fail, and so would the next start."""
     folders: MemoryFolders = Shut()
     wanted = QueueSettings(durable=True, queue_type="stream", arguments={"x-queue-type": "stream"})
-    ledger, broker = started(disk, folders)
+    store, broker = started(disk, folders)
     with pytest.raises(OSError, match="no space"):
         broker.create_queue(broker.vhosts["/"], "s", wanted, None, 0)
     assert "s" not in broker.vhosts["/"].queues
-    ledger.write()
+    store.write()
     folders = MemoryFolders()
-    ledger, broker = started(disk, folders)
+    store, broker = started(disk, folders)
     assert "s" not in broker.vhosts["/"].queues
     stream = broker.create_queue(broker.vhosts["/"], "s", wanted, None, 0)
     stream.publish(run_of([b"a"]), 0)
-    ledger.write()
+    store.write()
     _, broker = started(disk, folders)
     assert broker.vhosts["/"].queues["s"].ready == 1
 
@@ -350,10 +350,10 @@ def disk() -> MemoryDisk:
 
 
 def started(disk: Disk, folders: MemoryFolders) -> tuple[JournalStore, Broker]:
-    ledger = JournalStore(Journal(disk), folders)
-    broker = new_broker(ledger)
-    restore_broker(ledger, broker, 0)
-    return ledger, broker
+    store = JournalStore(Journal(disk), folders)
+    broker = new_broker(store)
+    restore_broker(store, broker, 0)
+    return store, broker
 
 
 def test_what_a_crash_left_is_removed(clerk: Clerk) -> None:

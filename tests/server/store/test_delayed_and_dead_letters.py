@@ -23,18 +23,18 @@ Restart = Callable[[int], Broker]
 def restart() -> Restart:
     """A broker that begins where the one before was cut off."""
     disk = MemoryDisk()
-    ledgers: list[JournalStore] = []
+    stores: list[JournalStore] = []
 
     def begin(now: int) -> Broker:
-        for ledger in ledgers:
-            ledger.flush()
-            ledger.write()
-        ledgers.clear()
-        ledger = JournalStore(Journal(disk, segment_bytes=1 << 20))
-        broker = Broker(map(str, count(1)).__next__, store=ledger)
+        for store in stores:
+            store.flush()
+            store.write()
+        stores.clear()
+        store = JournalStore(Journal(disk, segment_bytes=1 << 20))
+        broker = Broker(map(str, count(1)).__next__, store=store)
         broker.add_user(GUEST)
-        restore_broker(ledger, broker, now)
-        ledgers.append(ledger)
+        restore_broker(store, broker, now)
+        stores.append(store)
         return broker
 
     return begin

@@ -20,7 +20,7 @@ from recado.server.options import ConnectionOptions
 from recado.server.server import READ_BUFFER_BYTES
 
 from .client import publishing
-from .rim import Guest, in_the_loop, new_server, skip, soon, turns
+from .harness import Guest, in_the_loop, new_server, skip, soon, turns
 
 
 def is_read(guest: Guest) -> bool:

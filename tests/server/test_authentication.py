@@ -19,7 +19,7 @@ from recado.server import passwords
 from recado.server.connection import Connection
 
 from .client import EVERYTHING, new_broker
-from .rim import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
+from .harness import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
 
 SLOW = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash("secret")
 

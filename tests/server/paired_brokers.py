@@ -106,7 +106,7 @@ class Talk:
                 pass
 
 
-class Twins:
+class PairedBrokers:
     """The broker that takes messages one at a time, and the one that takes them in runs."""
 
     def __init__(self, *run_limits: int) -> None:
@@ -144,7 +144,7 @@ class Twins:
         self.tags[connection] = {}
 
     def reconnect(self, connection: int) -> None:
-        self._let_in()  # who leaves is not given what waits, and would have been: see test_gathering.py
+        self._let_in()  # who leaves is not given what waits, and would have been: see test_coalescer.py
         for wire in self.wires[connection]:
             wire.client.session.terminate(self.now)
         self.connect(connection)
