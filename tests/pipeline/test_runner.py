@@ -117,7 +117,7 @@ def test_the_command(
     Path("state/offsets").mkdir(parents=True)
     Path("state/offsets/0").write_text('v1\n{}\n{"next": 7}')
     assert main(["pipeline", "status", "x.toml"]) == 0
-    assert "batch 0 was begun" in capsys.readouterr().out
+    assert "batch 0 was started" in capsys.readouterr().out
     assert main(["pipeline", "status", "x.toml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["offsets"] == [{"next": 7}]
     Path("x.toml").write_text(Path("x.toml").read_text().replace("[sinks.out]", "[sinks.'o ut']"))
