@@ -1,4 +1,4 @@
-"""Archives to read, and Hypothesis on a busy machine. The Spark is that of `tests/spark.py`."""
+"""Hypothesis settings for a busy machine. The Spark session is that of `tests/spark.py`."""
 
 from hypothesis import HealthCheck, settings
 

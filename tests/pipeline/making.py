@@ -1,4 +1,4 @@
-"""Archives of quotes with everything that a message can have, and what is in them by another way."""
+"""Archives of quotes with all properties that a message can have, and their rows decoded independently."""
 
 from __future__ import annotations
 

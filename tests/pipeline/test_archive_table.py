@@ -1,4 +1,4 @@
-"""The history of a feed as Spark's own table, against DuckDB on the same files."""
+"""The history of a feed as a table of Spark, against DuckDB on the same files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sources and sinks on a real master and worker by spark-submit, and over Spark Connect: all as processes.
+"""Sources and sinks on a real master and worker by spark-submit, and over Spark Connect, all as processes.
 
-The jobs begin with what docs/cluster.md says that they begin with. That of spark-submit runs a pipeline first.
-What they have written is read by others: pika, deltalake, pyiceberg, pyarrow.
+The jobs start with the code of docs/cluster.md. Other programs (pika, deltalake, pyiceberg, pyarrow) read the
+results.
 """
 
 from __future__ import annotations

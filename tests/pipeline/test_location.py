@@ -1,4 +1,4 @@
-"""A location with a scheme is never a folder of this machine, and a relative path is resolved once."""
+"""A location with a scheme never becomes a local folder, and a relative path is resolved once."""
 
 from __future__ import annotations
 

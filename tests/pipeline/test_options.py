@@ -1,4 +1,4 @@
-"""Options: what is wrong with them is said in the user's words."""
+"""Errors of options name the option and the valid ones."""
 
 from __future__ import annotations
 

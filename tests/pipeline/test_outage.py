@@ -1,7 +1,7 @@
-"""A broker that is away for a minute: queries that read from it and write to it wait, and lose nothing.
+"""An outage of the broker for a minute: queries that read from it and write to it wait, and lose nothing.
 
-One query is at its sink when the broker goes: a batch under way, the next ones in the spool. Another only
-reads, so its progress goes on, and says why nothing comes. A third publishes an archive on a feed.
+One query is writing to its sink when the broker stops, with the next batches in the spool. Another only
+reads, so its progress continues and shows the reason. A third publishes an archive on a feed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Spark tells of its batches, as a report, and how that is shown."""
+"""Spark's progress entries as a report, and its displays."""
 
 from __future__ import annotations
 

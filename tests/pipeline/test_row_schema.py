@@ -1,4 +1,4 @@
-"""Headers and properties as columns, against reading each message by itself."""
+"""Headers and properties as columns, against decoding each message separately; schemas that users pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline that fails between two sinks and runs again; its status; and the command that runs it."""
+"""A pipeline that fails between two sinks and runs again; its status; and the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a Spark of ours runs: where spark-submit says, or here; and only here it listens on loopback alone."""
+"""The master of a session: that of spark-submit, or this machine, where it listens on loopback only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pipeline leaves in its checkpoint: who it is, and how it was doing."""
+"""The stream id and the status in a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python Spark's processes run."""
+"""Which Python interpreter Spark's workers run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an archive through a pipeline into an exchange, a feed and a lake, with a batch that Spark repeats."""
+"""From an archive through a pipeline to an exchange, a feed and a lake, with a batch that Spark repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs of quotes see of a feed, without one: a feed that only remembers, messages made by hand."""
+"""Fakes for the programs of quotes: a feed that records what is published, and messages made by hand."""
 
 from __future__ import annotations
 

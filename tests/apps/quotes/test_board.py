@@ -1,4 +1,4 @@
-"""The board: what it remembers of the ticks, and how the screen shows it."""
+"""The board: its state after ticks, and how the screen renders it."""
 
 from __future__ import annotations
 

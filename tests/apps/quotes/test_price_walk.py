@@ -1,4 +1,4 @@
-"""Walks: the volatility is that of the listing, the market moves all, and a walk is no promise of gains."""
+"""Price walks: volatility as specified, moves shared with the market, and no drift of the expected price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs as processes, on a feed with an archive: what was published is recorded, and each tick once."""
+"""The programs as processes, on a feed with an archive: every published tick is recorded once."""
 
 from __future__ import annotations
 

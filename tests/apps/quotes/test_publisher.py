@@ -1,4 +1,4 @@
-"""The market at a pace: what is due together is published together, and a night is short."""
+"""The publisher: ticks due together are published together, and a night is short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorder: ticks and position together or not at all, and no tick twice."""
+"""The recorder: ticks and position are stored together or not at all, and no tick twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ticks: both forms of body say the same, and what is no tick is refused with its key."""
+"""Ticks: both forms of body are equivalent, and other bodies are refused with their key."""
 
 from __future__ import annotations
 

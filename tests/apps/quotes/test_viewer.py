@@ -1,4 +1,4 @@
-"""Those who listen: lines, JSON, the ticker, and when they end."""
+"""The viewers: lines, JSON, the ticker, and when they end."""
 
 from __future__ import annotations
 

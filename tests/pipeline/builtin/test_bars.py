@@ -1,5 +1,4 @@
-"""Bars of a market, against DuckDB on the same messages; in batch and in streaming, with trades that are
-late."""
+"""Bars of a market, against DuckDB on the same messages, as a batch and as a stream with late trades."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a wire tap saw can be searched: the same rows as Python finds, by words in any form, and by time."""
+"""A history is searched by words in any form and by time, against a search in Python."""
 
 from __future__ import annotations
 

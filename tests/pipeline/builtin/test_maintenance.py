@@ -1,4 +1,4 @@
-"""Archives that Spark put in order have the same rows as before; one that is at work is refused."""
+"""Compaction and retention by Spark keep all rows of an archive; an archive in use is refused."""
 
 from __future__ import annotations
 

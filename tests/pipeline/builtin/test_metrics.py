@@ -1,4 +1,4 @@
-"""Counters of real nodes over time, against pandas on the same messages; a restarted node begins again."""
+"""Metrics of real nodes over time, against pandas on the same messages; a restarted node starts from 0."""
 
 from __future__ import annotations
 

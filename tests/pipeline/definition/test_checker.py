@@ -1,4 +1,4 @@
-"""Checking tells what is wrong before Spark starts, and follows fields and their types through the steps."""
+"""The checker reports problems before Spark starts, and infers fields and types through the steps."""
 
 from __future__ import annotations
 

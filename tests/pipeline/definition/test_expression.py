@@ -1,4 +1,4 @@
-"""What is known of SQL without Spark: its tokens, and whether it can fail."""
+"""SQL expressions without Spark: tokens, and whether an expression can fail."""
 
 from __future__ import annotations
 

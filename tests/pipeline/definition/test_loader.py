@@ -1,4 +1,6 @@
-"""A file and Python say the same pipeline; what is wrong with a file is told all at once, with its place."""
+"""A file and Python define the same pipeline; all problems of a file are reported together with their
+location.
+"""
 
 from __future__ import annotations
 

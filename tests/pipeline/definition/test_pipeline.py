@@ -1,4 +1,4 @@
-"""A pipeline as a value that people look at: in a notebook, in a log."""
+"""The representation of a pipeline in a notebook and in a log."""
 
 from __future__ import annotations
 

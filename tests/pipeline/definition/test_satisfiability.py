@@ -1,4 +1,4 @@
-"""A selector that is called impossible is true of no message; some that are, are found."""
+"""A selector reported as unsatisfiable matches no message, and simple contradictions are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in a feed: what is between two of them, whichever archive is there."""
+"""Positions in a feed, and the rows between two of them, in any archive of the feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as Arrow batches: in pieces that are not too large, and all of them."""
+"""Rows as Arrow batches of limited size, without a row missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows on their way to a feed, and the note of what was published as what."""
+"""Staged rows, and the publish record."""
 
 from __future__ import annotations
 

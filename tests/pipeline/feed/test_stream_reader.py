@@ -1,4 +1,4 @@
-"""A feed as a stream: each row once, over restarts, limits, losses and another archive."""
+"""A feed as a stream: each row once, across restarts, limits, data loss and a change of the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows published on a feed: a batch that Spark repeats is there once."""
+"""Rows published on a feed: a batch that Spark repeats is stored once."""
 
 from __future__ import annotations
 

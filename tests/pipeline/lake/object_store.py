@@ -1,4 +1,4 @@
-"""An S3 of moto's, in a process of its own: deltalake holds Python's lock while it waits for an answer."""
+"""Moto's S3 in a process of its own, because deltalake holds Python's GIL while it waits for a response."""
 
 from __future__ import annotations
 

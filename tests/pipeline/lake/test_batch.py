@@ -1,4 +1,4 @@
-"""The rules by which a table recognises a batch (B1 to B5), without a table."""
+"""The rules by which a table recognises a batch (LB1 to LB5), without a table."""
 
 from __future__ import annotations
 

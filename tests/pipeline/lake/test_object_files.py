@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables in an object store, which neither Spark nor a local folder has a part in."""
+"""Delta and Iceberg tables in an object store, without Spark's jars or a local folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries as a client would have received them, for tests without a broker."""
+"""Deliveries as a client receives them, for tests without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a queue of both brokers into a spool, without Spark."""
+"""Consume a queue into a spool, on both brokers, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of what a row was made from: the same for the same row, different for different ones."""
+"""Message ids made of columns: equal for the same row, different for different rows."""
 
 from __future__ import annotations
 

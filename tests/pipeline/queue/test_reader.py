@@ -1,4 +1,4 @@
-"""What Spark asks of the source, asked here without Spark."""
+"""The calls that Spark makes to the source, made here without Spark."""
 
 from __future__ import annotations
 

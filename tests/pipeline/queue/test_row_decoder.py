@@ -1,4 +1,4 @@
-"""What is in a spool as rows: every property where it belongs, and nothing too odd for it."""
+"""Spooled messages decoded to rows: every property in its column, and invalid ones accepted."""
 
 from __future__ import annotations
 

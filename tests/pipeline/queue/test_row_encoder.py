@@ -1,4 +1,4 @@
-"""Rows as messages."""
+"""Rows encoded as messages."""
 
 from __future__ import annotations
 

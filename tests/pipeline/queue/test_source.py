@@ -1,4 +1,4 @@
-"""`format("amqp_transport")` as a source of streams, on both brokers."""
+"""`format("amqp")` as a streaming source, on both brokers."""
 
 from __future__ import annotations
 

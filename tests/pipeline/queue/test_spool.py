@@ -1,4 +1,4 @@
-"""The spool by itself: what it keeps, what it takes for repeats, what it removes."""
+"""The spool by itself: recovery, deduplication and removal."""
 
 from __future__ import annotations
 

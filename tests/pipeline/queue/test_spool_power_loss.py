@@ -1,4 +1,4 @@
-"""The power goes at every moment of a spool's life: what was acknowledged is there, once."""
+"""A power failure at every step of a spool: acknowledged messages are stored exactly once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task of the sink does, on both brokers, without Spark."""
+"""The work of a sink task, on both brokers, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to put through steps, as files that Spark reads as a batch or, one after the other, as a stream."""
+"""Messages as files that Spark reads as a batch or, one file after the other, as a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQL of a pipeline is checked by Spark's own analyser: errors with their place, exact types, all at once."""
+"""Spark's analyser checks the SQL of a pipeline: errors with their location, exact types, all together."""
 
 from __future__ import annotations
 

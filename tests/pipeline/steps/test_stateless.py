@@ -1,6 +1,6 @@
 """translate, filter, route, enrich, split, wire_tap, dead_letter: as a batch and as a stream, against Python.
 
-Among the messages are all that a step cannot handle: each must come out as a dead letter with its reason, and
+The messages include everything that a step cannot process: each must become a dead letter with its reason, and
 no row may be missing.
 """
 
@@ -32,7 +32,10 @@ POISON = {
     5: (b"\xff\xfe", "the body is not UTF-8"),
     6: (b"[1, 2]", "the body is not a JSON object"),
     7: ({"symbol": "A", "deal": {"price": 3.5}}, "size is missing"),
-    8: ({"symbol": "A", "size": 3, "deal": {"price": "dear"}}, 'price is not of type double: "dear"'),
+    8: (
+        {"symbol": "A", "size": 3, "deal": {"price": "dear"}},
+        'price is not of type double: "dear"',
+    ),
     9: ({"symbol": None, "size": 3, "deal": {"price": 3.5}}, "symbol is missing"),
     10: (
         {"symbol": "A", "size": 0, "deal": {"price": 3.5}},

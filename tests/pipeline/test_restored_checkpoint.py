@@ -1,4 +1,4 @@
-"""After an older checkpoint is restored, no row is lost or there twice: a batch with other rows is refused."""
+"""After an older checkpoint is restored, no row is lost or stored twice: a batch with other rows is refused."""
 
 from __future__ import annotations
 
