@@ -1,1 +1,1 @@
-"""The workshop: tools for the people who build recado. Never installed with the package."""
+"""Tools for developers of recado. Not installed with the package."""

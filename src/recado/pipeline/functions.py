@@ -1,4 +1,4 @@
-"""Column functions that decode the headers and properties of an archive's table, with Arrow input and output."""
+"""Column functions that decode the headers and properties of an archive's table, by Arrow batches."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory for launchers. It belongs to this user, so that no other user can replace a script in it."""
+    """The directory for launchers, of this user, so that no other user can replace a script in it."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recado")
 
 

@@ -129,11 +129,11 @@ def read_submit_settings(environment: Mapping[str, str] = os.environ) -> dict[st
 def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
     """Register data sources so that several streams of one format can start concurrently.
 
-    This works around a race in Spark. All streams of a format share one Java map, the environment of its Python
-    workers. Each starting stream puts `_STREAM_VARIABLES` into the map, while another thread may serialise it for
-    a task. Two threads that add keys at once corrupt the map, and tasks fail with an `OptionalDataException`.
-    Adding the keys before the registration avoids that, because replacing the value of an existing key does not
-    change the structure of the map.
+    This works around a race in Spark. All streams of a format share one Java map, the environment of its
+    Python workers. Each starting stream puts `_STREAM_VARIABLES` into the map, while another thread may
+    serialise it for a task. Two threads that add keys at once corrupt the map, and tasks fail with an
+    `OptionalDataException`. Adding the keys before the registration avoids that, because replacing the value
+    of an existing key does not change the structure of the map.
     """
     environment = _worker_environment(spark)
     added = [name for name in _STREAM_VARIABLES if name not in environment]

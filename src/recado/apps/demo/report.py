@@ -89,7 +89,8 @@ def write_page(result: DemoResult, folder: Path) -> Path:
     )
     page = folder / "index.html"
     page.write_text(
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>recado demo: bars computed from quotes</title>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>recado demo: bars computed from '
+        f"quotes</title>"
         f"<style>{STYLE}</style><h1>Bars computed from quotes by Spark</h1>{summary}{charts_html}"
         f"<h2>Newest minute of each symbol</h2><table><tr>{heads}</tr>{rows}</table></html>\n",
         encoding="utf-8",

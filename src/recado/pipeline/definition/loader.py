@@ -128,8 +128,8 @@ def parse_yaml(text: str, where: str) -> Any:
     class Loader(yaml.SafeLoader):
         """A loader for a safe subset of YAML 1.2.
 
-        Only `true` and `false` are booleans; PyYAML also reads the key `on` as one. Duplicate keys are errors, as
-        in TOML: otherwise one of two sinks would silently be lost. Aliases are errors, because a few nested
+        Only `true` and `false` are booleans; PyYAML also reads the key `on` as one. Duplicate keys are errors,
+        as in TOML: otherwise one of two sinks would silently be lost. Aliases are errors, because a few nested
         ones can expand to more than the memory holds.
         """
 

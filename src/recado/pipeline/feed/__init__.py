@@ -6,7 +6,7 @@ position.py       how far a stream has read, and the rows between two positions 
 row_reader.py     rows of an archive as Arrow batches with Spark's schema
 batch_reader.py   a feed as a table
 stream_reader.py  a feed as a stream
-staging_area.py   rows on their way to a feed, and the record of what was published
+staging_area.py   rows on their way to a feed, and the publish record
 writer.py         rows published on a feed
 source.py         the data source that Spark calls
 """

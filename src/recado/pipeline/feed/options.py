@@ -263,7 +263,8 @@ def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path 
         return None if options.staging is None else to_local_path(options.staging)
     if options.staging is None and not is_local(checkpoint):
         raise OptionError(
-            f"the checkpoint {checkpoint} is on a file system that only Spark can access: set the option staging to "
+            f"the checkpoint {checkpoint} is on a file system that only Spark can access: set the "
+            "option staging to "
             "a folder that all machines mount"
         )
     if options.staging is None:

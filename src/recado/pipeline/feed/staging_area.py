@@ -74,7 +74,8 @@ class PublishRecord(msgspec.Struct, frozen=True):
         """Return the record for a batch. Raises BatchChangedError or StaleBatchError (FS2)."""
         if batch < self.batch:
             raise StaleBatchError(
-                f"batch {self.batch} is already published, so batch {batch} belongs to another query. The folder of the "
+                f"batch {self.batch} is already published, so batch {batch} belongs to another query. "
+                "The folder of the "
                 "option staging is used by two queries, or the checkpoint of the query was deleted or an "
                 "older one restored. Put back the newest checkpoint; or set another folder or writer, and "
                 "rows published since then are published again"
@@ -164,7 +165,7 @@ class StagingArea:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        # If the process is killed before this, the record counts as a copy: the next batch gets a new publisher.
+        # If the process is killed before this, the record counts as a copy, and the publisher changes.
         part = self._seal_file.with_name(f"{self._seal_file.name}.part")
         part.write_text(self._seal_text())
         part.replace(self._seal_file)

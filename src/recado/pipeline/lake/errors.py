@@ -36,5 +36,6 @@ def schema_mismatch_error(
             "or drop the column with select of the step translate"
         )
     return TableError(
-        f"{table} has the column {name} as {table_type}, but the rows have {row_type}; convert it with the step translate"
+        f"{table} has the column {name} as {table_type}, but the rows have {row_type}; convert it with "
+        "the step translate"
     )

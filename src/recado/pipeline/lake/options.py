@@ -81,7 +81,8 @@ def check_parquet_path(path: str) -> None:
     """Raises OptionError."""
     if is_object_store(path):
         raise OptionError(
-            f"option path is {path}: a Parquet table commits a batch by renaming a folder, which an object store "
+            f"option path is {path}: a Parquet table commits a batch by renaming a folder, which an "
+            "object store "
             "cannot do that atomically; use the format delta or iceberg there"
         )
     if not is_local(path):
@@ -99,7 +100,8 @@ def check_table_location(option: str, location: str) -> None:
     elif not is_object_store(location):
         known = ", ".join(f"{each}://" for each in OBJECT_STORE_SCHEMES)
         raise OptionError(
-            f"option {option} is {location}, but there is no object store for {parse_scheme(location)}: name a folder, "
+            f"option {option} is {location}, but there is no object store for "
+            f"{parse_scheme(location)}: name a folder, "
             f"local or mounted, or an object store ({known}); a local folder of this name is ./{location}"
         )
     elif not has_bucket(location):
@@ -113,6 +115,7 @@ def check_catalogue(options: IcebergOptions | IcebergSourceOptions) -> None:
     check_table_location("warehouse", options.warehouse)
     if is_object_store(options.warehouse) and not options.catalogue:
         raise OptionError(
-            f"option warehouse is {options.warehouse}, which cannot hold a database: name the database of the catalogue with "
+            f"option warehouse is {options.warehouse}, which cannot hold a database: name the database "
+            "of the catalogue with "
             "the option catalogue, such as sqlite:////data/catalogue.db or postgresql+psycopg2://…"
         )

@@ -5,7 +5,8 @@
     COMMITTED  | 3 | offset u64 |
 
 The records are in a journal, which adds checksums and handles torn writes. Rows are stored as received, with
-the properties in their encoded form (the column `header`). The reader decodes them, so every message can be stored.
+the properties in their encoded form (the column `header`). The reader decodes them, so every message can be
+stored.
 """
 
 from __future__ import annotations

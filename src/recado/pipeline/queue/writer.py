@@ -127,7 +127,8 @@ class _PublishTask:
                 if self._channel.unconfirmed_count >= before:
                     raise PublishFailedError(
                         f"the broker confirmed nothing for {self._options.confirm_timeout:g} s, while {before} "
-                        "messages were unconfirmed. It may be short of memory or disk space; see also the option "
+                        "messages were unconfirmed. It may be short of memory or disk space; see also "
+                        "the option "
                         "confirmTimeout"
                     ) from None
 
@@ -140,7 +141,8 @@ class _PublishTask:
         for first in self._first_returned:
             raise PublishFailedError(
                 f"{self._returned_count} messages were unroutable, the first with the routing key "
-                f"'{first.routing_key}' at the exchange '{first.exchange}': {first.reply_text}. Bind a queue, or "
+                f"'{first.routing_key}' at the exchange '{first.exchange}': {first.reply_text}. Bind a "
+                "queue, or "
                 "drop unroutable messages: .option('mandatory', 'false')"
             )
 

@@ -87,9 +87,11 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
     body_reason = (
         "CASE WHEN `body` IS NULL THEN 'the body is NULL' "
         f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is not UTF-8' "
-        f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> xxhash64({_TEXT_COLUMN}), TRUE) "
+        f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> "
+        f"xxhash64({_TEXT_COLUMN}), TRUE) "
         "THEN 'the body is not JSON' "
-        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', 'variant')), 'OBJECT') "
+        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', "
+        "'variant')), 'OBJECT') "
         "THEN 'the body is not a JSON object' END"
     )
     reasons = [body_reason]
@@ -138,7 +140,8 @@ def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
     `tree` is the variant from which the value was taken.
     """
     if kind in ("double", "float"):
-        return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"  # in Spark, NaN is larger than any number
+        # In Spark, NaN is larger than any number.
+        return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"
     if kind == "string" and tree:
         return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({tree}) = 'DOUBLE')"
     each = f"__each_{depth}"
