@@ -66,8 +66,7 @@ def reject_catalog_table(format_: str, given: Mapping[str, str], hint: str) -> N
     if not given or {"provider", "owner"} <= names:
         raise OptionError(
             f'format("{format_}") got no options, or is a catalog table (CREATE TABLE). Spark does not '
-            f"pass the "
-            f"options of such a table to a Python format, so it cannot be used; {hint}"
+            f"pass the options of such a table to a Python format, so it cannot be used; {hint}"
         )
 
 

@@ -264,8 +264,7 @@ def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path 
     if options.staging is None and not is_local(checkpoint):
         raise OptionError(
             f"the checkpoint {checkpoint} is on a file system that only Spark can access: set the "
-            "option staging to "
-            "a folder that all machines mount"
+            "option staging to a folder that all machines mount"
         )
     if options.staging is None:
         return to_local_path(checkpoint) / "recado"

@@ -75,10 +75,9 @@ class PublishRecord(msgspec.Struct, frozen=True):
         if batch < self.batch:
             raise StaleBatchError(
                 f"batch {self.batch} is already published, so batch {batch} belongs to another query. "
-                "The folder of the "
-                "option staging is used by two queries, or the checkpoint of the query was deleted or an "
-                "older one restored. Put back the newest checkpoint; or set another folder or writer, and "
-                "rows published since then are published again"
+                "The folder of the option staging is used by two queries, or the checkpoint of the "
+                "query was deleted or an older one restored. Put back the newest checkpoint; or set "
+                "another folder or writer, and rows published since then are published again"
             )
         if batch > self.batch and self.is_copy:
             return PublishRecord(secrets.token_hex(16), batch, 1, rows, digest)  # FS3

@@ -118,20 +118,16 @@ def is_already_written(
         return True  # LB3
     if batch.is_named:
         raise TableError(
-            f"{table} already has the batch {batch.writer} with other rows, so nothing was written. "
-            "The sources or "
-            "the steps have changed since. Run the batch under another name; rows that both batches "
-            "have will be "
-            "in the table twice"
+            f"{table} already has the batch {batch.writer} with other rows, so nothing was written. The "
+            "sources or the steps have changed since. Run the batch under another name; rows that both "
+            "batches have will be in the table twice"
         )
     raise TableError(
         f"{table} has batches up to {last_number} of {batch.writer}, with other rows as batch "
-        f"{batch.number}, which "
-        "was not written. The checkpoint is older than the table: it was restored from a backup, or two "
-        "pipelines run with copies of it. Put back the newest checkpoint, which wrote the table; or "
-        "start with a "
-        "new checkpoint and a new table. With only a new checkpoint, rows that the sources still have would "
-        "be in the table twice. If a source is a queue, keep the folder spool of this checkpoint: it "
-        "may have the "
-        "only copy of some messages"
+        f"{batch.number}, which was not written. The checkpoint is older than the table: it was "
+        "restored from a backup, or two pipelines run with copies of it. Put back the newest "
+        "checkpoint, which wrote the table; or start with a new checkpoint and a new table. With only "
+        "a new checkpoint, rows that the sources still have would be in the table twice. If a source "
+        "is a queue, keep the folder spool of this checkpoint: it may have the only copy of some "
+        "messages"
     )

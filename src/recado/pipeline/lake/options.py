@@ -82,8 +82,7 @@ def check_parquet_path(path: str) -> None:
     if is_object_store(path):
         raise OptionError(
             f"option path is {path}: a Parquet table commits a batch by renaming a folder, which an "
-            "object store "
-            "cannot do that atomically; use the format delta or iceberg there"
+            "object store cannot do that atomically; use the format delta or iceberg there"
         )
     if not is_local(path):
         raise OptionError(
@@ -100,9 +99,9 @@ def check_table_location(option: str, location: str) -> None:
     elif not is_object_store(location):
         known = ", ".join(f"{each}://" for each in OBJECT_STORE_SCHEMES)
         raise OptionError(
-            f"option {option} is {location}, but there is no object store for "
-            f"{parse_scheme(location)}: name a folder, "
-            f"local or mounted, or an object store ({known}); a local folder of this name is ./{location}"
+            f"option {option} is {location}, but there is no object store for {parse_scheme(location)}: "
+            f"name a folder, local or mounted, or an object store ({known}); a local folder of this "
+            f"name is ./{location}"
         )
     elif not has_bucket(location):
         raise OptionError(
@@ -116,6 +115,6 @@ def check_catalogue(options: IcebergOptions | IcebergSourceOptions) -> None:
     if is_object_store(options.warehouse) and not options.catalogue:
         raise OptionError(
             f"option warehouse is {options.warehouse}, which cannot hold a database: name the database "
-            "of the catalogue with "
-            "the option catalogue, such as sqlite:////data/catalogue.db or postgresql+psycopg2://…"
+            "of the catalogue with the option catalogue, such as sqlite:////data/catalogue.db or "
+            "postgresql+psycopg2://…"
         )

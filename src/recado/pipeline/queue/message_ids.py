@@ -101,10 +101,9 @@ def _check_duplicates(ids: list[str], batch: pa.RecordBatch) -> None:
     for each, body in zip(ids, bodies, strict=True):
         if known.setdefault(each, body) != body:
             raise MessageIdError(
-                f"different messages have the id {each!r}, and a broker with deduplication would drop all "
-                "but one. If one message became several rows, add a column to the option idColumns "
-                "that distinguishes "
-                "them: idColumns=message_id,number"
+                f"different messages have the id {each!r}, and a broker with deduplication would drop "
+                "all but one. If one message became several rows, add a column to the option idColumns "
+                "that distinguishes them: idColumns=message_id,number"
             )
 
 

@@ -108,8 +108,7 @@ class Spool:
         if known_queue not in ("", queue):
             raise WrongSpoolError(
                 f"{self._disk.folder} is the spool of the queue '{known_queue}', but this query reads "
-                f"'{queue}'. "
-                "Use a separate folder for each queue and query."
+                f"'{queue}'. Use a separate folder for each queue and query."
             )
         self._queue, self.is_new = queue, not known_queue
         if self.is_new:

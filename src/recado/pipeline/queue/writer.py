@@ -126,10 +126,9 @@ class _PublishTask:
             except TimeoutError:
                 if self._channel.unconfirmed_count >= before:
                     raise PublishFailedError(
-                        f"the broker confirmed nothing for {self._options.confirm_timeout:g} s, while {before} "
-                        "messages were unconfirmed. It may be short of memory or disk space; see also "
-                        "the option "
-                        "confirmTimeout"
+                        f"the broker confirmed nothing for {self._options.confirm_timeout:g} s, while "
+                        f"{before} messages were unconfirmed. It may be short of memory or disk space; "
+                        "see also the option confirmTimeout"
                     ) from None
 
     def _on_return(self, message: ReturnedMessage) -> None:
@@ -142,8 +141,7 @@ class _PublishTask:
             raise PublishFailedError(
                 f"{self._returned_count} messages were unroutable, the first with the routing key "
                 f"'{first.routing_key}' at the exchange '{first.exchange}': {first.reply_text}. Bind a "
-                "queue, or "
-                "drop unroutable messages: .option('mandatory', 'false')"
+                "queue, or drop unroutable messages: .option('mandatory', 'false')"
             )
 
 

@@ -85,14 +85,11 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
     parse_sql = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
     rows = rows.withColumn(_VARIANT_COLUMN, f.expr(parse_sql))
     body_reason = (
-        "CASE WHEN `body` IS NULL THEN 'the body is NULL' "
-        f"WHEN {_TEXT_COLUMN} IS NULL THEN 'the body is not UTF-8' "
-        f"WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> "
-        f"xxhash64({_TEXT_COLUMN}), TRUE) "
-        "THEN 'the body is not JSON' "
-        f"WHEN NOT startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', "
-        "'variant')), 'OBJECT') "
-        "THEN 'the body is not a JSON object' END"
+        f"CASE WHEN `body` IS NULL THEN 'the body is NULL' WHEN {_TEXT_COLUMN} IS NULL THEN 'the body "
+        f"is not UTF-8' WHEN coalesce(try_variant_get({_VARIANT_COLUMN}, '$[1]', 'bigint') <> "
+        f"xxhash64({_TEXT_COLUMN}), TRUE) THEN 'the body is not JSON' WHEN NOT "
+        f"startswith(schema_of_variant(try_variant_get({_VARIANT_COLUMN}, '$[0]', 'variant')), "
+        "'OBJECT') THEN 'the body is not a JSON object' END"
     )
     reasons = [body_reason]
     if step.extra == "refuse":
