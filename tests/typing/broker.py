@@ -26,5 +26,5 @@ def connections() -> None:
 
 
 def removed_names() -> None:
-    print(recado.Message)  # type: ignore[attr-defined]
-    print(recado.Vector)  # type: ignore[attr-defined]
+    assert recado.Message  # type: ignore[attr-defined]
+    assert recado.Vector  # type: ignore[attr-defined]
