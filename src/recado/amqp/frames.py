@@ -32,6 +32,7 @@ _ACK = Struct(">BHIHHQ?B")
 
 
 def encode_frame(frame_type: int, channel: int, payload: bytes) -> bytes:
+    """Encode a frame."""
     return FRAME_START.pack(frame_type, channel, len(payload)) + payload + FRAME_END
 
 
@@ -39,6 +40,7 @@ HEARTBEAT_FRAME = encode_frame(HEARTBEAT_FRAME_TYPE, 0, b"")
 
 
 def encode_method_frame(channel: int, method: Method) -> bytes:
+    """Encode a method frame."""
     return encode_frame(METHOD_FRAME_TYPE, channel, encode_method(method))
 
 

@@ -129,6 +129,7 @@ class ServerHandshake:
         return start
 
     def receive(self, method: Method) -> Credentials | ConnectionLimits | OpenRequested:
+        """Handle a method of the client; raises an `AmqpError` if it is unexpected or invalid."""
         match method:
             case ConnectionStartOk():
                 self.step = _next_step(self.step, method)
@@ -190,6 +191,7 @@ class ClientHandshake:
         self.server_properties: FieldTable = {}
 
     def receive(self, method: Method) -> list[Method]:
+        """Handle a method of the server and return the replies; raises an `AmqpError` if it is unexpected."""
         self.step = _next_step(self.step, method)
         match method:
             case ConnectionStart():

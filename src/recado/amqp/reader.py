@@ -79,6 +79,8 @@ class _PartialMessage:
 
 
 class FrameReader:
+    """Converts the bytes of one connection to events."""
+
     def __init__(
         self,
         *,
@@ -114,6 +116,7 @@ class FrameReader:
 
     @property
     def frame_max(self) -> int:
+        """The largest payload of a frame, in bytes."""
         return self._frame_max
 
     @frame_max.setter

@@ -52,6 +52,8 @@ _TYPE_BY_FLAG = {
 
 
 class MessageTraits(msgspec.Struct, frozen=True):
+    """The traits of a message; equal ones are the same object."""
+
     persistent: bool = False
     priority: int = 0
     ttl_ms: int | None = None

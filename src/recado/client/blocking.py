@@ -39,6 +39,8 @@ HANDOVER_MAX_BYTES = 4 << 20  # published before a call waits in `drain`
 
 
 class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
+    """A consumer of a blocking channel; iterate over it, or call `next_batch`."""
+
     def __init__(self, thread: LoopThread, robust: RobustConsumer) -> None:
         """Use `BlockingChannel.consume`."""
         super().__init__(thread, robust)
@@ -55,6 +57,7 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
         return make_thread_safe(self._thread, self._run(self._inner.next_batch(), timeout))
 
     def batches(self) -> Iterator[list[Delivery]]:
+        """Iterate over batches: all buffered deliveries at a time."""
         while batch := self.next_batch():
             yield batch
 
@@ -84,6 +87,8 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
 
 
 class BlockingChannel(LoopThreadProxy[RobustChannel]):
+    """A channel of a blocking connection; methods have the names and arguments of `RobustChannel`."""
+
     def __init__(self, thread: LoopThread, robust: RobustChannel) -> None:
         """Use `BlockingConnection.channel`."""
         super().__init__(thread, robust)
@@ -121,6 +126,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
 
     @property
     def unconfirmed_count(self) -> int:
+        """The number of published messages that the broker has not confirmed yet."""
         return self._inner.unconfirmed_count
 
     @property
@@ -156,7 +162,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool = False,
     ) -> int:
-        """Publish a message; return its sequence number, 0 without confirms. Blocks only while too much is pending."""
+        """Publish a message; return its sequence number. Blocks only while too much is pending."""
         numbers = self.publish_many(exchange, routing_key, (body,), properties, mandatory=mandatory)
         return numbers[0] if numbers else 0
 
@@ -247,6 +253,7 @@ class BlockingConnection(LoopThreadProxy[RobustConnection]):
 
     @property
     def is_connected(self) -> bool:
+        """Whether there is a connection now and its recovery is complete."""
         return self._inner.is_connected
 
     @property

@@ -32,12 +32,16 @@ if TYPE_CHECKING:
 
 
 class ChannelState(Enum):
+    """The state of a plain channel."""
+
     OPEN = auto()
     CLOSING = auto()  # channel.close was sent, close-ok has not arrived
     CLOSED = auto()  # `Channel.error` says why
 
 
 class Channel(ChannelCommands[Consumer]):
+    """A channel of a plain connection; made by `Connection.channel`."""
+
     def __init__(self, connection: "Connection", protocol: ConnectionProtocol) -> None:
         super().__init__()
         self.connection = connection
@@ -149,6 +153,7 @@ class Channel(ChannelCommands[Consumer]):
 
     @property
     def unconfirmed_count(self) -> int:
+        """The number of published messages that the broker has not confirmed yet."""
         return self._publisher.unconfirmed_count
 
     def publish(
@@ -190,7 +195,7 @@ class Channel(ChannelCommands[Consumer]):
             self.check_open()
 
     async def wait_for_confirms(self) -> None:
-        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacked ones."""
+        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacks."""
         await self._publisher.confirm_waiters().wait_for_confirms()
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
@@ -205,7 +210,7 @@ class Channel(ChannelCommands[Consumer]):
         return consumer
 
     async def start_consumer(self, consumer: Consumer, method: m.BasicConsume) -> None:
-        """Send basic.consume. The consumer is registered before the reply, which deliveries may directly follow."""
+        """Send basic.consume. The consumer is registered first: deliveries may directly follow the reply."""
         self.check_open()
         tag = method.consumer_tag
         if tag in self._consumers:
@@ -310,12 +315,15 @@ class Channel(ChannelCommands[Consumer]):
         await self.call(m.ChannelFlow(active), m.ChannelFlowOk)
 
     async def select_tx(self) -> None:
+        """Start transactions on the channel (tx.select)."""
         await self.call(m.TxSelect(), m.TxSelectOk)
 
     async def commit(self) -> None:
+        """Commit the transaction: its publishes and acknowledgements take effect."""
         await self.call(m.TxCommit(), m.TxCommitOk)
 
     async def rollback(self) -> None:
+        """Roll the transaction back."""
         await self.call(m.TxRollback(), m.TxRollbackOk)
 
     # ── called by the connection ──────────────────────────────────────────────────────────────────────────
@@ -333,11 +341,13 @@ class Channel(ChannelCommands[Consumer]):
             self.on_return(returned)
 
     def handle_consumer_cancel(self, tag: str) -> None:
+        """The broker cancelled a consumer."""
         consumer = self._consumers.pop(tag, None)
         if consumer is not None:
             consumer.handle_channel_closed(ConsumerCancelledError(tag, consumer.queue))
 
     def handle_flow(self, active: bool) -> None:
+        """The broker sent channel.flow: pause or resume publishing."""
         if active:
             self._flow_active.set()
         else:

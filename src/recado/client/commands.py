@@ -45,6 +45,7 @@ class ChannelCommands(ABC, Generic[C]):
         await self.call(m.ExchangeDeclare(name, type, *flags, arguments or {}), m.ExchangeDeclareOk)
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Delete an exchange; with `if_unused`, only if it has no bindings."""
         await self.call(m.ExchangeDelete(name, if_unused), m.ExchangeDeleteOk)
 
     async def bind_exchange(
@@ -54,6 +55,7 @@ class ChannelCommands(ABC, Generic[C]):
         routing_key: str = "",
         arguments: FieldTable | None = None,
     ) -> None:
+        """Bind the exchange `destination` to the exchange `source`."""
         bind = m.ExchangeBind(destination, source, routing_key, False, arguments or {})
         await self.call(bind, m.ExchangeBindOk)
 
@@ -64,6 +66,7 @@ class ChannelCommands(ABC, Generic[C]):
         routing_key: str = "",
         arguments: FieldTable | None = None,
     ) -> None:
+        """Remove a binding between exchanges; the arguments must equal those of `bind_exchange`."""
         unbind = m.ExchangeUnbind(destination, source, routing_key, False, arguments or {})
         await self.call(unbind, m.ExchangeUnbindOk)
 
@@ -88,6 +91,7 @@ class ChannelCommands(ABC, Generic[C]):
     async def bind_queue(
         self, queue: str, exchange: str, routing_key: str = "", arguments: FieldTable | None = None
     ) -> None:
+        """Bind a queue to an exchange."""
         await self.call(
             m.QueueBind(queue, exchange, routing_key, False, arguments or {}), m.QueueBindOk
         )
@@ -95,6 +99,7 @@ class ChannelCommands(ABC, Generic[C]):
     async def unbind_queue(
         self, queue: str, exchange: str, routing_key: str = "", arguments: FieldTable | None = None
     ) -> None:
+        """Remove a binding of a queue; the arguments must equal those of `bind_queue`."""
         await self.call(
             m.QueueUnbind(queue, exchange, routing_key, arguments or {}), m.QueueUnbindOk
         )
@@ -113,7 +118,7 @@ class ChannelCommands(ABC, Generic[C]):
     async def qos(
         self, prefetch_count: int, *, prefetch_size: int = 0, global_: bool = False
     ) -> None:
-        """Limit the unacknowledged deliveries of a consumer (of the channel with `global_`); 0 means no limit."""
+        """Limit the unacknowledged deliveries per consumer, or per channel with `global_`; 0 means no limit."""
         await self.call(m.BasicQos(prefetch_size, prefetch_count, global_), m.BasicQosOk)
 
     # ── consuming ─────────────────────────────────────────────────────────────────────────────────────────

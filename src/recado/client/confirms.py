@@ -1,8 +1,8 @@
 """Which publishes of a channel the broker has confirmed.
 
-The n-th message published on a channel has the sequence number n. The broker settles (acks or nacks) one number,
-or all up to one; usually in order, but not necessarily. The tracker stores the number up to which everything is
-settled and the set of settled numbers beyond it.
+The n-th message published on a channel has the sequence number n. The broker settles (acks or nacks) one
+number, or all up to one; usually in order, but not necessarily. The tracker stores the number up to which
+everything is settled and the set of settled numbers beyond it.
 
 CCT1  A number is reported as settled exactly once, however the broker combines them.
 CCT2  `settled_up_to` never decreases, and every number up to it has been reported.
@@ -10,6 +10,8 @@ CCT2  `settled_up_to` never decreases, and every number up to it has been report
 
 
 class ConfirmTracker:
+    """Tracks which sequence numbers of a channel are settled."""
+
     __slots__ = ("_settled_beyond", "published_count", "settled_up_to")
 
     def __init__(self) -> None:

@@ -41,6 +41,8 @@ from .waiters import WaitCounter, fail_futures
 
 
 class Connection:
+    """An AMQP connection that does not reconnect; made by `Connection.open`."""
+
     def __init__(self, parameters: ConnectionParameters, wait_counter: WaitCounter) -> None:
         """Use `Connection.open`."""
         self.parameters = parameters
@@ -105,6 +107,7 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
+        """Whether the handshake is complete and the connection has not ended."""
         return self.error is None and self._opened.done() and not self._opened.cancelled()
 
     @property

@@ -4,7 +4,8 @@
     async for deliveries in consumer.batches(): …     # all buffered ones at a time, which is much cheaper
 
 CCO1  Deliveries are returned in the order in which they arrived, each once.
-CCO2  Deliveries that need an acknowledgement are dropped when their channel has closed: the broker redelivers them.
+CCO2  Deliveries that need an acknowledgement are dropped when their channel has closed: the broker redelivers
+      them.
 CCO3  When no more deliveries can arrive, iteration ends: with an error, or normally if this program cancelled.
 """
 
@@ -26,6 +27,8 @@ _DELIVERY_OVERHEAD_BYTES = 256  # estimate for a delivery without its body
 
 
 class Consumer:
+    """A consumer of a plain channel; made by `Channel.consume`. Iterate over it, or call `next_batch`."""
+
     def __init__(self, tag: str, queue: str, *, no_ack: bool) -> None:
         self.tag = tag
         self.queue = queue
@@ -94,6 +97,7 @@ class Consumer:
     # ── called by the channel ─────────────────────────────────────────────────────────────────────────────
 
     def attach(self, channel: "Channel") -> None:
+        """The consumer was started on this channel."""
         self._channel = channel
 
     def handle_deliveries(self, channel: "Channel", run: Delivered) -> None:
@@ -138,11 +142,12 @@ class Consumer:
             self._buffer.clear()
 
     def abandon(self) -> None:
-        """Discard deliveries from now on, without telling the broker."""
+        """Requeue buffered deliveries and those that still arrive; the caller cancels the consumer."""
         self._is_cancelled = True
         self._requeue_buffered()
 
     def fail(self, error: Exception) -> None:
+        """Raise the error in the present and in later iterations."""
         self._error = self._error or error
         self._notifier.notify_all()
 

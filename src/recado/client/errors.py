@@ -126,8 +126,8 @@ class PublishNackedError(ClientError):
 class ReconnectTimeoutError(ClientError):
     def __init__(self, seconds: float, attempt_count: int, last_error: Exception) -> None:
         super().__init__(
-            f"no reconnection within {round(seconds, 1):g} s ({attempt_count} attempts, setting reconnect_timeout); "
-            f"the last attempt failed: {last_error}"
+            f"no reconnection within {round(seconds, 1):g} s ({attempt_count} attempts, "
+            f"setting reconnect_timeout); the last attempt failed: {last_error}"
         )
         self.last_error = last_error
 
@@ -149,7 +149,8 @@ _HINT_BY_CODE = {
     402: "The broker could not provide the requested access path.",
     403: "Check the configure, write and read permissions of this user in this vhost.",
     404: "Declare it before use; names are case-sensitive and belong to one vhost.",
-    405: "Another connection uses the queue exclusively, perhaps a lost one that the broker still considers open.",
+    405: "Another connection uses the queue exclusively, perhaps a lost one that the broker still considers "
+    "open.",
     501: "The client or the broker violates AMQP 0-9-1.",
     504: "A channel was used that is not open.",
     530: "The broker does not allow this operation, or not for this user.",

@@ -23,7 +23,7 @@ class ReconnectScheduled(msgspec.Struct, frozen=True):
 
 
 class RecoverySkipped(msgspec.Struct, frozen=True):
-    """The broker refused to recreate an entity (a queue, binding, consumer, …); recovery continues without it."""
+    """The broker refused to recreate a queue, binding, consumer, …; recovery continues without it."""
 
     entity: str
     error: ClientError

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for blocking programs: run coroutines in it and wait for the results."""
+"""An event loop in a thread of its own, for blocking programs: run coroutines and wait for their results."""
 
 import asyncio
 import threading
@@ -25,6 +25,7 @@ class LoopThread:
         self._queued_calls: list[Callable[[], object]] = []
 
     def start(self) -> None:
+        """Start the thread and its event loop."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=_run_loop, args=(self._loop,), name=self._name, daemon=True
@@ -32,6 +33,7 @@ class LoopThread:
         self._thread.start()
 
     def stop(self) -> None:
+        """Stop the event loop and wait for the end of the thread."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)

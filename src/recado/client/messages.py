@@ -1,4 +1,4 @@
-"""The objects that a program receives from the client: deliveries, returned messages, results of queue.declare."""
+"""The objects that a program receives from the client: deliveries, returned messages, queue infos."""
 
 from typing import Protocol
 
@@ -35,8 +35,8 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
     """A message that the broker delivered.
 
     Its delivery tag is valid only on the channel that received it, while that channel is open. When the channel
-    has closed, a delivery that was not acknowledged `is_stale`: the broker delivers the message again, to this or
-    another consumer, and settling the old delivery has no effect.
+    has closed, a delivery that was not acknowledged `is_stale`: the broker delivers the message again, to this
+    or another consumer, and settling the old delivery has no effect.
     """
 
     source: DeliverySource
@@ -62,8 +62,9 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """The decoded properties. They are decoded at each access: that takes longer than receiving the message,
-        and many programs never read them."""
+        """The decoded properties. They are decoded at each access, because that takes longer than receiving a
+        message, and many programs never read them.
+        """
         return decode_properties(self.raw_properties, max_entries=1 << 16)
 
     @property
@@ -96,6 +97,7 @@ class ReturnedMessage(msgspec.Struct, frozen=True):
 
     @property
     def properties(self) -> Properties:
+        """The decoded properties."""
         return decode_properties(self.raw_properties, max_entries=1 << 16)
 
 

@@ -2,8 +2,9 @@
 
     amqp[s]://user:password@host:port/vhost?heartbeat=20&connection_timeout=10&…
 
-Parts are percent-encoded, so the vhost `/` is written `%2F`. As in other clients, a URL without a path means the
-vhost `/`. Here a URL that ends with the slash means the same, because no broker has a vhost with an empty name.
+Parts are percent-encoded, so the vhost `/` is written `%2F`. As in other clients, a URL without a path means
+the vhost `/`. Here a URL that ends with the slash means the same, because no broker has a vhost with an empty
+name.
 """
 
 from collections.abc import Callable

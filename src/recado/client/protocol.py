@@ -1,4 +1,4 @@
-"""A session on a socket, as an asyncio protocol: reads, writes, heartbeats, and backpressure in both directions.
+"""A session on a socket, as an asyncio protocol: reads, writes, heartbeats, backpressure both ways.
 
 Output of one turn of the event loop is written together at its end. While the socket accepts no more, output
 stays in the session and `drain` waits.
@@ -46,6 +46,8 @@ _thread_read_buffer: Final = _ThreadReadBuffer()
 
 
 class ConnectionProtocol(asyncio.BufferedProtocol):
+    """Connects a `Session` with a transport; `handler` is called with the events of the session."""
+
     def __init__(
         self,
         parameters: ConnectionParameters,
@@ -197,6 +199,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._flush()
 
     def has_output_capacity(self) -> bool:
+        """Return whether output is below the high-water mark and the broker accepts messages."""
         return (
             not self._is_writing_paused
             and self.blocked_reason is None
@@ -245,7 +248,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._heartbeat_timer.cancel()
 
     def _tick_heartbeat(self) -> None:
-        """Twice per interval: send a heartbeat if nothing was written, fail after two intervals without input."""
+        """Twice per interval: send a heartbeat if nothing was written; fail after 2 intervals without input."""
         wrote_nothing = self._write_count == self._write_count_at_tick
         # The heartbeat itself counts as one write; it must not suppress the next one.
         self._write_count_at_tick = self._write_count + wrote_nothing

@@ -84,6 +84,7 @@ def encode_publish(
     mandatory: bool,
     frame_max: int,
 ) -> bytes:
+    """Encode one publish as frames of at most `frame_max` bytes."""
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
     size = len(body)
     if 0 < size <= frame_max - FRAME_OVERHEAD_BYTES:
@@ -105,6 +106,7 @@ def encode_publishes(
     mandatory: bool,
     frame_max: int,
 ) -> list[bytes]:
+    """Encode publishes of one route; return the pieces of the output."""
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
     encode_start = (
         _cached_message_start

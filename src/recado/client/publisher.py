@@ -36,6 +36,7 @@ class ChannelPublisher:
     def publish(
         self, exchange: str, routing_key: str, body: bytes, properties: bytes, mandatory: bool
     ) -> int:
+        """Write a message; return its sequence number, 0 without confirms."""
         session = self._protocol.session
         session.write(
             encode_publish(
@@ -55,6 +56,7 @@ class ChannelPublisher:
         properties: bytes,
         mandatory: bool,
     ) -> range:
+        """Write messages; return their sequence numbers, an empty range without confirms."""
         if len(bodies) == 1:
             number = self.publish(exchange, routing_key, bodies[0], properties, mandatory)
             return range(number, number + (number > 0))
@@ -77,16 +79,19 @@ class ChannelPublisher:
         return range(first, first + len(bodies))
 
     def confirm_waiters(self) -> ConfirmWaiters:
+        """Return the waits for confirms; raises `ValueError` without confirms."""
         if self._confirm_waiters is None:
             raise ValueError("the channel has no publisher confirms: open it with confirms=True")
         return self._confirm_waiters
 
     def handle_confirms(self, sequence_numbers: range, *, acked: bool) -> None:
+        """The broker acked or nacked messages."""
         if self._confirm_waiters is not None:
             self._confirm_waiters.handle_confirms(sequence_numbers, acked=acked)
         if self.on_confirm is not None:
             self.on_confirm(sequence_numbers, acked)
 
     def fail(self, error: Exception) -> None:
+        """Raise the error in all waits for confirms."""
         if self._confirm_waiters is not None:
             self._confirm_waiters.fail(error)

@@ -1,9 +1,10 @@
 """Recovery: make a new connection equal to the lost one.
 
 The order is topology, then channels with prefetch and consumers, then unconfirmed messages. Declarations use a
-channel of their own, so that a refused one closes no other channel. An entity that the broker refuses is reported
-(`RecoverySkipped`) and left out. A queue that another connection uses exclusively is most likely still held by
-the lost connection, which the broker considers open: then the whole attempt fails and is repeated later.
+channel of their own, so that a refused one closes no other channel. An entity that the broker refuses is
+reported (`RecoverySkipped`) and left out. A queue that another connection uses exclusively is most likely still
+held by the lost connection, which the broker considers open: then the whole attempt fails and is repeated
+later.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,6 +24,8 @@ _NOT_FOUND_CODE = 404
 
 
 class ConnectionRecovery:
+    """One recovery on a new connection; skipped entities are passed to `report`."""
+
     def __init__(
         self, connection: Connection, topology: Topology, report: Callable[[RecoverySkipped], None]
     ) -> None:
@@ -109,14 +112,12 @@ class ConnectionRecovery:
         for channel, new_channel in to_republish:
             try:
                 await self._republish(channel, new_channel)
-            except (
-                ChannelClosedByBrokerError
-            ):  # the broker refused a message, and the channel has ended
+            except ChannelClosedByBrokerError:  # the broker refused a message
                 if channel.is_open:
                     raise
 
     async def _reopen_channel(self, channel: RobustChannel) -> Channel | None:
-        """Open a plain channel with the same prefetch and consumers; None if the program closed it meanwhile."""
+        """Open a plain channel with the same prefetch and consumers; None if it was closed meanwhile."""
         while channel.is_open:
             new_channel = await self._connection.channel(confirms=channel.unconfirmed is not None)
             for method in channel.prefetch.values():

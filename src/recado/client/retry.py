@@ -4,8 +4,9 @@ Delays have full jitter: a random value between zero and a limit that grows by `
 So a thousand clients that lost the same broker do not reconnect at the same moment.
 
 CRS1  The limit of the delays never exceeds `retry_max`, and no delay extends beyond `reconnect_timeout`.
-CRS2  Attempts and elapsed time are counted from the loss of the last *stable* connection. A connection that breaks
-     soon after it was made, perhaps because of a message that is sent on it, does not start a new count.
+CRS2  Attempts and elapsed time are counted from the loss of the last *stable* connection. A connection that
+      breaks soon after it was made, perhaps because of a message that is sent on it, does not start a new
+      count.
 """
 
 import msgspec

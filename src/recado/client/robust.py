@@ -4,8 +4,9 @@
         channel = await connection.channel()
 
 It supervises one plain `Connection` after another and restores topology, channels, consumers and unconfirmed
-messages on each. The first connection is not retried by default, because a mistake in the URL is its most common
-error. Later, reconnecting continues for `reconnect_timeout` seconds, and `on_event` is called with each event.
+messages on each. The first connection is not retried by default, because a mistake in the URL is its most
+common error. Later, reconnecting continues for `reconnect_timeout` seconds, and `on_event` is called with each
+event.
 """
 
 import asyncio
@@ -87,6 +88,8 @@ def connect(
 
 
 class RobustConnection:
+    """A connection that reconnects by itself; made by `connect`."""
+
     def __init__(
         self,
         parameters: ConnectionParameters,
@@ -113,6 +116,7 @@ class RobustConnection:
 
     @property
     def is_connected(self) -> bool:
+        """Whether there is a connection now and its recovery is complete."""
         return self._current is not None
 
     @property
@@ -121,7 +125,7 @@ class RobustConnection:
         return self._current.blocked_reason if self._current is not None else None
 
     def current_queue_name(self, queue: str) -> str:
-        """Return the current name of a queue that the broker named (it changes with reconnections), or `queue`."""
+        """Return the current name of a queue named by the broker, which changes with reconnections."""
         return self.topology.current_name(queue)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
@@ -136,7 +140,7 @@ class RobustConnection:
         await self.close()
 
     async def open(self) -> Self:
-        """Connect and log in, unless the connection is open; raises `CannotConnectError` or a subclass of it."""
+        """Connect and log in, unless it is open; raises `CannotConnectError` or a subclass of it."""
         if self._supervisor is None:
             try:
                 ended = await self._connect_first()
@@ -300,6 +304,7 @@ class RobustConnection:
         self._channels.pop(channel, None)
 
     def handle_consumer_removed(self, queue: str) -> None:
+        """A consumer has ended; an auto-delete queue without consumers is deleted by the broker."""
         name = self.current_queue_name(queue)
         others = (each for channel in self._channels for each in channel.consumers.values())
         if all(self.current_queue_name(each.queue) != name for each in others):

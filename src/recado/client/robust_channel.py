@@ -1,7 +1,8 @@
 """The channel of a robust connection: it uses one plain channel after another.
 
-CRC1  Messages published with confirms are stored until the broker confirms them, and published again on each new
-     connection, in order and before newer ones. So each arrives at least once, and first arrivals are in order.
+CRC1  Messages published with confirms are stored until the broker confirms them, and published again on each
+      new connection, in order and before newer ones. So each arrives at least once, and first arrivals are in
+      order.
 CRC2  Calls wait while there is no connection, and are repeated if the connection is lost before the reply.
 CRC3  An operation that the broker refuses is not repeated: the channel closes with the error, like a plain one.
 """
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
     from .robust import RobustConnection
 
 UNCONFIRMED_MAX_BYTES = 32 << 20
-_CONNECTION_FORCED_CODE = (
-    320  # the broker's operator, or its end, closed the connection; nothing that we sent
-)
+_CONNECTION_FORCED_CODE = 320  # the broker stops, or an operator closed the connection
 
 
 class RobustConsumer(Consumer):
@@ -48,10 +47,10 @@ class RobustConsumer(Consumer):
         self._owner = owner
 
     def handle_channel_closed(self, error: Exception) -> None:
-        resuming = self._owner.is_recovering and isinstance(error, ChannelClosedByBrokerError)
-        if (
-            is_recoverable(error) or resuming
-        ):  # then it is whoever restores the channel that decides
+        refused_in_recovery = self._owner.is_recovering and isinstance(
+            error, ChannelClosedByBrokerError
+        )
+        if is_recoverable(error) or refused_in_recovery:  # ConnectionRecovery decides what follows
             self.detach()
         else:
             self._owner.remove_consumer(self)
@@ -88,7 +87,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self.prefetch: dict[bool, m.BasicQos] = {}
         self._current: Channel | None = None
         self._notifier = Notifier()
-        self._is_republishing = False  # there is a connection, and older messages go first
+        self._is_republishing = False  # connected, but unconfirmed messages are sent first
         self._last_declared_queue = ""
         if self.unconfirmed is not None:
             self._confirm_waiters = ConfirmWaiters(
@@ -107,6 +106,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     @property
     def unconfirmed_count(self) -> int:
+        """The number of published messages that the broker has not confirmed yet."""
         return self.unconfirmed.confirms.unconfirmed_count if self.unconfirmed is not None else 0
 
     # ── opening, recovery, closing ────────────────────────────────────────────────────────────────────────
@@ -167,6 +167,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         await self.close()
 
     def check_open(self) -> None:
+        """Raise the error that ended the channel for good, if it has ended."""
         if self.error is not None:
             raise self.error.with_traceback(None)
 
@@ -185,6 +186,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def call(self, method: m.Method, reply_type: type[M]) -> M:
+        """Send a method and return the broker's reply; repeated if the connection is lost (CRC2)."""
         method = self._resolve_empty_queue_name(method)
         topology = self.connection.topology
         while True:
@@ -322,7 +324,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
                 return
 
     async def wait_for_confirms(self) -> None:
-        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacked ones."""
+        """Wait until all messages published so far are confirmed; raises `PublishNackedError` for nacks."""
         await self._require_confirms().wait_for_confirms()
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
@@ -371,6 +373,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             return consumer
 
     def remove_consumer(self, consumer: RobustConsumer) -> None:
+        """A consumer was cancelled or has failed; it is not started again."""
         if self.consumers.pop(consumer.tag, None) is not None:
             self.connection.handle_consumer_removed(consumer.queue)
 

@@ -1,7 +1,7 @@
 """One connection of a client without I/O: bytes in, events out. No socket, no clock, no waiting.
 
-A call includes a *token*. The session returns it with the broker's reply, or with the termination of the channel
-or connection if that comes first.
+A call includes a *token*. The session returns it with the broker's reply, or with the termination of the
+channel or connection if that comes first.
 
 CSE1  Replies on a channel belong to its calls in the order in which the calls were made.
 CSE2  Each token is returned exactly once: with the reply, or with the termination of its channel or connection.
@@ -87,6 +87,8 @@ REPLY_TYPES: Final[dict[type[m.Method], tuple[type[m.Method], ...]]] = {
 
 
 class SessionState(Enum):
+    """The state of a client's session."""
+
     OPENING = auto()
     OPEN = auto()
     CLOSING = auto()  # connection.close was sent, close-ok has not arrived
@@ -104,6 +106,8 @@ class _ChannelCalls:
 
 
 class Session:
+    """The protocol state of one connection: handshake, channels, pending calls, output."""
+
     def __init__(
         self,
         parameters: ConnectionParameters,
@@ -138,6 +142,7 @@ class Session:
     # ── output ────────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, *pieces: bytes) -> None:
+        """Append encoded frames to the output."""
         if not self.output:
             self._on_output()
         self.output += pieces
@@ -149,9 +154,11 @@ class Session:
         return output[0] if len(output) == 1 else b"".join(output)
 
     def send(self, number: int, method: m.Method) -> None:
+        """Send a method to which the broker does not reply."""
         self.write(encode_method_frame(number, method))
 
     def call(self, number: int, method: m.Method, token: ReplyToken) -> None:
+        """Send a method; `token` is returned with its reply (CSE2)."""
         self.send(number, method)  # first: a method that cannot be encoded awaits no reply
         self._channels[number].pending_calls.append((type(method), token))
 
@@ -173,6 +180,7 @@ class Session:
         return number
 
     def close_channel(self, number: int, token: ReplyToken) -> None:
+        """Send channel.close; until close-ok, frames of the channel are discarded."""
         self.call(number, m.ChannelClose(200, "bye"), token)
         self._reader.closing_channels.add(number)
 

@@ -7,10 +7,10 @@ with the last binding from it.
 A queue named by the broker gets a new name when it is declared again. Calls that use an old name are applied to
 the same queue under its current name.
 
-CTP1  Recovery declares exactly the entities that were declared and not deleted, in an order in which each entity
-     exists before it is used.
-CTP2  A name chosen by the broker refers to the same queue while that queue exists. Each reconnection adds a name;
-     the first and the newest ones are remembered.
+CTP1  Recovery declares exactly the entities that were declared and not deleted, in an order in which each
+      entity exists before it is used.
+CTP2  A name chosen by the broker refers to the same queue while that queue exists. Each reconnection adds a
+      name; the first and the newest ones are remembered.
 """
 
 from typing import Final, TypeVar
@@ -37,11 +37,15 @@ _QUEUE_METHODS = (
 
 
 class DeclaredQueue(msgspec.Struct, frozen=True):
+    """The declaration of a queue, and whether the broker chose its name."""
+
     declare: m.QueueDeclare
     named_by_broker: bool
 
 
 class Topology:
+    """The declarations of a robust connection."""
+
     def __init__(self) -> None:
         self.exchanges: dict[str, m.ExchangeDeclare] = {}
         self.queues: dict[str, DeclaredQueue] = {}
@@ -53,6 +57,7 @@ class Topology:
         return list(self._bindings.values())
 
     def current_name(self, queue: str) -> str:
+        """Return the current name of a queue that the broker named, or `queue`."""
         return self._current_names.get(queue, queue)
 
     def resolve_queue_name(self, method: M) -> M:
@@ -100,6 +105,7 @@ class Topology:
         return [name for name, present in self._current_names.items() if present == queue]
 
     def forget_queue(self, name: str) -> None:
+        """A queue was deleted; its bindings and names are deleted with it."""
         self.queues.pop(name, None)
         for old in self._old_names(name):
             del self._current_names[old]

@@ -1,7 +1,9 @@
-"""The unconfirmed publishes of a robust channel, stored so that they can be published again after a reconnection.
+"""The unconfirmed publishes of a robust channel, stored so that they can be published again after a
+reconnection.
 
-A message keeps its sequence number across connections, but each plain channel counts from 1 again. So this class
-maps the numbers of the current plain channel to sequence numbers, by segments in which both count up together:
+A message keeps its sequence number across connections, but each plain channel counts from 1 again. So this
+class maps the numbers of the current plain channel to sequence numbers, by segments in which both count up
+together:
 
     sequence numbers   … 7  8  9 10 11 12 …          8 and 10 were confirmed on the last connection
     channel's numbers    1     2     3  4 …          → segments (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
@@ -36,6 +38,7 @@ class PublishBatch(msgspec.Struct, frozen=True):
 
     @property
     def end_number(self) -> int:
+        """The sequence number behind the last message."""
         return self.first_number + len(self.bodies)
 
     @property
@@ -44,6 +47,8 @@ class PublishBatch(msgspec.Struct, frozen=True):
 
 
 class UnconfirmedPublishes:
+    """Stores messages until they are settled, and maps the channel's numbers to sequence numbers."""
+
     def __init__(self) -> None:
         self.confirms = ConfirmTracker()
         self.memory_bytes = 0  # estimate for all stored messages

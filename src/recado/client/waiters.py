@@ -79,6 +79,7 @@ class ConfirmWaiters:
         self._error: Exception | None = None
 
     async def wait_for_confirm(self, sequence_number: int) -> None:
+        """Wait until one message is confirmed; raises `PublishNackedError` if it was nacked."""
         if not 0 < sequence_number <= self.tracker.published_count:
             raise ValueError(f"no message with the sequence number {sequence_number} was published")
         if not self.tracker.is_settled(sequence_number):
@@ -93,6 +94,7 @@ class ConfirmWaiters:
             raise PublishNackedError([range(sequence_number, sequence_number + 1)])
 
     async def wait_for_confirms(self) -> None:
+        """Wait until all messages published so far are confirmed; raises `PublishNackedError`."""
         raised_before = self._raised_count  # concurrent waits raise the same nacks
         if self.tracker.settled_up_to < self.tracker.published_count:
             self._raise_error()

@@ -1,8 +1,9 @@
 """Translate a selector to a pyarrow expression as far as the columns of a table allow, and a residual selector.
 
-pyarrow evaluates the parts of the selector that use columns only, partly from file statistics, before rows become
-Python objects. The parts that use headers, the body or fields without a column become the residual, which the
-caller evaluates for the remaining rows. This is the only module of the package that imports pyarrow, on use.
+pyarrow evaluates the parts of the selector that use columns only, partly from file statistics, before rows
+become Python objects. The parts that use headers, the body or fields without a column become the residual,
+which the caller evaluates for the remaining rows. This is the only module of the package that imports pyarrow,
+on use.
 """
 
 from functools import reduce
@@ -48,8 +49,8 @@ class ArrowFilter(msgspec.Struct, frozen=True):
 def to_arrow_filter(selector: Selector, schema: "pa.Schema") -> ArrowFilter:
     """Split a selector for tables of this schema, whose columns have the names of the fields.
 
-    A column is used if its type fits the field: strings for texts; numbers and timestamps (as seconds since 1970)
-    for numbers. Returns the expression and the residual selector.
+    A column is used if its type fits the field: strings for texts; numbers and timestamps (as seconds since
+    1970) for numbers. Returns the expression and the residual selector.
     """
     compiler = _ArrowCompiler(schema)
     condition = selector.condition

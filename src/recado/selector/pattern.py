@@ -4,12 +4,13 @@ Clients choose both patterns and texts, so the time of a match must be proportio
 whatever the pattern. Backtracking regular expressions have no such bound, and automata need states × length,
 which is too much for a `%` followed by hundreds of `_`.
 
-A pattern is split at `%` into parts. The first and the last part are anchored at the ends of the text. The others
-are searched from left to right; the first match of each is as good as any later one, because it leaves the most
-text for the parts behind it. A part with `_` is searched at all positions at once, with one bitmap (a Python
-integer) per distinct character: bit p is set if the text has the character at position p. Shifted right by the
-character's offset in the part, and combined by `&`, the bitmaps leave the positions at which all characters
-match. For a text of 1 MiB this takes 5 ms per distinct character; a loop over the text took a second.
+A pattern is split at `%` into parts. The first and the last part are anchored at the ends of the text. The
+others are searched from left to right; the first match of each is as good as any later one, because it leaves
+the most text for the parts behind it. A part with `_` is searched at all positions at once, with one bitmap (a
+Python integer) per distinct character: bit p is set if the text has the character at position p. Shifted right
+by the character's offset in the part, and combined by `&`, the bitmaps leave the positions at which all
+characters match. For a text of 1 MiB this takes 5 ms per distinct character; a loop over the text took a
+second.
 """
 
 from codecs import utf_32_be_encode
@@ -29,7 +30,7 @@ class PatternError(ValueError):
 
 
 class LikePattern(msgspec.Struct, frozen=True):
-    """The parts of a pattern between its `%`, each a tuple of texts and `ANY_CHARACTER`; without `%`, one part."""
+    """The parts of a pattern between its `%`, each a tuple of texts and `ANY_CHARACTER`."""
 
     parts: tuple[PatternPart, ...]
 
@@ -47,6 +48,7 @@ class LikePattern(msgspec.Struct, frozen=True):
 
 
 def parse_pattern(text: str, escape: str | None) -> LikePattern:
+    """Parse a pattern of LIKE; raises `PatternError`."""
     parts: list[list[str | None]] = [[]]
     characters = iter(text)
     for character in characters:
@@ -128,6 +130,7 @@ class _CharacterBitmaps:
         self._byte_planes: tuple[bytes, ...] = ()
 
     def bitmap_of(self, character: str) -> int:
+        """Return the bitmap of the positions of a character."""
         if character not in self._bitmaps:
             self._bitmaps[character] = self._build_bitmap(character)
         return self._bitmaps[character]

@@ -1,9 +1,9 @@
 """Compile a selector to a Python function: message → whether the selector is true for it.
 
-The source code of the function is generated from the tree. It contains nothing of the selector's text: constants
-are passed as objects in the namespace, so no text can inject code. A condition becomes an expression that is true
-where the condition is true (SLT1 of `tree`). A value becomes *guards*, which are true where it is not NULL, and an
-*operand*, which may be used behind the guards:
+The source code of the function is generated from the tree. It contains nothing of the selector's text:
+constants are passed as objects in the namespace, so no text can inject code. A condition becomes an expression
+that is true where the condition is true (SLT1 of `tree`). A value becomes *guards*, which are true where it is
+not NULL, and an *operand*, which may be used behind the guards:
 
     priority + 1 > 5    (v0 := m.priority) is not None and (v1 := float(v0) + k0) == v1 and v1 > k1
 
@@ -54,8 +54,8 @@ def compile_predicate(
 
     A field is read from the attribute of the message with the same name. `paths` replaces that for some fields
     by a dotted path of attributes or a function of the message. Texts must be `str`, numbers `int` or `float`,
-    `headers` a mapping, `body` bytes; all may be None. `json` is decoded from the body. Raises `ValueError` if a
-    path is not a dotted name.
+    `headers` a mapping, `body` bytes; all may be None. `json` is decoded from the body. Raises `ValueError` if
+    a path is not a dotted name.
     """
     return _PredicateCompiler(paths or {}).compile(selector.condition)
 
@@ -68,9 +68,11 @@ class _CompiledValue(msgspec.Struct, frozen=True):
 
     @property
     def is_known(self) -> str:
+        """An expression that is true if the value is not NULL."""
         return " and ".join(self.guards) or "True"
 
     def guard(self, test: str) -> str:
+        """Return an expression that is true if the value is not NULL and `test` is true."""
         return " and ".join((*self.guards, test))
 
 
@@ -96,7 +98,8 @@ class _PredicateCompiler:
             case Or(parts):
                 return f"({' or '.join(map(self._compile_condition, parts))})"
             case Comparison(operator, left, right):
-                return f"({self._compile_comparison(operator, self._compile_value(left), self._compile_value(right))})"
+                operands = self._compile_value(left), self._compile_value(right)
+                return f"({self._compile_comparison(operator, *operands)})"
             case InList(value, choices, expected):
                 bound, among = self._compile_value(value), self._bind_constant(frozenset(choices))
                 if expected and bound.unguarded is not None:
@@ -164,7 +167,8 @@ class _PredicateCompiler:
     def _compile_arithmetic(self, value: Value, guards: list[str]) -> str:
         match value:
             case Arithmetic(operator, left, right):
-                return f"({self._compile_arithmetic(left, guards)} {operator} {self._compile_arithmetic(right, guards)})"
+                first = self._compile_arithmetic(left, guards)
+                return f"({first} {operator} {self._compile_arithmetic(right, guards)})"
             case Negate(inner):
                 return f"(-{self._compile_arithmetic(inner, guards)})"
             case _:

@@ -1,10 +1,12 @@
-"""Translate a selector to Spark SQL: a condition for `DataFrame.where`, `expr` or a query. It does not need Spark.
+"""Translate a selector to Spark SQL: a condition for `DataFrame.where`, `expr` or a query. It does not need
+Spark.
 
-Plain texts become string literals, others hexadecimal literals, so they have the same meaning under every session
-setting for escapes and variables, and no text can end its literal. Numbers are doubles, so neither ANSI mode nor
-decimals change a result. JSON is parsed as Spark's variant type, which distinguishes the number 1 and the text
-"1" and needs Spark 4. Spark's parser stops behind the first value and ignores trailing bytes; so the document is
-put into an array followed by a hash of the whole document, and is valid only if the hash is found there.
+Plain texts become string literals, others hexadecimal literals, so they have the same meaning under every
+session setting for escapes and variables, and no text can end its literal. Numbers are doubles, so neither ANSI
+mode nor decimals change a result. JSON is parsed as Spark's variant type, which distinguishes the number 1 and
+the text "1" and needs Spark 4. Spark's parser stops behind the first value and ignores trailing bytes; so the
+document is put into an array followed by a hash of the whole document, and is valid only if the hash is found
+there.
 """
 
 import re
@@ -42,7 +44,8 @@ ARCHIVE_COLUMNS: Final[dict[str, str]] = {
     "timestamp": "unix_micros(`timestamp`) / 1e6D",
     BODY_FIELD: "`body`",
 }
-"""The columns of the table of an archive, as SQL; its headers and properties are bytes that Spark cannot read."""
+"""The columns of the table of an archive, as SQL; its headers and properties are bytes that Spark cannot read.
+"""
 
 _PLAIN_TEXT_PATTERN: Final = re.compile(r"[A-Za-z0-9 _.,:;@%!?+*=<>()|-]*")
 _NAME_PATTERN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")

@@ -16,6 +16,8 @@ KEYWORDS: Final = frozenset(
 
 
 class TokenType(Enum):
+    """The type of a token."""
+
     KEYWORD = "word"
     NAME = "name"
     QUOTED_NAME = "quoted name"

@@ -1,12 +1,12 @@
 """The parsed selector: a tree of conditions and values.
 
 SLT1  The tree has no NOT. The parser pushes negations down to the comparisons: NOT a < b becomes a >= b. So
-      conditions are combined by AND and OR only, and NULL can be evaluated like false: the result of three-valued
-      logic is true in the same cases.
+      conditions are combined by AND and OR only, and NULL can be evaluated like false: the result of
+      three-valued logic is true in the same cases.
 SLT2  Every value has a type. A header or JSON field has the type that its use requires, and is NULL if the
       message has a value of another type.
-SLT3  Numbers are IEEE doubles. NaN is NULL. Because NaN propagates through +, - and *, it is checked once, where
-      the result is used.
+SLT3  Numbers are IEEE doubles. NaN is NULL. Because NaN propagates through +, - and *, it is checked once,
+      where the result is used.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,8 @@ from .pattern import LikePattern
 
 
 class ValueType(Enum):
+    """The type of a value; the values are used in error texts."""
+
     NUMBER = "a number"
     TEXT = "a text"
     BOOLEAN = "true or false"

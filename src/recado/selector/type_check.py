@@ -52,6 +52,7 @@ def unify_types(*values: Value) -> list[Value]:
 
 
 def make_comparison(operator: ComparisonOperator, left: Value, right: Value) -> Comparison:
+    """Return the comparison; raises `OperandTypeError`."""
     left, right = unify_types(left, right)
     if left.value_type is ValueType.BOOLEAN and operator not in ("=", "<>"):
         raise OperandTypeError(
@@ -102,6 +103,7 @@ def expand_untyped_comparisons(condition: Condition) -> Condition:
 def make_arithmetic(
     operator: ArithmeticOperator, left: Value, right: Value, offset: int
 ) -> Arithmetic:
+    """Return the arithmetic operation; raises `OperandTypeError`."""
     return Arithmetic(
         operator,
         convert_type(left, ValueType.NUMBER),

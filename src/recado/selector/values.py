@@ -1,7 +1,7 @@
 """Conversion of headers, bodies and JSON fields to the types of the language; None is NULL.
 
-SLV1  A body is a text if it is UTF-8 and not longer than 1 MiB; otherwise it is NULL. JSON fields of a body that is
-      not such a text, or not JSON, are NULL. The limit bounds the time that one message takes.
+SLV1  A body is a text if it is UTF-8 and not longer than 1 MiB; otherwise it is NULL. JSON fields of a body
+      that is not such a text, or not JSON, are NULL. The limit bounds the time that one message takes.
 SLV2  A number of any type is converted to a double, to infinity if it is too large; NaN is NULL. True and false
       are not numbers.
 """
@@ -49,16 +49,19 @@ def to_any(value: Any) -> Any:
 
 
 def get_field(table: Any, name: str) -> Any:
+    """Return a field of a table, or None."""
     return table.get(name) if isinstance(table, dict) else None
 
 
 def get_nested_field(table: Any, path: Sequence[str]) -> Any:
+    """Return the field that the path leads to, or None."""
     for name in path:
         table = get_field(table, name)
     return table
 
 
 def decode_body_text(body: bytes | None) -> str | None:
+    """Return the body as text, or None (SLV1)."""
     if body is None or len(body) > MAX_BODY_BYTES:
         return None
     try:
@@ -68,6 +71,7 @@ def decode_body_text(body: bytes | None) -> str | None:
 
 
 def decode_body_json(body: bytes | None) -> Any:
+    """Return the decoded JSON body, or None (SLV1)."""
     body_string = decode_body_text(body)
     if body_string is None:
         return None
