@@ -46,8 +46,8 @@ def route_of(admission: VhostAccess, method: bytes) -> Route:
     return admission.cached_route(method) or run_to_completion(admission.search_route(method))
 
 
-def new_broker(keeper: MessageStore | None = None) -> Broker:
-    broker = Broker(map(str, count(1)).__next__, store=keeper)
+def new_broker(store: MessageStore | None = None) -> Broker:
+    broker = Broker(map(str, count(1)).__next__, store=store)
     broker.add_user(GUEST)
     return broker
 

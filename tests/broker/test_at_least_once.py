@@ -20,23 +20,32 @@ from recado.broker.policy import Policy
 from recado.broker.queue import Queue
 from recado.broker.store import MessageStore
 
-from .assuring import PERSISTENT, let_pass, parsed, reject, source, take, take_all, target
-from .keepers import Cupboard, Diary
+from .at_least_once_queues import (
+    PERSISTENT,
+    let_pass,
+    parsed,
+    reject,
+    source,
+    take,
+    take_all,
+    target,
+)
 from .stage import Peer, consume, new_broker, new_queue, open_channel, run_of
+from .stores import PagingStore, RecordingStore
 
 
 @pytest.fixture
-def keeper() -> Cupboard:
-    return Cupboard(room=1 << 30)
+def store() -> PagingStore:
+    return PagingStore(page_out_bytes=1 << 30)
 
 
 @pytest.fixture
-def broker(keeper: Cupboard) -> Broker:
-    return keeping(keeper)
+def broker(store: PagingStore) -> Broker:
+    return keeping(store)
 
 
-def keeping(keeper: MessageStore) -> Broker:
-    broker = Broker(iter("abc").__next__, store=keeper)
+def keeping(store: MessageStore) -> Broker:
+    broker = Broker(iter("abc").__next__, store=store)
     broker.add_user(new_broker().users["guest"])
     return broker
 
@@ -69,7 +78,9 @@ def test_a_client_asks_for_it_by_arguments() -> None:
     assert parsed("q", arguments).is_at_least_once
 
 
-def test_a_letter_that_is_taken_at_once_waits_for_nothing(broker: Broker, keeper: Cupboard) -> None:
+def test_a_letter_that_is_taken_at_once_waits_for_nothing(
+    broker: Broker, store: PagingStore
+) -> None:
     dead = target(broker)
     queue = source(broker)
     reject(queue, b"1", b"2")
@@ -79,17 +90,17 @@ def test_a_letter_that_is_taken_at_once_waits_for_nothing(broker: Broker, keeper
         None,
     )
     assert take_all(dead) == [b"1", b"2"]
-    assert not keeper.live[queue]
+    assert not store.live[queue]
 
 
 # ── what is kept before what is settled ───────────────────────────────────────────────────────────────────
 
 
-class Ordered(Cupboard):
+class Ordered(PagingStore):
     """Notes in which order messages entered and were settled."""
 
     def __init__(self) -> None:
-        super().__init__(room=1 << 30)
+        super().__init__(page_out_bytes=1 << 30)
         self.told: list[tuple[str, str]] = []
 
     def append_run(self, queue: Queue, run: Any) -> None:
@@ -105,8 +116,8 @@ class Ordered(Cupboard):
 @pytest.mark.parametrize("death", ["expired", "rejected", "maxlen"])
 def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: str) -> None:
     """MS2, whatever it died of."""
-    keeper = Ordered()
-    broker = keeping(keeper)
+    store = Ordered()
+    broker = keeping(store)
     target(broker)
     more: dict[str, Any] = {"dead_letter_strategy": strategy}
     if death == "expired":
@@ -120,18 +131,18 @@ def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: s
         assert run is not None
         queue.reject([run], 0)
     broker.tick(5)
-    assert keeper.told == [("source", "entered"), ("dead", "entered"), ("source", "settled")]
+    assert store.told == [("source", "entered"), ("dead", "entered"), ("source", "settled")]
 
 
 # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_waits_while_its_receiver_is_full(broker: Broker, keeper: Cupboard) -> None:
+def test_it_waits_while_its_receiver_is_full(broker: Broker, store: PagingStore) -> None:
     dead = target(broker, max_length=1)
     queue = source(broker)
     reject(queue, b"1", b"2", b"3")
     assert (queue.held_dead_letters, queue.held_dead_letter_bytes) == (2, 2)
-    assert len(keeper.live[queue]) == 2
+    assert len(store.live[queue]) == 2
     now = let_pass(broker, 0, pauses=100)
     assert (dead.ready, queue.held_dead_letters) == (1, 2)
     assert take(dead) == b"1"
@@ -140,7 +151,7 @@ def test_it_waits_while_its_receiver_is_full(broker: Broker, keeper: Cupboard) -
     let_pass(broker, now)
     assert take_all(dead) == [b"3"]
     assert (queue.held_dead_letters, queue.held_dead_letter_bytes) == (0, 0)
-    assert not keeper.live[queue]
+    assert not store.live[queue]
     let_pass(broker, now, pauses=2)
     assert broker.deadline() is None
 
@@ -421,7 +432,7 @@ def test_a_look_is_at_some_queues_and_the_next_at_others(broker: Broker) -> None
 # ── the ends of it ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_letters_go_with_their_queue(broker: Broker, keeper: Cupboard) -> None:
+def test_letters_go_with_their_queue(broker: Broker, store: PagingStore) -> None:
     queue, other = source(broker), source(broker, "other")
     reject(queue, *[b"x"] * 100)
     reject(other, b"y")
@@ -478,7 +489,7 @@ def test_without_an_exchange_any_more_they_are_dropped(broker: Broker) -> None:
 @pytest.mark.parametrize("ttl", [5, None])
 def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
     """If its time was up it dies again; if somebody rejected it, somebody gets it again."""
-    diary = Diary()
+    diary = RecordingStore()
     queue = source(keeping(diary), message_ttl=ttl)
     if ttl is None:
         reject(queue, b"x")
@@ -499,8 +510,8 @@ class AssuredMachine(RuleBasedStateMachine):
 
     @initialize(room=st.integers(0, 3))
     def begin(self, room: int) -> None:
-        self.keeper = Cupboard(room=1 << 30)
-        self.broker = keeping(self.keeper)
+        self.store = PagingStore(page_out_bytes=1 << 30)
+        self.broker = keeping(self.store)
         self.vhost = self.broker.vhosts["/"]
         self.queue = source(
             self.broker, dead_letter_exchange="amq.fanout", dead_letter_routing_key=None
@@ -537,7 +548,7 @@ class AssuredMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_waits_is_kept(self) -> None:
-        assert len(self.keeper.live[self.queue]) == self.queue.held_dead_letters
+        assert len(self.store.live[self.queue]) == self.queue.held_dead_letters
         assert self.queue.held_dead_letter_bytes >= self.queue.held_dead_letters
 
     def teardown(self) -> None:

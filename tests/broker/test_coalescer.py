@@ -8,20 +8,20 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
 
-from .keepers import Cupboard
 from .stage import Peer, consume, new_broker, new_queue, open_channel, published
+from .stores import PagingStore
 
 PERSISTENT = Properties(delivery_mode=2)
 
 
 @pytest.fixture
-def keeper() -> Cupboard:
-    return Cupboard(1 << 30)
+def store() -> PagingStore:
+    return PagingStore(1 << 30)
 
 
 @pytest.fixture
-def broker(keeper: Cupboard) -> Broker:
-    broker = new_broker(keeper)
+def broker(store: PagingStore) -> Broker:
+    broker = new_broker(store)
     broker.coalescer.is_enabled = True
     return broker
 
@@ -43,7 +43,7 @@ def publish(
 
 
 def test_what_comes_one_by_one_goes_in_together(
-    broker: Broker, queue: Queue, keeper: Cupboard, channels: list[Channel]
+    broker: Broker, queue: Queue, store: PagingStore, channels: list[Channel]
 ) -> None:
     peer = Peer()
     consume(open_channel(broker, peer), queue)
@@ -52,7 +52,7 @@ def test_what_comes_one_by_one_goes_in_together(
     assert (broker.has_pending_work, peer.bodies()) == (True, [])
     broker.coalescer.flush(0)
     assert (broker.has_pending_work, peer.bodies()) == (False, [b"a", b"bcd", b""])
-    assert keeper.notes[-1:] == ["3 to q"]
+    assert store.notes[-1:] == ["3 to q"]
 
 
 def test_what_is_not_alike_lets_in_what_waits(
@@ -116,15 +116,15 @@ def test_time_lets_it_in(broker: Broker, queue: Queue, channels: list[Channel]) 
     assert queue.ready == 1
 
 
-def test_a_broker_that_nobody_runs_in_turns_gathers_nothing(keeper: Cupboard) -> None:
-    broker = new_broker(keeper)
+def test_a_broker_that_nobody_runs_in_turns_gathers_nothing(store: PagingStore) -> None:
+    broker = new_broker(store)
     queue = new_queue(broker)
     publish(open_channel(broker), b"x")
     assert queue.ready == 1
 
 
 def test_a_confirm_waits_for_what_will_be_kept(
-    broker: Broker, queue: Queue, keeper: Cupboard
+    broker: Broker, queue: Queue, store: PagingStore
 ) -> None:
     peers = Peer(), Peer()
     channels = [open_channel(broker, peer) for peer in peers]
@@ -134,7 +134,7 @@ def test_a_confirm_waits_for_what_will_be_kept(
         channel.publisher.send_confirms()
     broker.coalescer.flush(0)
     assert [peer.received() for peer in peers] == [[], []]
-    keeper.sync()
+    store.sync()
     assert [len(peer.received()) for peer in peers] == [1, 1]
 
 

@@ -20,7 +20,6 @@ from recado.broker.queue import Queue
 from recado.broker.run import Run
 from recado.broker.store import MessageStore
 
-from .keepers import Cupboard
 from .stage import (
     Peer,
     close_channel,
@@ -31,6 +30,7 @@ from .stage import (
     published,
     run_of,
 )
+from .stores import PagingStore
 
 LARGE = DeduplicationSettings(100, None)
 
@@ -39,7 +39,7 @@ def named(message_id: str | None, *, persistent: bool = True) -> Properties:
     return Properties(message_id=message_id, delivery_mode=2 if persistent else None)
 
 
-class Witness(Cupboard):
+class Witness(PagingStore):
     """Also knows the ids that were kept, and that their messages were before."""
 
     def __init__(self) -> None:
@@ -69,10 +69,10 @@ class Witness(Cupboard):
 
 
 def witnessed() -> tuple[Broker, Witness]:
-    keeper = Witness()
-    broker = Broker(iter("abc").__next__, store=keeper)
+    store = Witness()
+    broker = Broker(iter("abc").__next__, store=store)
     broker.add_user(new_broker().users["guest"])
-    return broker, keeper
+    return broker, store
 
 
 def publish(
@@ -390,17 +390,17 @@ both = pytest.mark.parametrize("target", [to_queue, to_exchange])
 
 @both
 def test_an_id_is_kept_behind_its_message(target: Target) -> None:
-    broker, keeper = witnessed()
+    broker, store = witnessed()
     queue, way = target(broker)
     publish(open_channel(broker), "a", "b", "a", None, now=7, **way)
-    assert keeper.order == ["entered", "a", "entered", "b", "again", "entered"]
-    assert keeper.ids == {"x" if way else "q": {b"a": 7, b"b": 7}}
+    assert store.order == ["entered", "a", "entered", "b", "again", "entered"]
+    assert store.ids == {"x" if way else "q": {b"a": 7, b"b": 7}}
     assert queue.ready == 3
 
 
 @both
 def test_a_duplicate_is_confirmed_when_what_it_repeats_is_safe(target: Target) -> None:
-    broker, keeper = witnessed()
+    broker, store = witnessed()
     _, way = target(broker)
     peers = Peer(), Peer()
     channels = [open_channel(broker, peer) for peer in peers]
@@ -409,23 +409,23 @@ def test_a_duplicate_is_confirmed_when_what_it_repeats_is_safe(target: Target) -
         publish(channel, "a", **way)
         channel.publisher.send_confirms()
     assert [_confirms(peer) for peer in peers] == [[], []]
-    keeper.sync()
+    store.sync()
     assert [_confirms(peer) for peer in peers] == [[1], [1]]
     publish(channels[1], "a", **way)
     channels[1].publisher.send_confirms()
     assert _confirms(peers[1]) == [2], "it is safe by now"
-    assert keeper.order.count("again") == 1
+    assert store.order.count("again") == 1
 
 
 @both
 def test_ids_of_what_does_not_last_do_not_last(target: Target) -> None:
-    broker, keeper = witnessed()
+    broker, store = witnessed()
     queue, way = target(broker)
     channel = open_channel(broker)
     publish(channel, "a", **way)
     publish(channel, "b", "b", persistent=False, **way)
     assert queue.ready == 2
-    assert keeper.order == ["entered", "a"]
+    assert store.order == ["entered", "a"]
     window = (
         broker.vhosts["/"].exchanges["x"].deduplication_window
         if way
@@ -437,12 +437,12 @@ def test_ids_of_what_does_not_last_do_not_last(target: Target) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_window_lasts_with_its_exchange(durable: bool) -> None:
-    broker, keeper = witnessed()
+    broker, store = witnessed()
     new_queue(broker, durable=True)
     queue = sifting_exchange(broker, durable=durable)
     publish(open_channel(broker), "a", "a", exchange="x")
     assert queue.ready == 1
-    assert ("x" in keeper.ids) == durable
+    assert ("x" in store.ids) == durable
 
 
 def _confirms(peer: Peer) -> list[int]:

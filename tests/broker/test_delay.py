@@ -24,9 +24,9 @@ from recado.broker.route_search import find_queues
 from recado.broker.steps import run_to_completion
 from recado.broker.vhost import Vhost
 
-from .delaying import bodies, bound, delayed, held, messages, publish
-from .keepers import Diary
+from .delayed_exchanges import bodies, bound, delayed, held, messages, publish
 from .stage import Peer, new_broker, new_queue, open_channel, published, run_of
+from .stores import RecordingStore
 
 
 @pytest.fixture
@@ -358,23 +358,23 @@ def test_nobody_can_reach_what_is_held(broker: Broker) -> None:
 
 
 @pytest.fixture
-def diary() -> Diary:
-    return Diary()
+def diary() -> RecordingStore:
+    return RecordingStore()
 
 
 @pytest.fixture
-def kept(diary: Diary) -> Broker:
+def kept(diary: RecordingStore) -> Broker:
     broker = Broker(iter("abc").__next__, store=diary)
     broker.add_user(new_broker().users["guest"])
     return broker
 
 
-def test_it_is_in_its_queue_before_it_is_settled(kept: Broker, diary: Diary) -> None:
+def test_it_is_in_its_queue_before_it_is_settled(kept: Broker, diary: RecordingStore) -> None:
     delayed(kept, durable=True)
     bound(kept)
     publish(kept, b"x", 10, delivery_mode=2)
     kept.tick(10)
-    assert diary.told == [
+    assert diary.log == [
         "amq.delayed.later declared",
         "later declared",
         "q declared",
@@ -386,15 +386,15 @@ def test_it_is_in_its_queue_before_it_is_settled(kept: Broker, diary: Diary) -> 
 
 @pytest.mark.parametrize(("durable", "mode"), [(False, 2), (True, 1), (True, None)])
 def test_what_need_not_last_is_not_kept(
-    kept: Broker, diary: Diary, durable: bool, mode: int | None
+    kept: Broker, diary: RecordingStore, durable: bool, mode: int | None
 ) -> None:
     delayed(kept, durable=durable)
     publish(kept, b"x", 10, delivery_mode=mode)
     kept.tick(10)
-    assert not [told for told in diary.told if "entered" in told or "settled" in told]
+    assert not [told for told in diary.log if "entered" in told or "settled" in told]
 
 
-def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: Diary) -> None:
+def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: RecordingStore) -> None:
     delayed(kept, durable=True)
     peer = Peer()
     publisher = open_channel(kept, peer).publisher
@@ -408,7 +408,7 @@ def test_it_is_confirmed_once_it_is_safe(kept: Broker, diary: Diary) -> None:
     assert peer.received() == [Acked(1, 1, 1)]
 
 
-def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Diary) -> None:
+def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: RecordingStore) -> None:
     delayed(kept, durable=True)
     for i, delay in enumerate((300, 100, 200, 100)):
         publish(kept, b"%d" % i, delay, delivery_mode=2)
@@ -437,10 +437,10 @@ def test_nothing_held_is_nothing_to_restore(kept: Broker) -> None:
     assert kept.deadline() is None
 
 
-def test_it_is_forgotten_with_its_exchange(kept: Broker, diary: Diary) -> None:
+def test_it_is_forgotten_with_its_exchange(kept: Broker, diary: RecordingStore) -> None:
     delayed(kept, durable=True)
     kept.vhosts["/"].delete_exchange("later")
-    assert diary.told[-2:] == ["later deleted", "amq.delayed.later deleted"]
+    assert diary.log[-2:] == ["later deleted", "amq.delayed.later deleted"]
 
 
 def test_policies_for_queues_do_not_concern_it(broker: Broker) -> None:

@@ -14,8 +14,8 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 
-from .keepers import Cupboard
 from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, run_of
+from .stores import PagingStore
 
 HEADER = "x-delivery-count"
 
@@ -135,16 +135,16 @@ def test_beyond_the_limit_it_is_a_dead_letter_as_its_publisher_wrote_it() -> Non
 
 
 def test_without_dead_letters_it_is_dropped() -> None:
-    keeper = Cupboard(1 << 20)
-    broker = new_broker(keeper)
+    store = PagingStore(1 << 20)
+    broker = new_broker(store)
     queue = quorum(broker, delivery_limit=0)
     channel = open_channel(broker)
     consume(channel, queue)
     queue.publish(run_of([b"one", b"two"], Properties(delivery_mode=2)), 0)
-    assert keeper.live[queue] == {0, 1}
+    assert store.live[queue] == {0, 1}
     channel.settle(Settlement.REQUEUE, 1, 0, multiple=False)
     assert (queue.ready, queue.unacked) == (0, 1)
-    assert keeper.live[queue] == {1}
+    assert store.live[queue] == {1}
 
 
 def test_what_returned_less_often_goes_on() -> None:
@@ -163,8 +163,8 @@ def test_what_returned_less_often_goes_on() -> None:
 
 def test_what_was_out_too_often_before_a_restart_is_not_delivered_again() -> None:
     """The keeper gives the number of deliveries; nothing is loaded before somebody wants it."""
-    keeper = Cupboard(1 << 20)
-    broker = new_broker(keeper)
+    store = PagingStore(1 << 20)
+    broker = new_broker(store)
     dead = new_queue(broker, "dead")
     queue = quorum(
         broker, delivery_limit=1, dead_letter_exchange="", dead_letter_routing_key="dead"
@@ -172,7 +172,7 @@ def test_what_was_out_too_often_before_a_restart_is_not_delivered_again() -> Non
     for first, returns in ((0, 2), (1, 1)):
         run = run_of([b"message %d" % first], Properties(delivery_mode=2))
         run.first_position, run.delivery_count, run.redelivered = first, returns, True
-        keeper.page_out(queue, run, 0, durable=True)
+        store.page_out(queue, run, 0, durable=True)
     queue.restore(2, {0: 2}, 0, has_ttl=False)
     assert (queue.ready, dead.ready) == (2, 0)
     peer = Peer()

@@ -158,15 +158,15 @@ class Facts(MessageStore):
 
 
 def test_settings_of_vhosts_and_users_are_recalled() -> None:
-    keeper = Facts()
-    broker = new_broker(keeper)
+    store = Facts()
+    broker = new_broker(store)
     settings = VhostSettings("stream", VhostLimits(max_connections=5, max_queues=0))
     ana = User("ana", limits=UserLimits(max_channels=3))
     broker.configure_vhost("/", settings)
     broker.add_vhost("plain", persist=True)
     broker.add_user(ana, persist=True)
     again = Broker(str, (), store=MessageStore())
-    again.restore_metadata(keeper.known, 0)
+    again.restore_metadata(store.known, 0)
     assert again.vhosts["/"].settings == settings
     assert again.vhosts["plain"].settings == VhostSettings()
     assert again.users["ana"] == ana

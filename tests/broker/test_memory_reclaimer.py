@@ -11,8 +11,8 @@ from recado.broker.memory_reclaimer import IMMEDIATE_RUNS_MAX, MemoryReclaimer
 from recado.broker.queue import Queue
 from recado.broker.run import Run
 
-from .keepers import Cupboard
 from .stage import new_broker, new_queue, open_channel, published, run_of
+from .stores import PagingStore
 
 PRIORITIES = [Properties(priority=each) for each in (1, 2)]
 
@@ -74,8 +74,8 @@ def test_a_queue_is_empty_before_its_messages_are_freed(
 
 def test_a_purge_settles_what_never_left_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many runs there are; one that returned is settled by itself."""
-    keeper = Cupboard(1 << 30)
-    broker = new_broker(keeper)
+    store = PagingStore(1 << 30)
+    broker = new_broker(store)
     queue = new_queue(broker, durable=True)
     channel = open_channel(broker)
     for i in range(100):
@@ -85,13 +85,13 @@ def test_a_purge_settles_what_never_left_in_one_go(monkeypatch: pytest.MonkeyPat
         assert channel.get(queue, no_ack=False, now=0)
     channel.settle(Settlement.REQUEUE, 1, 0, multiple=False)
     settled: list[tuple[int, int]] = []
-    settle = keeper.settle
+    settle = store.settle
 
     def note(of: Queue, first: int, count: int, step: int) -> None:
         settled.append((first, count))
         settle(of, first, count, step)
 
-    monkeypatch.setattr(keeper, "settle", note)
+    monkeypatch.setattr(store, "settle", note)
     assert queue.purge() == 99
     assert sorted(settled) == [(0, 1), (2, 98)]
-    assert keeper.live[queue] == {1}, "it is out with a client"
+    assert store.live[queue] == {1}, "it is out with a client"

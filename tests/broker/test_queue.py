@@ -23,9 +23,9 @@ from recado.broker.run import Run
 from recado.broker.store import MessageStore
 from recado.broker.work_queue import WorkQueue
 
-from .keepers import Cupboard
 from .queue_model import ModelQueue, Taker
 from .stage import Peer, close_channel, consume, new_broker, open_channel, run_of
+from .stores import PagingStore
 
 HOW = {
     "ack": Settlement.ACK,
@@ -108,8 +108,8 @@ class QueueMachine(RuleBasedStateMachine):
             delivery_limit=delivery_limit,
         )
         vhost = self.broker.vhosts["/"]
-        self.keeper = MessageStore() if room is None else Cupboard(room)
-        home = QueueContext(vhost, self._drop, self._set_alarm, self.keeper, MemoryReclaimer())
+        self.store = MessageStore() if room is None else PagingStore(room)
+        home = QueueContext(vhost, self._drop, self._set_alarm, self.store, MemoryReclaimer())
         self.queue = WorkQueue(home, "q", wanted, None, self.now)
         self.model = ModelQueue(
             *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)
@@ -328,10 +328,10 @@ class QueueMachine(RuleBasedStateMachine):
         """WQ1; where it is not, the sums differ."""
         held = [message for pair in self._holders() for message in pair.taker.held.values()]
         assert (self.queue.ready, self.queue.unacked) == (len(self.model.ready), len(held))
-        if isinstance(self.keeper, Cupboard):
-            kept = self.keeper.live[self.queue]
+        if isinstance(self.store, PagingStore):
+            kept = self.store.live[self.queue]
             assert len(kept) == self.queue.ready + self.queue.unacked
-            assert len(self.keeper.out[self.queue]) >= self.queue.unacked
+            assert len(self.store.out[self.queue]) >= self.queue.unacked
         if self.queue.has_dead_letter_exchange:
             assert self.dropped == self.model.dropped
         else:  # nobody sees in which order they go

@@ -16,7 +16,6 @@ from recado.broker.queue import Queue
 from recado.broker.run import Run
 from recado.broker.stream import Stream
 
-from .keepers import Cupboard
 from .stage import (
     GUEST,
     Peer,
@@ -28,6 +27,7 @@ from .stage import (
     published,
     run_of,
 )
+from .stores import PagingStore
 
 FIRST = StreamOffset("first")
 
@@ -306,31 +306,31 @@ def test_a_policy_changes_what_is_kept(broker: Broker) -> None:
 
 
 def test_nobody_sees_what_is_not_safe() -> None:
-    keeper = Cupboard(1 << 20)
-    broker = Broker(map(str, count(1)).__next__, store=keeper)
+    store = PagingStore(1 << 20)
+    broker = Broker(map(str, count(1)).__next__, store=store)
     broker.add_user(GUEST)
     stream = new_stream(broker, max_age=1000)
     _, peer = reader(broker, stream)
     fill(stream, 2)
-    keeper.lsn += 1
+    store.lsn += 1
     fill(stream, 1)
-    assert (offsets(peer), stream.ready, len(keeper.waiting)) == ([], 3, 2)
-    keeper.durable_lsn = 1
-    keeper.waiting.pop(0).on_durable()
+    assert (offsets(peer), stream.ready, len(store.listeners)) == ([], 3, 2)
+    store.durable_lsn = 1
+    store.listeners.pop(0).on_durable()
     assert offsets(peer) == [0, 1]
     assert offsets(reader(broker, stream)[1]) == [0, 1]
     assert offsets(reader(broker, stream, StreamOffset("last"))[1]) == [1]
-    keeper.sync()
+    store.sync()
     assert offsets(peer) == [2]
 
 
 def test_what_becomes_safe_once_the_stream_is_gone() -> None:
-    keeper = Cupboard(1 << 20)
-    broker = Broker(map(str, count(1)).__next__, store=keeper)
+    store = PagingStore(1 << 20)
+    broker = Broker(map(str, count(1)).__next__, store=store)
     stream = new_stream(broker)
     fill(stream, 1)
     broker.delete_queue(stream, 0)
-    keeper.sync()
+    store.sync()
     assert stream.ready == 0
 
 

@@ -10,8 +10,8 @@ from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.checks import StreamOffset
 
-from .keepers import Cupboard
 from .stage import GUEST, Peer, close_channel, run_of
+from .stores import PagingStore
 from .test_stream import deliveries, new_stream, reader
 
 
@@ -32,8 +32,8 @@ class StreamMachine(RuleBasedStateMachine):
 
     @initialize(lasting=st.booleans())
     def declare(self, lasting: bool) -> None:
-        self.keeper = Cupboard(1 << 20) if lasting else None
-        self.broker = Broker(map(str, count(1)).__next__, store=self.keeper)
+        self.store = PagingStore(1 << 20) if lasting else None
+        self.broker = Broker(map(str, count(1)).__next__, store=self.store)
         self.broker.add_user(GUEST)
         self.stream = new_stream(self.broker)
         self.model: list[bytes] = []
@@ -45,13 +45,13 @@ class StreamMachine(RuleBasedStateMachine):
         bodies = [b"%06d" % (len(self.model) + i) for i in range(number)]
         self.stream.publish(run_of(bodies, alike=alike), 0)
         self.model += bodies
-        if self.keeper is None:
+        if self.store is None:
             self.safe = len(self.model)
 
     @rule()
     def sync(self) -> None:
-        if self.keeper is not None:
-            self.keeper.sync()
+        if self.store is not None:
+            self.store.sync()
         self.safe = len(self.model)
 
     @rule(

@@ -19,11 +19,11 @@ from recado.broker.route_search import find_queues
 from recado.broker.steps import STEP_UNITS_MAX, TURN_UNITS_MAX, StepTask
 from recado.broker.work_queue import DROPPED_RUNS_MAX, DROPPED_RUNS_MIN
 
-from .assuring import let_pass, reject, source, take_all, target
-from .delaying import bound, delayed
-from .delaying import publish as publish_delayed
-from .keepers import Cupboard
+from .at_least_once_queues import let_pass, reject, source, take_all, target
+from .delayed_exchanges import bound, delayed
+from .delayed_exchanges import publish as publish_delayed
 from .stage import Peer, found, new_broker, new_queue, open_channel, published, run_of
+from .stores import PagingStore
 
 OVERSHOOT = 3 * STEP_UNITS_MAX  # the last step of a turn
 
@@ -405,7 +405,7 @@ def test_the_way_of_a_dead_letter_is_found_in_steps(broker: Broker) -> None:
 
 
 def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
-    broker = new_broker(Cupboard(1 << 20))
+    broker = new_broker(PagingStore(1 << 20))
     new_queue(broker)
     bind_hostile(broker)
     dead = target(broker)
@@ -419,7 +419,7 @@ def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
 
 
 def test_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
-    broker = new_broker(Cupboard(1 << 20))
+    broker = new_broker(PagingStore(1 << 20))
     new_queue(broker)
     bind_hostile(broker)
     queue = source(broker, dead_letter_exchange="x", dead_letter_routing_key=HOSTILE_KEY)
@@ -447,7 +447,7 @@ def test_letters_to_many_queues_are_given_in_steps(broker: Broker) -> None:
 
 
 def test_assured_letters_to_many_queues_are_given_in_steps() -> None:
-    broker = new_broker(Cupboard(1 << 20))
+    broker = new_broker(PagingStore(1 << 20))
     queues = fan_out(broker, 3000)
     queue = source(broker, dead_letter_exchange="amq.fanout")
     reject(queue, b"1")

@@ -13,21 +13,21 @@ from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 
-from .keepers import Cupboard
 from .stage import Peer, consume, new_broker, new_queue, open_channel, published
+from .stores import PagingStore
 
 MANY = 20
 LONG_AGO, NOW = 0, 1000
 
 
 @pytest.fixture
-def keeper() -> Cupboard:
-    return Cupboard(0)
+def store() -> PagingStore:
+    return PagingStore(0)
 
 
 @pytest.fixture
-def broker(keeper: Cupboard) -> Broker:
-    return new_broker(keeper)
+def broker(store: PagingStore) -> Broker:
+    return new_broker(store)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def bodies(queue: Queue, now: int) -> list[bytes]:
     return found
 
 
-def test_much_that_expires_is_dropped_in_turns(broker: Broker, keeper: Cupboard) -> None:
+def test_much_that_expires_is_dropped_in_turns(broker: Broker, store: PagingStore) -> None:
     queue = fill(broker, expiration="5")
     peer = Peer()
     consume(open_channel(broker, peer), queue, no_ack=True, now=NOW)
@@ -64,13 +64,13 @@ def test_much_that_expires_is_dropped_in_turns(broker: Broker, keeper: Cupboard)
         deadline = broker.deadline()
         assert deadline is not None
         assert deadline <= now + 1
-        now, before = now + 1, keeper.fetches
+        now, before = now + 1, store.page_ins
         broker.tick(now)
-        assert keeper.fetches - before <= 2
+        assert store.page_ins - before <= 2
         turns += 1
     assert turns >= MANY // 2
     assert peer.bodies() == [b"alive"]
-    assert not keeper.live[queue]
+    assert not store.live[queue]
 
 
 def test_who_asks_is_given_nothing_that_has_expired(broker: Broker) -> None:
@@ -83,39 +83,39 @@ def test_who_asks_is_given_nothing_that_has_expired(broker: Broker) -> None:
 
 
 def test_no_more_dies_than_letters_can_be_sent(
-    broker: Broker, keeper: Cupboard, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, store: PagingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "DROPPED_BYTES_MAX", 1 << 20)
     monkeypatch.setattr(dead_letter, "DEAD_LETTERS_PER_TURN", 2)
     dead = new_queue(broker, "dead")
     broker.vhosts["/"].bind_queue("dead", "amq.fanout", "")
     queue = fill(broker, expiration="5", dead_letter_exchange="amq.fanout")
-    keeper.page_out_bytes = 1 << 20
+    store.page_out_bytes = 1 << 20
     now = NOW
     while queue.ready or queue.dead_lettering_runs:
-        before = keeper.fetches
+        before = store.page_ins
         broker.tick(now)
         assert queue.dead_lettering_runs <= 2, (
             "one, and the last, behind which none is on the shelf"
         )
-        assert keeper.fetches - before <= 3
+        assert store.page_ins - before <= 3
         now += 1
     assert bodies(dead, now) == [b"%02d" % number for number in range(MANY)]
 
 
 @pytest.mark.parametrize("limit", ["max_length", "max_length_bytes"])
 def test_much_that_is_too_much_is_dropped_in_turns(
-    broker: Broker, keeper: Cupboard, limit: str
+    broker: Broker, store: PagingStore, limit: str
 ) -> None:
     """When a policy has come, for instance."""
     queue = fill(broker)
-    before, now = keeper.fetches, NOW
+    before, now = store.page_ins, NOW
     most = {"max_length": 3, "max_length_bytes": 6}[limit]
     queue.reconfigure(QueueSettings(durable=True, **{limit: most}), now)  # type: ignore[arg-type]
-    assert keeper.fetches - before <= 2
+    assert store.page_ins - before <= 2
     while broker.deadline() is not None:
-        before, now = keeper.fetches, now + 1
+        before, now = store.page_ins, now + 1
         broker.tick(now)
-        assert keeper.fetches - before <= 2
-    assert keeper.live[queue] == {17, 18, 19}
+        assert store.page_ins - before <= 2
+    assert store.live[queue] == {17, 18, 19}
     assert bodies(queue, now) == [b"17", b"18", b"19"]

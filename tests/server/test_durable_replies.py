@@ -28,19 +28,19 @@ from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.server.output_buffer import CONGESTED_BYTES, HELD_OPERATIONS_MAX, STALLED_BYTES
 
-from ..broker.keepers import Cupboard
+from ..broker.stores import PagingStore
 from .client import Client, new_broker, publishing
 
 PERSISTENT = Properties(delivery_mode=2)
 
 
 @pytest.fixture
-def store() -> Cupboard:
-    return Cupboard(1 << 30)
+def store() -> PagingStore:
+    return PagingStore(1 << 30)
 
 
 @pytest.fixture
-def broker(store: Cupboard) -> Broker:
+def broker(store: PagingStore) -> Broker:
     return new_broker(store=store)
 
 
@@ -56,7 +56,7 @@ def go_on(client: Client) -> None:
     client.session.process_input(0)
 
 
-def test_a_durable_declaration_is_answered_once_it_is_safe(broker: Broker, store: Cupboard) -> None:
+def test_a_durable_declaration_is_answered_once_it_is_safe(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (1, ExchangeDeclare("e", "fanout")))
     assert methods(client) == []
@@ -66,7 +66,7 @@ def test_a_durable_declaration_is_answered_once_it_is_safe(broker: Broker, store
 
 @pytest.mark.parametrize("no_wait", [False, True])
 def test_declarations_that_arrive_together_share_a_sync(
-    broker: Broker, store: Cupboard, no_wait: bool
+    broker: Broker, store: PagingStore, no_wait: bool
 ) -> None:
     client = Client(broker)
     names = [f"q{i}" for i in range(HELD_OPERATIONS_MAX - 1)]
@@ -78,7 +78,7 @@ def test_declarations_that_arrive_together_share_a_sync(
     assert methods(client) == [*replies, BasicQosOk()]
 
 
-def test_operations_during_a_sync_wait_for_the_next(broker: Broker, store: Cupboard) -> None:
+def test_operations_during_a_sync_wait_for_the_next(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("early", durable=True)))
     end_sync = store.begin_sync()
@@ -92,7 +92,7 @@ def test_operations_during_a_sync_wait_for_the_next(broker: Broker, store: Cupbo
     assert not client.session.has_held_output
 
 
-def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, store: Cupboard) -> None:
+def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, store: PagingStore) -> None:
     """While the disk is full no sync comes, and the peer must not fill the memory meanwhile."""
     client = Client(broker)
     count = HELD_OPERATIONS_MAX + 1
@@ -109,7 +109,7 @@ def test_operations_that_wait_for_a_sync_are_limited(broker: Broker, store: Cupb
     assert not client.session.is_stalled
 
 
-def test_output_that_waits_for_a_sync_is_limited(broker: Broker, store: Cupboard) -> None:
+def test_output_that_waits_for_a_sync_is_limited(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.call(QueueDeclare("q"))
     client.feed(publishing(1, "q", bytes(STALLED_BYTES // 4)) * 10)
@@ -121,7 +121,7 @@ def test_output_that_waits_for_a_sync_is_limited(broker: Broker, store: Cupboard
     assert len(methods(client)) == 6
 
 
-def test_a_connection_closed_behind_a_durable_operation(broker: Broker, store: Cupboard) -> None:
+def test_a_connection_closed_behind_a_durable_operation(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (0, ConnectionClose(200, "", 0, 0)))
     assert not client.session.is_finished
@@ -130,7 +130,7 @@ def test_a_connection_closed_behind_a_durable_operation(broker: Broker, store: C
     assert client.session.is_finished
 
 
-def test_what_is_there_already_needs_no_waiting(broker: Broker, store: Cupboard) -> None:
+def test_what_is_there_already_needs_no_waiting(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
     store.sync()
@@ -141,7 +141,7 @@ def test_what_is_there_already_needs_no_waiting(broker: Broker, store: Cupboard)
 
 
 def test_what_somebody_else_has_just_declared_is_waited_for(
-    broker: Broker, store: Cupboard
+    broker: Broker, store: PagingStore
 ) -> None:
     first, second = Client(broker), Client(broker)
     for client in (first, second):
@@ -156,7 +156,7 @@ def test_what_somebody_else_has_just_declared_is_waited_for(
     assert methods(first) == methods(second) == [QueueDeleteOk(0)]
 
 
-def test_a_heartbeat_waits_for_nothing(broker: Broker, store: Cupboard) -> None:
+def test_a_heartbeat_waits_for_nothing(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
     client.session.send_heartbeat()
@@ -166,7 +166,7 @@ def test_a_heartbeat_waits_for_nothing(broker: Broker, store: Cupboard) -> None:
     assert methods(client) == [QueueDeclareOk("q", 0, 0)]
 
 
-def test_one_that_wants_no_answer_goes_on_too(broker: Broker, store: Cupboard) -> None:
+def test_one_that_wants_no_answer_goes_on_too(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True, no_wait=True)), (1, ConfirmSelect()))
     assert methods(client) == []
@@ -174,7 +174,7 @@ def test_one_that_wants_no_answer_goes_on_too(broker: Broker, store: Cupboard) -
     assert len(methods(client)) == 1
 
 
-def test_a_commit_is_answered_once_it_is_safe(broker: Broker, store: Cupboard) -> None:
+def test_a_commit_is_answered_once_it_is_safe(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
     store.sync()
@@ -186,7 +186,7 @@ def test_a_commit_is_answered_once_it_is_safe(broker: Broker, store: Cupboard) -
     assert methods(client) == [TxCommitOk()]
 
 
-def test_deliveries_stay_behind_an_answer_that_waits(broker: Broker, store: Cupboard) -> None:
+def test_deliveries_stay_behind_an_answer_that_waits(broker: Broker, store: PagingStore) -> None:
     consumer, publisher = Client(broker), Client(broker)
     consumer.call(QueueDeclare("q"), BasicConsume("q", "tag", False, no_ack=True))
     consumer.send((1, QueueDeclare("lasting", durable=True)))
@@ -199,7 +199,7 @@ def test_deliveries_stay_behind_an_answer_that_waits(broker: Broker, store: Cupb
     assert len(others) == 2
 
 
-def test_confirms_do_not_wait_for_the_session(broker: Broker, store: Cupboard) -> None:
+def test_confirms_do_not_wait_for_the_session(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
     store.sync()

@@ -16,7 +16,7 @@ from recado.broker.queue import Queue
 from recado.broker.steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask
 from recado.server.session import SessionState
 
-from ..broker.keepers import Cupboard
+from ..broker.stores import PagingStore
 from .client import Client, new_broker, publishing
 
 WORDS = "abcdefghijklmnopqr"
@@ -442,7 +442,7 @@ def publishing_many(count: int, properties: Properties | None = None, **options:
     )
 
 
-def begin_transaction(broker: Broker, store: Cupboard | None = None) -> Client:
+def begin_transaction(broker: Broker, store: PagingStore | None = None) -> Client:
     client = Client(broker)
     client.call(m.QueueDeclare("q", durable=True), m.ExchangeDeclare("x", "fanout"))
     client.call(m.QueueBind("q", "x"), m.TxSelect())
@@ -606,7 +606,7 @@ def test_a_transaction_that_is_not_committed_is_forgotten_in_portions(broker: Br
 
 @pytest.mark.parametrize("what", ["messages", "acks"])
 def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what: str) -> None:
-    store = Cupboard(1 << 30)
+    store = PagingStore(1 << 30)
     broker = new_broker(store=store)
     client = begin_transaction(broker, store)
     messages = publishing_many(6000, Properties(delivery_mode=2))
@@ -636,7 +636,7 @@ def test_the_answer_to_a_commit_in_many_turns_waits_until_all_of_it_is_safe(what
 @pytest.mark.parametrize("room", [0, 1 << 30])
 def test_a_priority_queue_is_purged_in_many_turns(turns: Turns, room: int) -> None:
     """It is empty at once, and the answer follows when all that it had is settled on disk."""
-    store = Cupboard(room)
+    store = PagingStore(room)
     broker = new_broker(store=store)
     client, idle = Client(broker), Client(broker)
     client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))
@@ -660,7 +660,7 @@ def test_a_priority_queue_is_purged_in_many_turns(turns: Turns, room: int) -> No
 
 
 def test_a_queue_that_is_deleted_while_it_is_purged_is_gone() -> None:
-    store = Cupboard(1 << 30)
+    store = PagingStore(1 << 30)
     broker = new_broker(store=store)
     client, other = Client(broker), Client(broker)
     client.send((1, m.QueueDeclare("q", durable=True, arguments={"x-max-priority": 2})))

@@ -12,8 +12,8 @@ from recado.journal.disk import MemoryDisk
 from recado.journal.journal import Journal
 from recado.server.store.journal_store import JournalStore
 from recado.server.store.recovery import restore_broker
-from tests.broker import assuring as letters
-from tests.broker import delaying as delays
+from tests.broker import at_least_once_queues as letters
+from tests.broker import delayed_exchanges as delays
 from tests.broker.stage import GUEST, run_of
 
 Restart = Callable[[int], Broker]

@@ -1,4 +1,4 @@
-"""What the keeper is told, and who waits for it."""
+"""Notifications of the store, and replies that wait for it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 from recado.broker.store import MessageStore
 
-from .keepers import Cupboard
 from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, published
+from .stores import PagingStore
 
 PERSISTENT = Properties(delivery_mode=2)
 
 
 @pytest.fixture
-def keeper() -> Cupboard:
-    return Cupboard(1 << 30)
+def store() -> PagingStore:
+    return PagingStore(1 << 30)
 
 
 @pytest.fixture
-def broker(keeper: Cupboard) -> Broker:
-    return new_broker(keeper)
+def broker(store: PagingStore) -> Broker:
+    return new_broker(store)
 
 
 @pytest.fixture
@@ -69,18 +69,18 @@ def answers(peer: Peer) -> list[object]:
 
 
 def test_a_confirm_waits_until_all_is_safe(
-    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     channel.publisher.confirms_enabled = True
     send(channel, b"1", b"2")
     send(channel, b"3")
     assert answers(peer) == []
-    keeper.sync()
+    store.sync()
     assert answers(peer) == [BasicAck(3, True)]
 
 
 def test_what_is_transient_waits_only_behind_what_is_not(
-    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     channel.publisher.confirms_enabled = True
     send(channel, b"1", persistent=False)
@@ -88,43 +88,43 @@ def test_what_is_transient_waits_only_behind_what_is_not(
     send(channel, b"2")
     send(channel, b"3", persistent=False)
     assert answers(peer) == []
-    keeper.sync()
+    store.sync()
     assert answers(peer) == [BasicAck(3, True)]
 
 
 def test_each_sync_confirms_its_own(
-    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     channel.publisher.confirms_enabled = True
     send(channel, b"1")
-    keeper.lsn += 1  # a sync begins
+    store.lsn += 1  # a sync begins
     send(channel, b"2")
-    keeper.durable_lsn += 1
-    for waiting in list(keeper.waiting):
-        waiting.on_durable()
+    store.durable_lsn += 1
+    for listener in list(store.listeners):
+        listener.on_durable()
     assert answers(peer) == [BasicAck(1, False)]
-    keeper.sync()
+    store.sync()
     assert answers(peer) == [BasicAck(2, False)]
 
 
-def test_refusals_are_told_in_order(broker: Broker, keeper: Cupboard, channel: Channel) -> None:
+def test_refusals_are_told_in_order(broker: Broker, store: PagingStore, channel: Channel) -> None:
     new_queue(broker, durable=True, max_length=1, overflow="reject-publish")
     channel.publisher.confirms_enabled = True
     send(channel, b"1", b"2")
     peer = channel.connection
     assert isinstance(peer, Peer)
     assert answers(peer) == []
-    keeper.sync()
+    store.sync()
     assert answers(peer) == [BasicAck(1, False), BasicNack(2, False, False)]
 
 
 def test_nobody_is_told_on_a_closed_channel(
-    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     channel.publisher.confirms_enabled = True
     send(channel, b"1")
     close_channel(channel)
-    keeper.sync()
+    store.sync()
     assert answers(peer) == []
 
 
@@ -132,44 +132,44 @@ def test_nobody_is_told_on_a_closed_channel(
 
 
 def test_only_what_is_persistent_in_what_is_durable(
-    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel
+    broker: Broker, store: PagingStore, queue: Queue, channel: Channel
 ) -> None:
     passing = new_queue(broker, "passing")
     send(channel, b"1")
     send(channel, b"2", persistent=False)
     send(channel, b"3", key="passing")
-    assert len(keeper.live[queue]) == 1
-    assert not keeper.live[passing]
+    assert len(store.live[queue]) == 1
+    assert not store.live[passing]
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
 def test_what_a_consumer_takes(
-    keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool
+    store: PagingStore, queue: Queue, channel: Channel, no_ack: bool
 ) -> None:
     consume(channel, queue, no_ack=no_ack)
     send(channel, b"1", b"2", b"3")
     if not no_ack:
-        assert len(keeper.out[queue]) == 3
+        assert len(store.out[queue]) == 3
         channel.settle(Settlement.ACK, 2, 0, multiple=True)
-        assert len(keeper.live[queue]) == 1
+        assert len(store.live[queue]) == 1
         channel.settle(Settlement.REJECT, 3, 0, multiple=False)
-    assert not keeper.live[queue]
+    assert not store.live[queue]
 
 
 def test_an_ack_of_several_settles_none_that_was_given_back(
-    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    broker: Broker, store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     consumer = consume(channel, queue)
     send(channel, b"1", b"2", b"3")
     broker.cancel(consumer, 0)
     channel.settle(Settlement.REQUEUE, 2, 0, multiple=False)
     channel.settle(Settlement.ACK, 3, 0, multiple=True)
-    assert len(keeper.live[queue]) == queue.ready == 1
+    assert len(store.live[queue]) == queue.ready == 1
 
 
 def test_an_ack_of_what_was_in_a_queue_that_is_gone_is_not_told(
     broker: Broker,
-    keeper: Cupboard,
+    store: PagingStore,
     queue: Queue,
     channel: Channel,
     monkeypatch: pytest.MonkeyPatch,
@@ -178,26 +178,26 @@ def test_an_ack_of_what_was_in_a_queue_that_is_gone_is_not_told(
     send(channel, b"1")
     broker.delete_queue(queue, 0)
     told: list[object] = []
-    monkeypatch.setattr(keeper, "settle", lambda *what: told.append(what))
+    monkeypatch.setattr(store, "settle", lambda *what: told.append(what))
     channel.settle(Settlement.ACK, 1, 0, multiple=False)
     assert (queue.unacked, told) == (0, [])
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
-def test_what_is_fetched(keeper: Cupboard, queue: Queue, channel: Channel, no_ack: bool) -> None:
+def test_what_is_fetched(store: PagingStore, queue: Queue, channel: Channel, no_ack: bool) -> None:
     send(channel, b"1")
     assert channel.get(queue, no_ack=no_ack, now=0)
-    assert (len(keeper.live[queue]), len(keeper.out[queue])) == ((0, 0) if no_ack else (1, 1))
+    assert (len(store.live[queue]), len(store.out[queue])) == ((0, 0) if no_ack else (1, 1))
 
 
-def test_a_tap_takes_nothing(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
+def test_a_tap_takes_nothing(store: PagingStore, queue: Queue, channel: Channel) -> None:
     consume(channel, queue, no_ack=True, wire_tap=True)
     send(channel, b"1")
-    assert len(keeper.live[queue]) == 1
+    assert len(store.live[queue]) == 1
 
 
 def test_a_letter_is_kept_before_its_message_is_settled(
-    broker: Broker, keeper: Cupboard, channel: Channel
+    broker: Broker, store: PagingStore, channel: Channel
 ) -> None:
     """MS2."""
     letters = new_queue(broker, "letters", durable=True)
@@ -205,50 +205,50 @@ def test_a_letter_is_kept_before_its_message_is_settled(
         broker, durable=True, dead_letter_exchange="", dead_letter_routing_key="letters"
     )
     settled_with: list[int] = []
-    settle = keeper.settle
+    settle = store.settle
 
     def watched(of: Queue, first: int, count: int, step: int) -> None:
-        settled_with.append(len(keeper.live[letters]))
+        settled_with.append(len(store.live[letters]))
         settle(of, first, count, step)
 
-    keeper.settle = watched  # type: ignore[method-assign, assignment]
+    store.settle = watched  # type: ignore[method-assign, assignment]
     send(channel, b"1", b"2")
     consume(channel, queue)
     channel.settle(Settlement.REJECT, 2, 0, multiple=True)
     assert settled_with == [2]
-    assert not keeper.live[queue]
+    assert not store.live[queue]
 
 
-def test_a_transaction_is_told_as_one(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
+def test_a_transaction_is_told_as_one(store: PagingStore, queue: Queue, channel: Channel) -> None:
     channel.publisher.transaction = []
     send(channel, b"1")
     send(channel, b"2", b"3")
-    keeper.notes.clear()
+    store.notes.clear()
     channel.commit(0)
-    assert keeper.notes == ["begin", "1 to q", "2 to q", "end"]
+    assert store.notes == ["begin", "1 to q", "2 to q", "end"]
 
 
 # ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
-    keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    keeper.page_out_bytes = 200
+    store.page_out_bytes = 200
     sent = [b"%03d" % number for number in range(100)]
     for body in sent:
         send(channel, body, persistent=body < b"050")
     assert queue.ready == 100
     consume(channel, queue, no_ack=True)
     assert peer.bodies() == sent
-    assert not keeper.live[queue]
+    assert not store.live[queue]
 
 
-def test_a_purge_empties_shelves(keeper: Cupboard, queue: Queue, channel: Channel) -> None:
-    keeper.page_out_bytes = 0
+def test_a_purge_empties_shelves(store: PagingStore, queue: Queue, channel: Channel) -> None:
+    store.page_out_bytes = 0
     send(channel, b"1", b"2")
     assert queue.purge() == 2
-    assert not keeper.live[queue]
+    assert not store.live[queue]
     send(channel, b"3")
     run = queue.get(0)
     assert run is not None
@@ -256,25 +256,25 @@ def test_a_purge_empties_shelves(keeper: Cupboard, queue: Queue, channel: Channe
 
 
 def test_a_deleted_queue_is_told_once(
-    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel
+    broker: Broker, store: PagingStore, queue: Queue, channel: Channel
 ) -> None:
-    keeper.page_out_bytes = 0
+    store.page_out_bytes = 0
     send(channel, b"1", b"2")
-    keeper.notes.clear()
+    store.notes.clear()
     broker.delete_queue(queue, 0)
-    assert keeper.notes == ["-queue q"]
+    assert store.notes == ["-queue q"]
 
 
-def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, keeper: Cupboard) -> None:
+def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, store: PagingStore) -> None:
     source = new_queue(broker, "source", durable=True, max_priority=2)
-    keeper.page_out_bytes = 0
+    store.page_out_bytes = 0
     channel = open_channel(broker)
     for priority in (0, 2, 2):
         properties = Properties(delivery_mode=2, priority=priority)
         channel.publisher.publish(published("source", b"%d" % priority, properties=properties), 0)
     queue = new_queue(broker, durable=True, max_priority=2, max_length_bytes=2)
     for lane in (0, 2):
-        keeper.move(source, queue, lane)
+        store.move(source, queue, lane)
     queue.restore(3, {0: 1, 2: 2}, 0, has_ttl=False)
     queue.finish_restore(0)
     assert queue.ready == 2, "what is too much goes"
@@ -298,7 +298,7 @@ def test_who_keeps_nothing_has_nothing_to_write_and_room_for_it() -> None:
 # ── topology ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cupboard) -> None:
+def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, store: PagingStore) -> None:
     vhost = broker.vhosts["/"]
     vhost.declare_exchange("lasting", "fanout", durable=True)
     vhost.declare_exchange("lasting", "fanout", durable=True)
@@ -309,7 +309,7 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
         for queue in ("lasting", "passing"):
             vhost.bind_queue(queue, exchange, "")
         vhost.bind_exchange("lasting", exchange, "")
-    assert keeper.notes == [
+    assert store.notes == [
         "+exchange lasting",
         "+queue lasting",
         "+lasting → lasting",
@@ -317,13 +317,13 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
         "+amq.fanout → lasting",
         "+amq.fanout → lasting",
     ]
-    keeper.notes.clear()
+    store.notes.clear()
     vhost.unbind_queue("lasting", "amq.fanout", "")
     vhost.delete_exchange("passing")
     vhost.delete_exchange("lasting")
     broker.delete_queue(lasting, 0)
     broker.delete_queue(passing, 0)
-    assert keeper.notes == [
+    assert store.notes == [
         "-amq.fanout → lasting",
         "-exchange lasting",
         "-lasting → lasting",
@@ -335,18 +335,18 @@ def test_what_lasts_is_told_and_what_does_not_is_not(broker: Broker, keeper: Cup
 
 
 def test_while_memory_is_scarce_a_long_queue_is_given_out_as_it_is_acknowledged(
-    broker: Broker, keeper: Cupboard, queue: Queue, channel: Channel, peer: Peer
+    broker: Broker, store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
-    keeper.page_out_bytes = 100
+    store.page_out_bytes = 100
     for number in range(work_queue.MEMORY_PRESSURE_MESSAGES_MAX + 100):
         send(channel, b"%04d" % number)
-    keeper.memory_pressure = True
+    store.memory_pressure = True
     consume(channel, queue)
     first = len(peer.bodies())
     queue.on_timer(1)  # much is given out in several turns
     assert first + len(peer.bodies()) == work_queue.MEMORY_PRESSURE_MESSAGES_MAX
     channel.settle(Settlement.ACK, 10, 0, multiple=True)
     assert len(peer.bodies()) == 10
-    keeper.memory_pressure = False
+    store.memory_pressure = False
     channel.resume(0)
     assert len(peer.bodies()) == 90

@@ -1,4 +1,4 @@
-"""A keeper that writes nothing, for tests of who calls it and when."""
+"""Stores without a disk that record how the broker calls them, for tests."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable
@@ -11,66 +11,68 @@ from recado.broker.run import Run
 from recado.broker.steps import Steps
 from recado.broker.store import DurabilityListener, MessageStore
 
-AT_A_TIME = 3
+PAGED_IN_MESSAGES_MAX = 3
 
 
-class Cupboard(MessageStore):
-    """Has shelves, and knows of every message that was kept and not settled."""
+class PagingStore(MessageStore):
+    """Pages messages out to memory, and knows every stored message that is not settled."""
 
     has_disk = True
 
-    def __init__(self, room: int) -> None:
-        self.page_out_bytes = room
+    def __init__(self, page_out_bytes: int) -> None:
+        self.page_out_bytes = page_out_bytes
         self.live: dict[Queue, set[int]] = defaultdict(set)
         self.out: dict[Queue, set[int]] = defaultdict(set)
-        self.waiting: list[DurabilityListener] = []
+        self.listeners: list[DurabilityListener] = []
         self.notes: list[str] = []
-        self.fetches = 0
-        self._shelves: dict[tuple[Queue, int], deque[Run]] = defaultdict(deque)
+        self.page_ins = 0
+        self._paged_out: dict[tuple[Queue, int], deque[Run]] = defaultdict(deque)
 
     def append_run(self, queue: Queue, run: Run) -> None:
         self._note(f"{len(run)} to {queue.name}")
         run.stored = True
-        places = {run.first_position + i * run.stride for i in range(len(run))}
-        assert not places & self.live[queue], "a place is given once"
-        self.live[queue] |= places
+        positions = {run.first_position + i * run.stride for i in range(len(run))}
+        assert not positions & self.live[queue], "a position is assigned once"
+        self.live[queue] |= positions
 
     def page_out(self, queue: Queue, run: Run, priority: int, *, durable: bool) -> None:
         self.append_run(queue, run)
-        self._shelves[queue, priority].append(run.slice(0, len(run)))
+        self._paged_out[queue, priority].append(run.slice(0, len(run)))
 
     def page_in(self, queue: Queue, priority: int) -> list[Run]:
-        self.fetches += 1
-        shelf = self._shelves[queue, priority]
-        run = shelf[0].take(AT_A_TIME)
-        if run is shelf[0]:
-            shelf.popleft()
+        self.page_ins += 1
+        paged_out = self._paged_out[queue, priority]
+        run = paged_out[0].take(PAGED_IN_MESSAGES_MAX)
+        if run is paged_out[0]:
+            paged_out.popleft()
         return [run]
 
     def paged_out_bytes(self, queue: Queue) -> int:
-        shelves = [shelf for (owner, _), shelf in self._shelves.items() if owner is queue]
-        return sum(sum(run.body_sizes()) for shelf in shelves for run in shelf)
+        paged_out_runs = [
+            paged_out for (owner, _), paged_out in self._paged_out.items() if owner is queue
+        ]
+        return sum(sum(run.body_sizes()) for paged_out in paged_out_runs for run in paged_out)
 
-    def move(self, source: Queue, target: Queue, lane: int) -> None:
-        """As if the target had been restarted with what the source has shelved."""
-        self._shelves[target, lane] = self._shelves.pop((source, lane))
+    def move(self, source: Queue, target: Queue, priority: int) -> None:
+        """Simulate a restart: the target gets the paged-out messages of the source."""
+        self._paged_out[target, priority] = self._paged_out.pop((source, priority))
         self.live[target] |= self.live[source]
 
     def drop_paged_out(self, queue: Queue) -> Steps[None]:
-        for key in [each for each in self._shelves if each[0] is queue]:
-            for run in self._shelves.pop(key):
+        for key in [each for each in self._paged_out if each[0] is queue]:
+            for run in self._paged_out.pop(key):
                 self.settle(queue, run.first_position, len(run), run.stride)
                 yield 1
 
     def settle(self, queue: Queue, first_position: int, count: int, stride: int) -> None:
-        places = {first_position + i * stride for i in range(count)}
-        self.live[queue] -= places
-        self.out[queue] -= places
+        positions = {first_position + i * stride for i in range(count)}
+        self.live[queue] -= positions
+        self.out[queue] -= positions
 
     def record_delivery(self, queue: Queue, first_position: int, count: int, stride: int) -> None:
-        places = {first_position + i * stride for i in range(count)}
-        assert places <= self.live[queue]
-        self.out[queue] |= places
+        positions = {first_position + i * stride for i in range(count)}
+        assert positions <= self.live[queue]
+        self.out[queue] |= positions
 
     def queue_declared(self, queue: Queue) -> None:
         self._change(f"+queue {queue.name}")
@@ -112,7 +114,7 @@ class Cupboard(MessageStore):
         self.topology_lsn = self.lsn
 
     def notify_when_durable(self, listener: DurabilityListener) -> None:
-        self.waiting.append(listener)
+        self.listeners.append(listener)
 
     def sync(self) -> None:
         self.begin_sync()()
@@ -121,7 +123,7 @@ class Cupboard(MessageStore):
         """Returns the function that ends the sync."""
         ticket = self.lsn
         self.lsn += 1
-        waiting, self.waiting = self.waiting, []
+        waiting, self.listeners = self.listeners, []
 
         def end() -> None:
             self.durable_lsn = ticket
@@ -131,38 +133,38 @@ class Cupboard(MessageStore):
         return end
 
 
-class Diary(MessageStore):
-    """Writes down what it is told, and can give it back as after a restart."""
+class RecordingStore(MessageStore):
+    """Records the calls, and returns the stored messages as after a restart."""
 
     has_disk = True
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.log: list[str] = []
         self.live: dict[tuple[str, int], Run] = {}
 
     def queue_declared(self, queue: Queue) -> None:
-        self.told.append(f"{queue.name} declared")
+        self.log.append(f"{queue.name} declared")
 
     def queue_deleted(self, queue: Queue) -> None:
-        self.told.append(f"{queue.name} deleted")
+        self.log.append(f"{queue.name} deleted")
 
     def exchange_declared(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self.told.append(f"{exchange.name} declared")
+        self.log.append(f"{exchange.name} declared")
 
     def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
-        self.told.append(f"{exchange.name} deleted")
+        self.log.append(f"{exchange.name} deleted")
 
     def append_run(self, queue: Queue, run: Run) -> None:
         self.durable_ops += 1
         run.stored = True
         for i in range(len(run)):
             self.live[queue.name, run.first_position + i] = run.slice(i, i + 1)
-        self.told.append(f"{queue.name} entered {run.first_position}")
+        self.log.append(f"{queue.name} entered {run.first_position}")
 
     def settle(self, queue: Queue, first_position: int, count: int, stride: int) -> None:
         for i in range(count):
             del self.live[queue.name, first_position + i * stride]
-        self.told.append(f"{queue.name} settled {first_position}")
+        self.log.append(f"{queue.name} settled {first_position}")
 
     def page_in(self, queue: Queue, priority: int) -> list[Run]:
         return [run for (name, _), run in self.live.items() if name == queue.name]
