@@ -56,7 +56,9 @@ def go_on(client: Client) -> None:
     client.session.process_input(0)
 
 
-def test_a_durable_declaration_is_answered_once_it_is_safe(broker: Broker, store: PagingStore) -> None:
+def test_a_durable_declaration_is_answered_once_it_is_safe(
+    broker: Broker, store: PagingStore
+) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)), (1, ExchangeDeclare("e", "fanout")))
     assert methods(client) == []
