@@ -120,7 +120,7 @@ def test_the_public_names_are_there() -> None:
     for name in recado.actors.__all__:
         assert getattr(recado.actors, name) is not None
     with pytest.raises(AttributeError):
-        recado.actors.nothing  # noqa: B018  # type: ignore[attr-defined]
+        recado.actors.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("wrong", [Notebook(), Stage(), "Notebook", None])

@@ -12,7 +12,7 @@ from __future__ import annotations
 EXCHANGE = """
 from __future__ import annotations
 from collections.abc import Callable
-from recado.actors import Actor, ActorRef, ActorSystem, Down, Exhausted, Future, Message
+from recado.actors import Actor, ActorRef, ActorSystem, Down, ChildFailed, Future, Message
 from recado.actors import OneForOne, Signal, join
 
 class Order(Message[None]):
@@ -58,7 +58,7 @@ GOOD = {
     "asks": """
         async def main() -> None:
             async with ActorSystem("exchange") as system:
-                book = await system.spawn(Book, name="book.A1", supervision=OneForOne(3, within=10))
+                book = await system.spawn(Book, name="book.A1", supervisor_strategy=OneForOne(3, within=10))
                 order = Order(1)
                 reveal_type(book)  # R: ActorRef[Place | Cancel | Depth]
                 book.tell(Cancel(1))
@@ -111,7 +111,7 @@ GOOD = {
                 self.reply(True)
 
         class Desk(Actor[Halt | int]):
-            async def started(self) -> None:
+            async def pre_start(self) -> None:
                 self.clerk = await self.start_link(Clerk, name="clerk")
                 reveal_type(self.clerk)  # R: ActorRef[Halt]
                 self.monitor(self.clerk)
@@ -125,14 +125,14 @@ GOOD = {
                 match signal:
                     case Down(ref, reason):
                         reveal_type(reason)  # R: BaseException | None
-                    case Exhausted():
+                    case ChildFailed():
                         self.stop()
         """,
     "threads": """
         from recado.actors import blocking
 
         def main() -> None:
-            with blocking.ActorSystem("exchange") as system:
+            with blocking.BlockingActorSystem("exchange") as system:
                 book = system.spawn(Book, name="book")
                 book.tell(Cancel(1))
                 reveal_type(book.ask(Place(Order(1)), timeout=2))  # R: Ack
@@ -141,12 +141,12 @@ GOOD = {
             reveal_type(blocking.ask(ref, Depth(), timeout=2))  # R: list[int]
         """,
     "nodes": """
-        from recado.actors.remote.options import Options
-        from recado.actors.remote.tcp import Tcp
+        from recado.actors.remote.options import RemoteOptions
+        from recado.actors.remote.tcp import TcpTransport
 
         async def main() -> None:
-            options = Options(cookie="secret", require_cookie=True)
-            transport = Tcp("127.0.0.1:0", nodes={"exchange": "127.0.0.1:4000"})
+            options = RemoteOptions(cookie="secret", require_cookie=True)
+            transport = TcpTransport("127.0.0.1:0", nodes={"exchange": "127.0.0.1:4000"})
             async with ActorSystem("client", transport=transport, options=options) as system:
                 book = system.actor("book.A1", Book, node="exchange")
                 reveal_type(await book.ask(Place(Order(1)), timeout=2))  # R: Ack
@@ -198,7 +198,7 @@ BAD = {
         async def main(system: ActorSystem) -> None:
             await system.spawn(Order)  # E: arg-type
             await system.spawn(Book())  # E: arg-type
-            await system.spawn(Book, supervision="one for one")  # E: arg-type
+            await system.spawn(Book, supervisor_strategy="one for one")  # E: arg-type
         """,
     "behaviour_of_other_messages": """
         class Shop(Actor[Place | Cancel]):
@@ -226,14 +226,14 @@ BAD = {
             system.actor("book", Order, node="other")  # E: arg-type
         """,
     "wrong_options": """
-        from recado.actors.remote.options import Options
-        from recado.actors.remote.tcp import Tcp
+        from recado.actors.remote.options import RemoteOptions
+        from recado.actors.remote.tcp import TcpTransport
 
         def main() -> None:
-            Options(serialiser="pickle")  # E: arg-type
-            Options(compression="zip")  # E: arg-type
-            Options(cookies="")  # E: call-arg
-            ActorSystem("client", transport=Tcp(), options="secret")  # E: misc
+            RemoteOptions(serializer="pickle")  # E: arg-type
+            RemoteOptions(compression="zip")  # E: arg-type
+            RemoteOptions(cookies="")  # E: call-arg
+            ActorSystem("client", transport=TcpTransport(), options="secret")  # E: misc
         """,
 }
 

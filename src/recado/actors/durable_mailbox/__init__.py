@@ -1,5 +1,6 @@
-"""Mailboxes that outlive the process.
+"""Durable mailboxes: messages that are stored in a journal until their handler has ended.
 
-mailboxes   those of one system, in a folder      mailroom   the journal beneath them
-settled     which numbers of a sender came before
+mailboxes      the durable mailboxes of a system, in one folder
+journal        their journal on disk
+sequence_set   which sequence numbers of a sender were received before
 """

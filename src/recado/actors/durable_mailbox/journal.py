@@ -1,30 +1,32 @@
-"""The journal beneath durable mailboxes: one for all those of a system, so that they share its syncs.
+"""The journal of durable mailboxes: one for all mailboxes of a system, so that they share its syncs.
 
-    Entered    [1, number, box, origin, attempts, sender, asked, serialisation, manifest, body, asker]
-    Attempted  [2, number]                      a handler is about to begin
-    Handled    [3, number]                      it has ended, or nobody shall try again
-    Summary    [4, next number, {incarnation: [floor, starts, ends, held]}]   what was written before, in short
-    Narrowed   [5, incarnation, [floor, starts, ends, held]]                  what is known of one sender now
+    MessageStored       [1, id, mailbox, origin, attempts, sender, is_ask, format, manifest, body, asker]
+    AttemptStarted      [2, id]                      a handler is about to begin
+    MessageHandled      [3, id]                      it has ended, or there are no more attempts
+    Snapshot            [4, next id, {incarnation: [floor, starts, ends, excluded]}]   replaces the records before it
+    SequencesCompacted  [5, incarnation, [floor, starts, ends, excluded]]              the sequence set of one sender
 
-Records are msgpack. A `number` is given once, and is the order of a mailbox; an `origin` is the sender's
-(incarnation, sequence); an `asker` is where its answer goes, [node, client, incarnation, number], nil if the
-asker is not on another node. Records without it, of earlier versions, are read as if it were nil.
+Records are MessagePack. An id is used once, and is the order of a mailbox. An `origin` is the sender's (incarnation,
+sequence number). An `asker` says where the reply goes, [node, client id, incarnation, ask id]; nil if the asker is not on
+another node. Records of earlier versions without it are read as if it were nil.
 
-MR1  What `when_synced` reported is found again until it is handled, whatever ends, the process or the power.
-MR2  What was attempted or handled is known after the end of the process. After that of the power, perhaps not:
-     then a message is attempted once more.
-MR3  The same origin enters once, however often it comes, also in later lives, as long as its incarnation is
-     remembered.
-MR4  A segment is dropped when it is the oldest, and what lives in it was entered again behind it. One at a
-     time, with a sync between two: an Entered that comes back without its Handled would raise the dead.
-MR5  After a failed sync nothing is reported safe any more.
-MR6  What came in this life and is not settled enters when it is put here, however much else its sender has sent
-     meanwhile, and to whomever. So does what an earlier life left unsettled, if it comes before what was sent
-     later, as from a queue, or not too far behind it.
-MR7  What is known of a sender is bounded (settled.py). It is narrowed in life only, where `heard` knows what is
-     not settled, and noted behind what entered: recovery takes nothing for settled that was not noted.
+MR1  A message that `when_synced` has reported is found again until it is handled, after a crash of the process or of the
+     machine.
+MR2  Attempts and handled messages survive a crash of the process. After a power failure they may be lost: then a message
+     is attempted once more.
+MR3  The same origin is stored once, however often it is redelivered, also in later incarnations, as long as the
+     incarnation of its sender is remembered.
+MR4  A segment is dropped when it is the oldest, and its pending messages were stored again behind it. Segments are
+     dropped one at a time with a sync between two, because a MessageStored that survives without its MessageHandled would
+     be delivered again.
+MR5  After a failed sync nothing is reported as stored any more.
+MR6  A message that this incarnation has received and not settled is stored when it is put here, however many other
+     messages its sender has sent meanwhile, to any actor. So is a message that an earlier incarnation left unsettled, if
+     it arrives before later messages, as from a queue, or not too far behind them.
+MR7  The sequence set of a sender is bounded (sequence_set.py). It is compacted only at runtime, where `received_from` knows
+     which numbers are not settled, and the result is recorded: recovery treats no number as settled that was not recorded.
 
-All calls may come from any thread. One of its own syncs, and whoever comes meanwhile shares the next sync.
+All methods may be called from any thread. A thread syncs the journal; callers that arrive meanwhile share the next sync.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ from .sequence_set import RANGES_MAX, SequenceRanges, SequenceSet
 
 SEGMENT_BYTES: Final = 16 << 20
 NO_ORIGIN: Final[Origin] = (b"", 0)
-INCARNATIONS_MAX: Final = 1_000  # whose sequences are remembered; the longest silent is forgotten
+INCARNATIONS_MAX: Final = 1_000  # senders that are remembered; the least recent one is dropped
 
 log = logging.getLogger("recado.actors")
 
@@ -59,7 +61,7 @@ class MessageStored(msgspec.Struct, array_like=True, tag=1, frozen=True):
     origin: Origin | None
     attempts: int
     sender: str
-    """An address, or nothing."""
+    """The address of the sender; empty if there is none."""
     is_ask: bool
     format_id: int
     manifest: str
@@ -92,7 +94,7 @@ _decode = msgspec.msgpack.Decoder(Record).decode
 
 
 class PendingMessage:
-    """A message that is not handled yet: where its record is, and how often a handler began with it."""
+    """A message that is not handled yet: the position of its record, and the number of attempts."""
 
     __slots__ = ("attempts", "mailbox", "message_id", "position", "size_bytes")
 
@@ -107,7 +109,7 @@ class PendingMessage:
 
 
 def _nothing_received(incarnation: bytes) -> None:
-    """For a room that no other node sends to."""
+    """The `received_from` of a journal without a remote layer."""
 
 
 class MailboxJournal:
@@ -118,8 +120,11 @@ class MailboxJournal:
         received_from: Callable[[bytes], ReceivedSequences | None] = _nothing_received,
         ranges_max: int = RANGES_MAX,
     ) -> None:
-        """Find what the last life left. `heard` knows all that came of a sender; who enters something from
-        there is in the thread that may ask it. Raises InUse, Corrupt."""
+        """Open the journal and replay it. `received_from` returns the sequence numbers received from a sender; it is called
+        by `append`, in the caller's thread, for messages from other nodes.
+
+        Raises the errors of recado.journal if another process uses the disk, or if the journal is damaged.
+        """
         self._disk = disk
         self._received_from = received_from
         self._ranges_max = ranges_max
@@ -128,12 +133,12 @@ class MailboxJournal:
         self._next_id = 1
         self._pending: dict[int, PendingMessage] = {}  # in the order of their positions
         self._pending_bytes = 0
-        # Of the last Summary, which is written anew with each segment that goes.
+        # The size of the last Snapshot; a new one is written before segments are dropped.
         self._snapshot_bytes = 0
         self._sequences: OrderedDict[bytes, SequenceSet] = OrderedDict()
         self._sync_callbacks: list[StoredCallback] = []
         self._failure: BaseException | None = None
-        # Much was written since, and nobody waits for it.
+        # Set if much was written since the last sync, and no callback waits for one.
         self._sync_requested = False
         self._is_closing = False
         disk.lock()
@@ -146,7 +151,9 @@ class MailboxJournal:
             disk.close()
             raise
         self._synced_position = self._journal.position
-        self._thread = threading.Thread(target=self._sync_loop, name="recado-mailroom", daemon=True)
+        self._thread = threading.Thread(
+            target=self._sync_loop, name="recado-mailboxes", daemon=True
+        )
         self._thread.start()
 
     def _replay(self, position: int, payload: bytes) -> None:
@@ -159,8 +166,8 @@ class MailboxJournal:
                 self._next_id = max(self._next_id, record.message_id + 1)
             case AttemptStarted():
                 self._next_id = max(self._next_id, record.message_id + 1)
-                if entry := self._pending.get(record.message_id):
-                    entry.attempts += 1
+                if pending := self._pending.get(record.message_id):
+                    pending.attempts += 1
             case MessageHandled():
                 self._next_id = max(self._next_id, record.message_id + 1)
                 self._untrack(record.message_id)
@@ -173,13 +180,16 @@ class MailboxJournal:
             case SequencesCompacted(incarnation, ranges):
                 self._sequences[incarnation] = SequenceSet.from_ranges(ranges, self._ranges_max)
 
-    # ── entering ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── storing ───────────────────────────────────────────────────────────────────────────────────────────
 
     def append(self, create_record: Callable[[int], MessageStored]) -> PendingMessage | None:
-        """Take up what is made with a number; None if its origin is known (MR3). Raises SystemClosed."""
+        """Append the record that `create_record(message_id)` returns; return None if its origin is known (MR3).
+
+        Raises SystemClosedError.
+        """
         with self._lock:
             if self._is_closing:
-                raise SystemClosedError("the mailroom is closed")
+                raise SystemClosedError("the journal of durable mailboxes is closed")
             record = create_record(self._next_id)
             incarnation, sequence = record.origin or NO_ORIGIN
             sequences = self._sequences_of(incarnation) if incarnation else None
@@ -194,16 +204,16 @@ class MailboxJournal:
             return self._track(record, position, len(payload))
 
     def _track(self, record: MessageStored, position: int, size_bytes: int) -> PendingMessage:
-        self._untrack(record.message_id)  # a segment that was about to go has it, too
-        entry = PendingMessage(
+        self._untrack(record.message_id)  # a copy from the oldest segment, which was to be dropped
+        pending = PendingMessage(
             record.message_id, record.mailbox, record.attempts, position, size_bytes
         )
-        self._pending[record.message_id] = entry
+        self._pending[record.message_id] = pending
         self._pending_bytes += size_bytes
-        return entry
+        return pending
 
     def _sequences_of(self, incarnation: bytes) -> SequenceSet:
-        """It is remembered from now on."""
+        """Return the sequence set of a sender; a new one is created if it is not remembered."""
         sequences = self._sequences.get(incarnation)
         if sequences is None:
             sequences = self._sequences[incarnation] = SequenceSet(self._ranges_max)
@@ -213,7 +223,7 @@ class MailboxJournal:
         return sequences
 
     def _compact_sequences(self, incarnation: bytes, sequence: int, sequences: SequenceSet) -> None:
-        """There are too many gaps (MR7): once in some thousand messages of a sender, or never."""
+        """Compact a sequence set with too many ranges (MR7). At most once in some thousand messages of a sender."""
         received = self._received_from(incarnation)
         if received is None:
             sequences.compact(sequence)
@@ -222,44 +232,46 @@ class MailboxJournal:
         self._journal.append(_encode(SequencesCompacted(incarnation, sequences.to_ranges())))
 
     def when_synced(self, on_synced: StoredCallback) -> None:
-        """Call it, in this mailroom's thread, when all that entered so far is safe, or cannot be made so."""
+        """Call `on_synced`, in the journal's thread, when all appended records are on disk, or cannot be written."""
         with self._lock:
             if not self._is_closing:
                 self._sync_callbacks.append(on_synced)
                 self._lock.notify()
                 return
-        on_synced(SystemClosedError("the mailroom is closed"))
+        on_synced(SystemClosedError("the journal of durable mailboxes is closed"))
 
     # ── handling ──────────────────────────────────────────────────────────────────────────────────────────
 
-    def record_attempt(self, entry: PendingMessage) -> None:
-        """A handler is about to begin (MR2)."""
+    def record_attempt(self, pending: PendingMessage) -> None:
+        """Record that a handler is about to begin (MR2)."""
         with self._lock:
-            if self._is_closing:  # a thread that was left behind
+            if self._is_closing:  # called by an abandoned thread
                 return
-            entry.attempts += 1
-            self._journal.append(_encode(AttemptStarted(entry.message_id)))
+            pending.attempts += 1
+            self._journal.append(_encode(AttemptStarted(pending.message_id)))
             self._flush_locked()
 
-    def record_handled(self, entry: PendingMessage, *, next_follows: bool = False) -> None:
-        """It has ended. If `more` is to be attempted now, it is written with that: 13 µs instead of 17."""
+    def record_handled(self, pending: PendingMessage, *, next_follows: bool = False) -> None:
+        """Record that the handler has ended. With `next_follows` the record is written together with the next attempt: 13 µs
+        instead of 17."""
         with self._lock:
             if self._is_closing:
                 return
-            self._untrack(entry.message_id)
-            self._journal.append(_encode(MessageHandled(entry.message_id)))
+            self._untrack(pending.message_id)
+            self._journal.append(_encode(MessageHandled(pending.message_id)))
             self._request_sync_if_large()
             if not next_follows:
                 self._flush_locked()
 
     def flush(self) -> None:
-        """Let the end of the process change nothing any more (MR2)."""
+        """Write all records to the file, so that they survive a crash of the process (MR2)."""
         with self._lock:
             if not self._is_closing:
                 self._flush_locked()
 
     def _request_sync_if_large(self) -> None:
-        """Who only tells and handles waits for no sync, but without one nothing is ever dropped."""
+        """Request a sync if a segment was written since the last one. Without `tell_wait` no caller waits for a sync, and
+        segments are dropped only after one."""
         if (
             not self._sync_requested
             and self._journal.position - self._synced_position >= self._segment_bytes
@@ -268,38 +280,39 @@ class MailboxJournal:
             self._lock.notify()
 
     def _untrack(self, message_id: int) -> None:
-        entry = self._pending.pop(message_id, None)
-        if entry is not None:
-            self._pending_bytes -= entry.size_bytes
+        pending = self._pending.pop(message_id, None)
+        if pending is not None:
+            self._pending_bytes -= pending.size_bytes
 
     def _flush_locked(self) -> None:
-        """What is not written now is with the next; whoever waits for it to be safe is told of the failure."""
+        """Write the buffered records. After an error they are retried with the next write; callbacks of `when_synced` get
+        the error."""
         try:
             self._journal.write()
         except OSError as error:
-            log.error("the journal of durable mailboxes cannot be written: %s", error)
+            log.error("write to the journal of durable mailboxes failed (error=%s)", error)
 
-    # ── finding again ─────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def pending_of(self, mailbox: str) -> list[tuple[PendingMessage, MessageStored]]:
-        """What is in a mailbox, in order."""
+        """Return the messages of a mailbox, in order."""
         with self._lock:
-            entries = sorted(
-                (entry for entry in self._pending.values() if entry.mailbox == mailbox),
-                key=lambda entry: entry.message_id,
+            messages = sorted(
+                (pending for pending in self._pending.values() if pending.mailbox == mailbox),
+                key=lambda pending: pending.message_id,
             )
-            return [(entry, self._read(entry)) for entry in entries]
+            return [(pending, self._read(pending)) for pending in messages]
 
     def pending_counts(self) -> dict[str, int]:
-        """How much is in each mailbox that has something."""
+        """Return the number of messages in each mailbox that has any."""
         with self._lock:
             counts: dict[str, int] = {}
-            for entry in self._pending.values():
-                counts[entry.mailbox] = counts.get(entry.mailbox, 0) + 1
+            for pending in self._pending.values():
+                counts[pending.mailbox] = counts.get(pending.mailbox, 0) + 1
             return counts
 
-    def _read(self, entry: PendingMessage) -> MessageStored:
-        record = _decode(self._journal.read(entry.position))
+    def _read(self, pending: PendingMessage) -> MessageStored:
+        record = _decode(self._journal.read(pending.position))
         assert isinstance(record, MessageStored)
         return record
 
@@ -320,9 +333,10 @@ class MailboxJournal:
             for callback in callbacks:
                 try:
                     callback(failure)
-                # A loop that is closed, perhaps: the others have to be told as well.
-                except Exception:
-                    log.exception("nobody could be told what is safe")
+                except (
+                    Exception
+                ):  # the loop of the caller may be closed; the other callbacks must run
+                    log.exception("error in a callback after a sync of durable mailboxes")
 
     def _sync(self) -> BaseException | None:
         if self._failure is not None:
@@ -330,14 +344,16 @@ class MailboxJournal:
         try:
             with self._lock:
                 self._journal.write()
-        except OSError as error:  # a full disk: it may have room when the next one comes
+        except OSError as error:  # a full disk, perhaps: the next sync tries again
             return error
         try:
             self._journal.sync()
             while self._drop_oldest_segments():
                 pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
-            log.critical("durable mailboxes can promise nothing any more: %s", error)
+        except Exception as error:  # noqa: BLE001 - every callback must get the failure
+            log.critical(
+                "sync of durable mailboxes failed: no message is stored any more (error=%s)", error
+            )
             self._failure = error
         return self._failure
 
@@ -346,32 +362,32 @@ class MailboxJournal:
             return self._drop_oldest_segments_locked()
 
     def _drop_oldest_segments_locked(self) -> bool:
-        """Drop the oldest segments if more than half of the journal is of no use any more (MR4). Whether it
-        did; perhaps there are more then."""
-        journal, known = self._journal, self._snapshot_bytes
+        """Drop the oldest segments if more than half of the journal is obsolete (MR4). Returns whether it dropped any; then
+        there may be more."""
+        journal, snapshot_bytes = self._journal, self._snapshot_bytes
         segments = journal.segments
         size = journal.position - segments[0].base if segments else 0
-        if size < 2 * self._pending_bytes + 6 * known + self._segment_bytes:
+        if size < 2 * self._pending_bytes + 6 * snapshot_bytes + self._segment_bytes:
             return False
         oldest: list[Segment] = []
         for segment in segments[:-1]:
             oldest.append(segment)
-            # What is known goes along each time: it must be little beside what is dropped, or this only grows.
-            if segment.end - oldest[0].base >= 4 * known:
+            # Each time a snapshot is written: it must be small compared to the dropped segments, or the journal grows.
+            if segment.end - oldest[0].base >= 4 * snapshot_bytes:
                 break
         if not oldest:
             return False
-        for entry in list(self._pending.values()):
-            if entry.position >= oldest[-1].end:
+        for pending in list(self._pending.values()):
+            if pending.position >= oldest[-1].end:
                 break
-            self._copy_forward(entry)
-        origins = {incarnation: each.to_ranges() for incarnation, each in self._sequences.items()}
-        record = _encode(Snapshot(self._next_id, origins))
+            self._copy_forward(pending)
+        sequences = {incarnation: each.to_ranges() for incarnation, each in self._sequences.items()}
+        record = _encode(Snapshot(self._next_id, sequences))
         self._snapshot_bytes = len(record)
         journal.append(record)
         try:
             journal.write()
-        except OSError:  # a full disk: all that lives is still where it was, too
+        except OSError:  # a full disk: the pending messages are still in the old segments, too
             return False
         journal.sync()
         journal.sync_mark()
@@ -381,17 +397,17 @@ class MailboxJournal:
             journal.sync()
         return True
 
-    def _copy_forward(self, entry: PendingMessage) -> None:
-        """Behind all others."""
-        record = msgspec.structs.replace(self._read(entry), attempts=entry.attempts)
+    def _copy_forward(self, pending: PendingMessage) -> None:
+        """Append a pending message again, at the end of the journal."""
+        record = msgspec.structs.replace(self._read(pending), attempts=pending.attempts)
         payload = _encode(record)
-        (entry.position,) = self._journal.append(payload)
-        self._pending_bytes += len(payload) - entry.size_bytes
-        entry.size_bytes = len(payload)
-        self._pending[entry.message_id] = self._pending.pop(entry.message_id)
+        (pending.position,) = self._journal.append(payload)
+        self._pending_bytes += len(payload) - pending.size_bytes
+        pending.size_bytes = len(payload)
+        self._pending[pending.message_id] = self._pending.pop(pending.message_id)
 
     def close(self) -> None:
-        """Make everything safe, tell those who wait for it, and let go of the folder."""
+        """Sync the journal, call the callbacks, and unlock the folder."""
         with self._lock:
             if self._is_closing:
                 return

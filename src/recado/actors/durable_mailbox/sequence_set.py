@@ -1,11 +1,11 @@
-"""Which numbers of one sender were settled, as ranges.
+"""The sequence numbers of one sender that were processed, as ranges.
 
-SE1  A number that was added is known for good.
-SE2  When `add` says that there are more ranges than `gaps`, `compact` leaves no more than half of that: what was
-     settled elsewhere fills gaps, and if that is not enough the lowest gaps are taken for settled. But none
-     above `upto`: what is unsettled there may still have to come, and until it has there may be more.
-SE3  What `compact` is told to be unsettled does not become known by it: it is `held`, until it is added, or is
-     settled elsewhere. What was held before, and is neither, stays so: the highest `gaps` of these.
+SE1  A number that was added stays in the set.
+SE2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were settled
+     elsewhere fill gaps, and if that is not enough the lowest gaps are treated as processed. But none above `up_to`:
+     unsettled numbers there may still arrive, and until then there may be more ranges.
+SE3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until they are
+     added, or settled elsewhere. Numbers that were excluded before, and are neither, stay so: the highest `ranges_max`.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Final, TypeAlias
 import msgspec
 
 RANGES_MAX: Final = 4_096
-"""A sender counts all that it sends to a node, and durable mailboxes see only what is for them. So there are
-gaps where nothing is missing, and while the sender lives they would only become more."""
+"""A sender numbers all its messages to a node, and durable mailboxes see only some of them. So there are gaps where no
+message is missing, and their number would grow as long as the sender lives."""
 
 Range: TypeAlias = tuple[int, int]
-"""The first and the last."""
+"""The first and the last number."""
 
 
 class SequenceRanges(msgspec.Struct, array_like=True, frozen=True):
-    """What is known, to be written down."""
+    """A sequence set as a record of the journal."""
 
     floor: int
     starts: list[int]
     ends: list[int]
-    excluded: list[int] = []  # old journals do not have it
+    excluded: list[int] = []  # missing in old journals
 
 
 class SequenceSet:
-    """Numbers from 1 up, as ranges: those up to `floor` but for the `held`, and `starts[i]` to `ends[i]`."""
+    """Contains the numbers from 1 to `floor` except the `excluded` ones, and those from `starts[i]` to `ends[i]`."""
 
     __slots__ = ("_ranges_limit", "_ranges_max", "ends", "excluded", "floor", "starts")
 
     def __init__(self, ranges_max: int = RANGES_MAX) -> None:
         self._ranges_max = ranges_max
-        self._ranges_limit = ranges_max  # ranges, until it is narrowed
+        self._ranges_limit = ranges_max  # the number of ranges at which `add` asks for compaction
         self.floor = 0
         self.excluded: set[int] = set()
         self.starts: list[int] = []
@@ -49,7 +49,7 @@ class SequenceSet:
 
     @classmethod
     def from_ranges(cls, ranges: SequenceRanges, ranges_max: int = RANGES_MAX) -> SequenceSet:
-        """As `state` gave it."""
+        """Create a set from the result of `to_ranges`."""
         settled = cls(ranges_max)
         settled.floor, settled.excluded = ranges.floor, set(ranges.excluded)
         settled.starts, settled.ends = list(ranges.starts), list(ranges.ends)
@@ -61,7 +61,7 @@ class SequenceSet:
     def __contains__(self, number: int) -> bool:
         if number <= self.floor:
             return number not in self.excluded
-        if not self.starts or number > self.ends[-1]:  # beyond all that came, as nearly always
+        if not self.starts or number > self.ends[-1]:  # the usual case
             return False
         at = bisect_right(self.starts, number) - 1
         return at >= 0 and number <= self.ends[at]
@@ -71,19 +71,19 @@ class SequenceSet:
         return len(self.starts)
 
     def settled_ranges(self) -> list[Range]:
-        """Lowest first; what is held is within the first one."""
+        """Return the ranges, lowest first. The excluded numbers lie within the first one."""
         first = [(1, self.floor)] if self.floor else []
         return [*first, *zip(self.starts, self.ends, strict=True)]
 
     def add(self, number: int) -> bool:
-        """Whether there are too many ranges now, and it has to be narrowed."""
+        """Add a number. Returns True if there are too many ranges now: then call `compact` (SE2)."""
         starts, ends = self.starts, self.ends
         if not starts:
-            if number == self.floor + 1:  # the next one, as nearly always
+            if number == self.floor + 1:  # the next number: the usual case
                 self.floor = number
                 return False
         elif number == ends[-1] + 1:
-            ends[-1] = number  # the next one, of a sender who began before we did
+            ends[-1] = number  # the next number of a sender that started before this node
             return False
         elif number > ends[-1]:
             starts.append(number)
@@ -96,7 +96,7 @@ class SequenceSet:
         return len(starts) > self._ranges_limit
 
     def _add_range(self, first: int, last: int) -> None:
-        """These are settled, and there are some above the floor. What they touch becomes one with them."""
+        """Add a range that has numbers above the floor, and merge it with those that it touches."""
         starts, ends = self.starts, self.ends
         begin, end = bisect_left(ends, first - 1), bisect_right(starts, last + 1)
         if begin < end:
@@ -110,9 +110,11 @@ class SequenceSet:
     def compact(
         self, up_to: int, settled: Sequence[Range] = (), unsettled: Iterable[int] = ()
     ) -> None:
-        """Have half as many ranges as there may be. Of numbers that did not come here others know that they are
-        settled, as ranges, lowest first. The `unsettled` ones are not, though they may be within these, and up
-        to `upto` they are all that may still come."""
+        """Reduce the number of ranges to half of `ranges_max` (SE2).
+
+        `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers are not
+        settled, though they may lie within these ranges; up to `up_to` no other numbers can still arrive.
+        """
         missing = {number for number in unsettled if number not in self}
         self.excluded = {number for number in self.excluded if not _is_within(settled, number)}
         for first, last in settled:
@@ -128,7 +130,7 @@ class SequenceSet:
         self.excluded = {*still_excluded, *(number for number in missing if number <= self.floor)}
 
     def check(self) -> None:
-        """For tests: ranges are in order, and do not touch; what is held is below them."""
+        """Assert, in tests, that ranges are in order and do not touch, and that excluded numbers are below them."""
         bounds = [self.floor]
         for first, last in zip(self.starts, self.ends, strict=True):
             bounds += (first - 1, last)

@@ -241,7 +241,9 @@ async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
             "client": {"server client", "client client of server"},
         }
         async with recado.Broker(port=port):
-            with pytest.raises(LinkClosedError, match=r"reconnect_timeout=0.3.*not restored within"):
+            with pytest.raises(
+                LinkClosedError, match=r"reconnect_timeout=0.3.*not restored within"
+            ):
                 await book.ask(Place(2), timeout=30)
             with pytest.raises(LinkClosedError, match=r"reconnect_timeout=0.3"):
                 Node.of(systems["client"]).transport.connect("another")

@@ -87,7 +87,10 @@ class BridgeActor(Actor[BridgeActorMessage]):
             await self.open_resources()
         except (ClientError, OSError) as error:
             self.bridge.attempt_failed(error)
-            if isinstance(error, NodeAbsentError) or getattr(error, "reply_code", 0) == NOT_FOUND_CODE:
+            if (
+                isinstance(error, NodeAbsentError)
+                or getattr(error, "reply_code", 0) == NOT_FOUND_CODE
+            ):
                 self.bridge.node_absent(str(error))
             raise
         self._retries.mark_succeeded(self.system._clock.time())
