@@ -3,6 +3,9 @@
 `Connection` passes the bytes of each read to `receive`, takes output when `on_output` is called, has credentials
 verified, and provides the time.
 
+Input is a queue of iterators of events. Each read adds one, which parses its bytes lazily. If a method leaves work that
+must be done before its reply, or before later input of the connection, an iterator of that work is put in front.
+
 SE1  An error closes what its class names, a channel or the connection, and affects no other client.
 SE2  Everything a connection holds is released when it ends, however it ends.
 SE3  Confirms are sent after each read, and before the reply to any other method on their channel.
@@ -263,7 +266,7 @@ class Session(OutputBuffer):
         return cost
 
     def _while_open(self, number: int, events: Iterable[e.Event]) -> Iterator[e.Event]:
-        """Yield the events, ending when the channel is closed."""
+        """Yield the events, but none after the channel was closed."""
         for event in events:
             if number in self.channels:
                 yield event
