@@ -16,15 +16,15 @@ from recado.journal.disk import MemoryDisk
 from .values import Carry, Echoing, alike, orders, quicks, values
 
 
-@pytest.mark.parametrize("serialiser", ["msgpack", "json"])
+@pytest.mark.parametrize("serializer", ["msgpack", "json"])
 @settings(max_examples=15, deadline=None)
 @given(
     messages=st.lists(st.builds(Carry, values) | orders | quicks, min_size=1, max_size=12),
 )
 def test_local_remote_and_durable_are_alike(
-    serialiser: Literal["msgpack", "json"], messages: list[Any]
+    serializer: Literal["msgpack", "json"], messages: list[Any]
 ) -> None:
-    disk, hub, options = MemoryDisk(), MemoryNetwork(), RemoteOptions(serializer=serialiser)
+    disk, hub, options = MemoryDisk(), MemoryNetwork(), RemoteOptions(serializer=serializer)
     local: list[Any] = []
     remote: list[Any] = []
     durable: list[Any] = []

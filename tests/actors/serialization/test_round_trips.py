@@ -79,34 +79,34 @@ ALL = {
     "pickle": Serializers(write_ref, read_ref, pickle=True),
 }
 ALL["pickle"].set_serializer(object, "pickle")
-each_serialiser = pytest.mark.parametrize("serialisers", ALL.values(), ids=ALL)
-plain_serialiser = pytest.mark.parametrize("name", ["msgpack", "json"])
+each_serializer = pytest.mark.parametrize("serializers", ALL.values(), ids=ALL)
+plain_serializer = pytest.mark.parametrize("name", ["msgpack", "json"])
 
 
-@each_serialiser
+@each_serializer
 @pytest.mark.parametrize("value", EXAMPLES.values(), ids=EXAMPLES)
 def test_each_type_by_itself_and_in_a_field_of_any_type(
-    serialisers: Serializers, value: object
+    serializers: Serializers, value: object
 ) -> None:
-    assert alike(serialisers.deserialize(*serialisers.serialize(value)), value)
+    assert alike(serializers.deserialize(*serializers.serialize(value)), value)
     message = Carry(value)
-    assert alike(serialisers.deserialize(*serialisers.serialize(message)), message)
-    answer = serialisers.serialize_reply(value, Any)
-    assert alike(serialisers.deserialize(*answer, Any), value)
+    assert alike(serializers.deserialize(*serializers.serialize(message)), message)
+    answer = serializers.serialize_reply(value, Any)
+    assert alike(serializers.deserialize(*answer, Any), value)
 
 
-@each_serialiser
+@each_serializer
 @settings(max_examples=80, deadline=None)
 @given(value=values.values)
-def test_values_of_all_types(serialisers: Serializers, value: object) -> None:
-    assert alike(serialisers.deserialize(*serialisers.serialize(value)), value)
+def test_values_of_all_types(serializers: Serializers, value: object) -> None:
+    assert alike(serializers.deserialize(*serializers.serialize(value)), value)
 
 
-@each_serialiser
+@each_serializer
 @settings(max_examples=30, deadline=None)
 @given(message=values.orders | values.quicks)
-def test_messages_with_fields_of_all_types(serialisers: Serializers, message: object) -> None:
-    assert alike(serialisers.deserialize(*serialisers.serialize(message)), message)
+def test_messages_with_fields_of_all_types(serializers: Serializers, message: object) -> None:
+    assert alike(serializers.deserialize(*serializers.serialize(message)), message)
 
 
 DECLARED: dict[Any, st.SearchStrategy[Any]] = {
@@ -142,24 +142,24 @@ DECLARED: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
-@each_serialiser
+@each_serializer
 @pytest.mark.parametrize("declared", DECLARED, ids=str)
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_answers_arrive_as_they_were_whatever_is_declared(
-    serialisers: Serializers, declared: Any, data: st.DataObject
+    serializers: Serializers, declared: Any, data: st.DataObject
 ) -> None:
     value = data.draw(DECLARED[declared])
     assert matches_type(value, declared)
     for known in (declared, None):  # the node that answers may not know it
-        body = serialisers.serialize_reply(value, known)
-        assert alike(serialisers.deserialize(*body, declared), value)
+        body = serializers.serialize_reply(value, known)
+        assert alike(serializers.deserialize(*body, declared), value)
 
 
-@each_serialiser
-def test_references_in_fields_of_any_type(serialisers: Serializers) -> None:
+@each_serializer
+def test_references_in_fields_of_any_type(serializers: Serializers) -> None:
     for message in (Carry(REF), Carry([{"a": (REF,)}])):
-        assert serialisers.deserialize(*serialisers.serialize(message)) == message
+        assert serializers.deserialize(*serializers.serialize(message)) == message
 
 
 class Plain(Message[None]):
@@ -170,21 +170,21 @@ class Plain(Message[None]):
     level: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
 
-@plain_serialiser
+@plain_serializer
 def test_values_of_exactly_the_declared_types_are_written_without_tags(name: str) -> None:
-    serialisers, number = ALL[name], {"msgpack": MSGPACK_FORMAT_ID, "json": JSON_FORMAT_ID}[name]
+    serializers, number = ALL[name], {"msgpack": MSGPACK_FORMAT_ID, "json": JSON_FORMAT_ID}[name]
     exact = Plain(1, Decimal(2), Side.BUY, (Tick(dt.datetime(2020, 1, 1), 1.5),), 3)
-    assert serialisers.serialize(exact)[0] == number
+    assert serializers.serialize(exact)[0] == number
     for other in (
         Plain(True, Decimal(2)),
         Plain(2**64, Decimal(2)),
         Plain(1, Decimal(2), ticks=(Tick(dt.datetime(2020, 1, 1), 1),)),
         Plain(1, Decimal(2), ticks=(Tick(dt.datetime(2020, 1, 1, fold=1), 1.5),)),
     ):
-        written = serialisers.serialize(other)
+        written = serializers.serialize(other)
         # JSON has integers of any size.
         assert written[0] in (TAGGED_MSGPACK_FORMAT_ID, TAGGED_JSON_FORMAT_ID, JSON_FORMAT_ID)
-        assert alike(serialisers.deserialize(*written), other)
+        assert alike(serializers.deserialize(*written), other)
 
 
 T = TypeVar("T")
@@ -234,7 +234,7 @@ class Kind(enum.StrEnum):
     manifest = "also no name of the class"
 
 
-@each_serialiser
+@each_serializer
 @pytest.mark.parametrize(
     "message",
     [
@@ -250,8 +250,8 @@ class Kind(enum.StrEnum):
     ],
     ids=repr,
 )
-def test_classes_of_all_sorts(serialisers: Serializers, message: object) -> None:
-    assert alike(serialisers.deserialize(*serialisers.serialize(message)), message)
+def test_classes_of_all_sorts(serializers: Serializers, message: object) -> None:
+    assert alike(serializers.deserialize(*serializers.serialize(message)), message)
 
 
 # ── refused when it is sent ───────────────────────────────────────────────────────────────────────────────────
@@ -365,7 +365,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a subclass of str": (Carry(Symbol("a")), r"Carry\.value: Symbol"),
     "a subclass of dict": (
         Carry(OrderedDict(a=1)),
-        r"Carry\.value: OrderedDict has no serialiser. Send its content as a type that travels",
+        r"Carry\.value: OrderedDict has no serializer. Send its content as a serializable type",
     ),
     "a dataclass that is not registered": (
         Carry(Unregistered(1)),
@@ -407,7 +407,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@plain_serialiser
+@plain_serializer
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_would_not_arrive_as_it_was_is_refused_and_the_field_is_named(
     name: str, case: str
@@ -417,21 +417,21 @@ def test_what_would_not_arrive_as_it_was_is_refused_and_the_field_is_named(
         ALL[name].serialize(value)
 
 
-@plain_serialiser
+@plain_serializer
 @pytest.mark.parametrize("cls", [Cached, Roomy])
 def test_cached_properties_are_left_out(name: str, cls: type[Cached | Roomy]) -> None:
-    serialisers, cached = ALL[name], cls(3)
+    serializers, cached = ALL[name], cls(3)
     assert cached.square == 9
-    assert serialisers.deserialize(*serialisers.serialize(Carry(cached))) == Carry(cls(3))
-    assert serialisers.deserialize(*serialisers.serialize(cached)) == cls(3)
+    assert serializers.deserialize(*serializers.serialize(Carry(cached))) == Carry(cls(3))
+    assert serializers.deserialize(*serializers.serialize(cached)) == cls(3)
 
 
-@plain_serialiser
+@plain_serializer
 def test_fields_may_be_named_by_keywords(name: str) -> None:
-    serialisers, message = ALL[name], Keywords(1, "a")
-    written = serialisers.serialize(message)
+    serializers, message = ALL[name], Keywords(1, "a")
+    written = serializers.serialize(message)
     assert written[0] in (MSGPACK_FORMAT_ID, JSON_FORMAT_ID)
-    assert serialisers.deserialize(*written) == message
+    assert serializers.deserialize(*written) == message
 
 
 def test_annotations_that_cannot_be_resolved_are_told() -> None:
@@ -445,13 +445,13 @@ def test_annotations_that_cannot_be_resolved_are_told() -> None:
         ALL["msgpack"].serialize(Holds(Hidden(1)))
 
 
-def test_a_node_with_pickle_pickles_what_has_no_other_serialiser() -> None:
-    serialisers = Serializers(write_ref, read_ref, pickle=True)
-    written = serialisers.serialize(Carry(Symbol("a")))
+def test_a_node_with_pickle_pickles_what_has_no_other_serializer() -> None:
+    serializers = Serializers(write_ref, read_ref, pickle=True)
+    written = serializers.serialize(Carry(Symbol("a")))
     assert written[0] == PICKLE_FORMAT_ID
-    assert alike(serialisers.deserialize(*written), Carry(Symbol("a")))
+    assert alike(serializers.deserialize(*written), Carry(Symbol("a")))
     with pytest.raises(SerializationError):
-        serialisers.serialize(Carry(lambda: None))
+        serializers.serialize(Carry(lambda: None))
 
 
 # ── nothing is taken on trust ─────────────────────────────────────────────────────────────────────────────────

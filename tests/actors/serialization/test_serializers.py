@@ -97,17 +97,17 @@ def test_the_numbers_are_those_of_envelopes() -> None:
     }
 
 
-def there_and_back(serialisers: Serializers, value: object, reply: Any = None) -> object:
-    return serialisers.deserialize(*serialisers.serialize(value), reply)
+def there_and_back(serializers: Serializers, value: object, reply: Any = None) -> object:
+    return serializers.deserialize(*serializers.serialize(value), reply)
 
 
-@pytest.mark.parametrize("serialiser", ["msgpack", "json"])
+@pytest.mark.parametrize("serializer", ["msgpack", "json"])
 @pytest.mark.parametrize(
     "value",
     [Place(Order(7, ("a", "b"))), Named("x"), Urgent(Order(1), hurry=3), Ack(3), None, 5, "t"],
 )
-def test_messages_and_their_replies_travel(serialiser: str, value: object) -> None:
-    assert there_and_back(make(default=serialiser), value) == value
+def test_messages_and_their_replies_travel(serializer: str, value: object) -> None:
+    assert there_and_back(make(default=serializer), value) == value
 
 
 @given(
@@ -122,44 +122,44 @@ def test_plain_values_travel(value: object) -> None:
 
 
 def test_a_plain_answer_is_what_the_message_says() -> None:
-    serialisers = make()
+    serializers = make()
     orders = [Order(1), Order(2, ("x",))]
-    assert there_and_back(serialisers, orders, reply_type_of(Listed)) == orders
+    assert there_and_back(serializers, orders, reply_type_of(Listed)) == orders
     with pytest.raises(InvalidEnvelopeError, match="cannot be read"):
-        there_and_back(serialisers, ["no order"], reply_type_of(Listed))
+        there_and_back(serializers, ["no order"], reply_type_of(Listed))
 
 
 def test_a_reply_type_that_says_nothing_gives_plain_values() -> None:
-    serialisers = make()
-    assert there_and_back(serialisers, [{"a": 1}], Any) == [{"a": 1}]
+    serializers = make()
+    assert there_and_back(serializers, [{"a": 1}], Any) == [{"a": 1}]
     with pytest.raises(InvalidEnvelopeError, match="list does not fit"):
-        there_and_back(serialisers, [{"a": 1}], Order | Ack)
+        there_and_back(serializers, [{"a": 1}], Order | Ack)
 
 
 def test_messages_of_protobuf_travel_as_such() -> None:
     register(Metadatum)
-    serialisers = make()
+    serializers = make()
     datum = Metadatum(key="k", value="v")
-    written = serialisers.serialize(datum)
+    written = serializers.serialize(datum)
     assert written[:2] == (PROTOBUF_FORMAT_ID, "recado.actors.Metadatum")
-    assert serialisers.deserialize(*written) == datum
+    assert serializers.deserialize(*written) == datum
     with pytest.raises(UnacceptableMessageError):
-        serialisers.deserialize(*serialisers.serialize(Payload()))
+        serializers.deserialize(*serializers.serialize(Payload()))
 
 
 def test_a_class_may_have_a_serialisation_of_its_own() -> None:
-    serialisers = make()
-    serialisers.set_serializer(Place, "json")
-    number, _, body = serialisers.serialize(Urgent(Order(1), hurry=2))
+    serializers = make()
+    serializers.set_serializer(Place, "json")
+    number, _, body = serializers.serialize(Urgent(Order(1), hurry=2))
     assert (number, body[:1]) == (JSON_FORMAT_ID, b"{")
-    assert serialisers.serialize(Named("x"))[0] == MSGPACK_FORMAT_ID
+    assert serializers.serialize(Named("x"))[0] == MSGPACK_FORMAT_ID
 
 
 def test_a_dataclass_travels_when_it_is_registered() -> None:
-    serialisers = make()
+    serializers = make()
     register(Loose, "loose")
-    assert serialisers.serialize(Loose(4))[1] == "loose"
-    assert there_and_back(serialisers, Loose(4)) == Loose(4)
+    assert serializers.serialize(Loose(4))[1] == "loose"
+    assert there_and_back(serializers, Loose(4)) == Loose(4)
 
 
 def test_what_nobody_registered_stays() -> None:
@@ -236,14 +236,14 @@ def test_pickles_are_refused_before_they_are_read() -> None:
 
 
 def test_pickle_is_for_those_who_ask_for_it() -> None:
-    serialisers = make(pickle=True)
-    number, manifest, body = serialisers.serialize(PurePath("a"))
+    serializers = make(pickle=True)
+    number, manifest, body = serializers.serialize(PurePath("a"))
     assert (number, manifest) == (PICKLE_FORMAT_ID, "")
-    assert serialisers.deserialize(number, manifest, body) == PurePath("a")
+    assert serializers.deserialize(number, manifest, body) == PurePath("a")
     with pytest.raises(InvalidEnvelopeError):
-        serialisers.deserialize(PICKLE_FORMAT_ID, "", b"no pickle")
-    serialisers.set_serializer(Named, "pickle")
-    assert there_and_back(serialisers, Named("x")) == Named("x")
+        serializers.deserialize(PICKLE_FORMAT_ID, "", b"no pickle")
+    serializers.set_serializer(Named, "pickle")
+    assert there_and_back(serializers, Named("x")) == Named("x")
     with pytest.raises(ValueError, match="pickle"):
         make().set_serializer(Named, "pickle")
 
@@ -269,14 +269,14 @@ def test_depth_is_bounded(serialisation: int, deep: bytes) -> None:
 
 
 def test_wrong_fields_and_what_a_class_itself_refuses() -> None:
-    serialisers = make()
+    serializers = make()
     for body in (
         b"\x80",
         msgspec.msgpack.encode({"size": "x"}),
         msgspec.msgpack.encode({"size": -1}),
     ):
         with pytest.raises(InvalidEnvelopeError):
-            serialisers.deserialize(MSGPACK_FORMAT_ID, manifest_of(Guarded), body)
+            serializers.deserialize(MSGPACK_FORMAT_ID, manifest_of(Guarded), body)
 
 
 def test_what_cannot_be_written_is_told() -> None:
@@ -286,12 +286,12 @@ def test_what_cannot_be_written_is_told() -> None:
         make().serialize(2**70_000)
 
 
-@pytest.mark.parametrize("serialiser", ["protobuf", "json", "msgpack"])
-def test_protobuf_is_for_messages_of_protobuf(serialiser: SerializerName) -> None:
-    serialisers = make()
-    serialisers.set_serializer(Named, serialiser)
-    if serialiser == "protobuf":
+@pytest.mark.parametrize("serializer", ["protobuf", "json", "msgpack"])
+def test_protobuf_is_for_messages_of_protobuf(serializer: SerializerName) -> None:
+    serializers = make()
+    serializers.set_serializer(Named, serializer)
+    if serializer == "protobuf":
         with pytest.raises(SerializationError, match="no message of protobuf"):
-            serialisers.serialize(Named("x"))
+            serializers.serialize(Named("x"))
     else:
-        assert there_and_back(serialisers, Named("x")) == Named("x")
+        assert there_and_back(serializers, Named("x")) == Named("x")

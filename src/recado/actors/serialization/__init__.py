@@ -1,8 +1,8 @@
-"""Messages as bytes and back, for other nodes and for the disk.
+"""Serialization of messages, for other nodes and for the disk.
 
-serialisers   how values are written and read     catalogue      which classes there are, by name
-tagged        values that say what they are       exceptions     which exceptions
-scalars       those without parts                 instances      those of classes
-lossless      values that need no tags            declarations   whether values are of their declared types
-faults        what is wrong with a message that is not
+serializers         encode and decode values             class_registry       the known classes, by manifest
+tagged_codec        values with their types              exception_registry   the known exceptions
+scalars             values without parts                 instances            instances of registered classes
+lossless_encoding   values that need no type tags        declared_types       whether values match declared types
+errors              the exceptions of this package
 """

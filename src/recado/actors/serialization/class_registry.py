@@ -1,12 +1,13 @@
-"""The classes that messages may have, by the names under which they travel: their manifests.
+"""The classes that can be serialized, by their manifests: the names under which they are sent.
 
-A class is known if it is a Message, if the fields or the reply of a Message are declared with it, or if it was
-registered: a struct, a dataclass, an Enum, a named tuple or a message of protobuf. Its manifest is its module
-and name, unless it says `manifest: ClassVar[str] = "…"` or was registered under another: do so where the module
-has different names on both sides, such as a program that the other side imports.
+A class is known if it is a Message, if a field or the reply of a Message is declared with it, or if it was registered: a
+struct, a dataclass, an Enum, a named tuple or a protobuf message. Its manifest is its module and name, unless it has a
+`manifest: ClassVar[str] = "…"` or was registered under another name. That is needed where the module has different names on
+both sides, such as a program that is `__main__` on one of them.
 
-CA1  Nothing is imported, or looked for in a module, because of a name from outside.
-CA2  A manifest means one class; of two that have the same (made by a function that ran twice) the later.
+CA1  No name that was received leads to an import or to a lookup in a module.
+CA2  A manifest means one class. Of two classes with the same manifest (created by a function that ran twice) it is the
+     later one.
 """
 
 from __future__ import annotations
@@ -29,16 +30,22 @@ T = TypeVar("T")
 _registered: dict[str, type] = {}
 _manifests: dict[type, str] = {}
 _discovered: dict[str, type] = {}  # messages, and the classes in their declarations
-# Those in the declarations of one class: to resolve these takes 20 µs, and unknown names come from outside.
+# The classes in the declarations of one class. Resolving them takes 20 µs, and other nodes can send unknown names.
 _declared_classes: WeakKeyDictionary[type, list[type]] = WeakKeyDictionary()
 
 
 def register(cls: type[T], name: str | None = None) -> type[T]:
-    """Let values of this class travel: a struct, a dataclass, an Enum, a named tuple, or a message of protobuf.
-    Also a decorator."""
+    """Register a class, so that its values can be sent and stored. Also a decorator.
+
+    Args:
+        cls: a struct, a dataclass, an Enum, a named tuple, or a protobuf message.
+        name: its manifest; by default its module and name.
+
+    Raises TypeError for another kind of class, and ValueError if another class has the manifest.
+    """
     if not _is_serializable(cls):
         raise TypeError(
-            f"{cls.__qualname__} is no struct, dataclass, Enum, named tuple or message of protobuf"
+            f"{cls.__qualname__} is not a struct, dataclass, Enum, named tuple or protobuf message"
         )
     manifest = name or _default_manifest(cls)
     before = _registered.get(manifest)
@@ -50,7 +57,7 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
 
 
 def manifest_of(cls: type) -> str:
-    """Raises CannotSerialise."""
+    """Return the manifest of a class. Raises SerializationError if the class is not known."""
     manifest = _manifests.get(cls)
     if manifest is None:
         if getattr(cls, "by_reference", False) is True:
@@ -61,7 +68,7 @@ def manifest_of(cls: type) -> str:
         manifest = _default_manifest(cls)
         if not issubclass(cls, Message) and find_class(manifest) is not cls:
             raise SerializationError(
-                f"{cls.__qualname__} has no serialiser",
+                f"{cls.__qualname__} has no serializer",
                 "Make it a Message, or register it: recado.actors.remote.register",
             )
         _manifests[cls] = manifest
@@ -69,7 +76,7 @@ def manifest_of(cls: type) -> str:
 
 
 def find_class(manifest: str) -> type | None:
-    """The class, if one is known."""
+    """Return the class with a manifest; None if there is none."""
     found = _registered.get(manifest) or _discovered.get(manifest)
     if found is None:
         _discover_messages()
@@ -78,7 +85,7 @@ def find_class(manifest: str) -> type | None:
 
 
 def reply_type_of(cls: type) -> Any:
-    """What a message of this class is answered by, as its bases say; None if they do not."""
+    """Return the reply type that a message class declares; None if it declares none."""
     for ancestor in cls.__mro__:
         for base in getattr(ancestor, "__orig_bases__", ()):
             if typing.get_origin(base) is Message:
@@ -94,23 +101,23 @@ def _resolve(annotation: Any, cls: type) -> Any:
 
 
 def _discover_messages() -> None:
-    """All messages that there are now. Asking Python is cheap, and only unknown names make us ask."""
+    """Collect all subclasses of Message that exist now. Called only for unknown manifests."""
     global _discovered
     discovered: dict[str, type] = {}
     remaining: list[type[Message[Any]]] = [Message]
     while remaining:
         for cls in remaining.pop().__subclasses__():
             remaining.append(cls)
-            if cls.by_reference:  # what cannot be copied does not travel: signals, occurrences
+            if cls.by_reference:  # such as signals and events
                 continue
             discovered[_default_manifest(cls)] = cls
             for declared in _classes_declared_by(cls):
                 discovered.setdefault(_default_manifest(declared), declared)
-    _discovered = discovered  # at once: other threads look, too
+    _discovered = discovered  # in one step: other threads read it
 
 
 def _classes_declared_by(cls: type) -> list[type]:
-    """The classes in the declarations of a message, in those of their fields, and so on."""
+    """Return the classes in the declarations of a message, in the fields of those classes, and so on."""
     found = _declared_classes.get(cls)
     if found is not None:
         return found
@@ -124,7 +131,7 @@ def _classes_declared_by(cls: type) -> list[type]:
         seen[each] = None
         try:
             remaining += _classes_in_fields(each)
-        except SerializationError:  # names of classes that are perhaps defined later
+        except SerializationError:  # a name that may be defined later
             resolved = False
     del seen[cls]
     if resolved:
@@ -133,7 +140,7 @@ def _classes_declared_by(cls: type) -> list[type]:
 
 
 def _classes_in_fields(cls: type) -> list[type]:
-    """Raises CannotSerialise."""
+    """Raises SerializationError."""
     if issubclass(cls, ProtobufMessage | enum.Enum):
         return []
     return [found for field in fields_of(cls) for found in _classes_in(field.annotation)]
@@ -155,10 +162,12 @@ def _is_serializable(cls: type) -> bool:
 def _default_manifest(cls: type) -> str:
     if issubclass(cls, ProtobufMessage):
         return str(cls.DESCRIPTOR.full_name)
-    said = cls.__dict__.get("manifest")
-    is_field = "manifest" in getattr(cls, "__dataclass_fields__", ())  # and this its default
-    if type(said) is str and not is_field:
-        return said
+    manifest = cls.__dict__.get("manifest")
+    is_field = "manifest" in getattr(
+        cls, "__dataclass_fields__", ()
+    )  # then this is the default of a field
+    if type(manifest) is str and not is_field:
+        return manifest
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

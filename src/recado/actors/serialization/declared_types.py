@@ -1,15 +1,15 @@
-"""The declared types of fields and replies: whether a value is of one.
+"""Checks whether a value matches the declared type of a field or reply.
 
-    order: Bid | Ask        a Bid, an Ask, or an instance of a class derived from them
+    order: Bid | Ask        a Bid, an Ask, or an instance of a subclass
     price: float            a float, or an int, as type checkers accept it
-    tags: tuple[str, ...]   a tuple of str, and no list
+    tags: tuple[str, ...]   a tuple of str, not a list
 
-DC1  A field is checked by the same rule when it is sent and when it arrives, so a value that the other node, or
-     the next life of this one, would not accept is refused when it is sent.
-DC2  A type that says nothing about its values (Any, object, a type variable without a bound, a protocol that
-     cannot be checked) accepts every value.
+DC1  A field is checked by the same rule when it is sent and when it is received. So a value that the other node, or the
+     next incarnation of this one, would reject is rejected when it is sent.
+DC2  A type that says nothing about its values (Any, object, an unbound type variable, a protocol that cannot be checked)
+     accepts every value.
 
-The fields of an instance are checked when that instance is written or made (tagged.py), not by the type of the
+The fields of an instance are checked when the instance is encoded or created (tagged_codec.py), not by the type of the
 field that holds it.
 """
 
@@ -31,7 +31,7 @@ from .errors import SerializationError
 
 TypeCheck: TypeAlias = Callable[[Any], bool]
 
-# What type checkers accept in place of these.
+# The types that type checkers accept in place of these.
 _PROMOTIONS: Final[dict[Any, tuple[type, ...]]] = {
     float: (float, int),
     complex: (complex, float, int),
@@ -49,7 +49,7 @@ _fields: WeakKeyDictionary[type, tuple[Field, ...]] = WeakKeyDictionary()
 
 
 def fields_of(cls: type) -> tuple[Field, ...]:
-    """The fields of a struct, a dataclass or a named tuple. Raises CannotSerialise."""
+    """Return the fields of a struct, a dataclass or a named tuple. Raises SerializationError."""
     found = _fields.get(cls)
     if found is None:
         hints = _hints(cls)
@@ -74,7 +74,7 @@ def is_named_tuple(cls: type) -> bool:
 def _hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls, include_extras=True)
-    except Exception as error:  # noqa: BLE001  names that are not to be found can fail in any way
+    except Exception as error:  # noqa: BLE001  resolving a name can raise anything
         raise SerializationError(
             f"the annotations of {cls.__qualname__} cannot be resolved: {error}",
             "Define the classes that they name in the module, not in a function",
@@ -82,12 +82,12 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def matches_type(value: object, annotation: Any) -> bool:
-    """Whether this value is of a declared type (DC2)."""
+    """Return whether a value matches a declared type (DC2)."""
     return type_check(annotation)(value)
 
 
 def type_check(annotation: Any) -> TypeCheck:
-    """The check for values of a declared type."""
+    """Return the function that checks values of a declared type."""
     try:
         return _cached_type_check(annotation)
     except TypeError:  # an annotation that cannot be hashed, such as Annotated[int, {}]
@@ -144,7 +144,7 @@ def _is_among(allowed: set[tuple[type, Any]], value: Any) -> bool:
 
 
 def _supports_isinstance(kind: type) -> bool:
-    """Whether `isinstance` has an answer: for some protocols it has none."""
+    """Return whether `isinstance` accepts a class; it rejects some protocols."""
     try:
         isinstance(None, kind)
     except TypeError:
@@ -166,7 +166,7 @@ def _annotated_check(annotation: Any, inner: Any, metadata: tuple[Any, ...]) -> 
     origin = typing.get_origin(inner)
     if origin is None:
         return lambda value: check(value) and _satisfies_limits(value, annotation)
-    # Of a list[Bid | Ask], which msgspec does not know, the limits are those of a list.
+    # msgspec rejects list[Bid | Ask]; its limits are checked as those of a plain list.
     bare = _with_limits(origin, limits)
     return lambda value: (
         check(value) and _satisfies_limits(value, annotation) and _satisfies_limits(value, bare)
@@ -179,7 +179,7 @@ def _with_limits(annotation: Any, limits: tuple[Any, ...]) -> Any:
 
 
 def _satisfies_limits(value: Any, annotation: Any) -> bool:
-    """Whether msgspec accepts a value, or does not know its type."""
+    """Return whether msgspec accepts a value, or does not support its type."""
     try:
         msgspec.convert(value, annotation, dec_hook=_return_value)
     except msgspec.ValidationError:
@@ -234,7 +234,7 @@ def _class_check(kind: type, arguments: tuple[Any, ...]) -> TypeCheck:
 
 
 def _generic_check(kind: type, type_arguments: Mapping[Any, Any]) -> TypeCheck:
-    """For Box[int]: a Box whose fields fit what its type variables mean."""
+    """Return the check for a type such as Box[int]: a Box whose fields match its type arguments."""
 
     def check(value: Any) -> bool:
         return isinstance(value, kind) and all(
@@ -261,7 +261,7 @@ def _mapping_items(mapping: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
 
 
 def _iterable_elements(value: Any) -> Iterable[Any]:
-    """Of the containers that travel; an iterator must not be used up."""
+    """Return the elements of a container that can be sent. An iterator must not be consumed."""
     return value if isinstance(value, list | tuple | set | frozenset | dict) else ()
 
 
@@ -278,14 +278,14 @@ def _tuple_check(arguments: tuple[Any, ...]) -> TypeCheck:
 
 
 def describe_type(annotation: Any) -> str:
-    """A type, as an error names it."""
+    """Return the text of a type for error messages."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__qualname__
     return str(annotation).replace("typing.", "")
 
 
 def is_registrable(cls: Any) -> bool:
-    """Whether values of this class can travel under its name: the classes that a catalogue may hold."""
+    """Return whether a class can be in the class registry."""
     return isinstance(cls, type) and (
         issubclass(cls, msgspec.Struct | enum.Enum)
         or dataclasses.is_dataclass(cls)

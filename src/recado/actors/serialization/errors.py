@@ -1,4 +1,4 @@
-"""What can be wrong with a message that leaves this process, or comes from without."""
+"""The exceptions of messages that cannot be sent, stored or read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from recado.actors.errors import ActorError
 
 
 class RemoteError(ActorError):
-    """Something between this process and another, or its own next life; not a failure of an actor."""
+    """A message could not be sent to another node, stored, or read. Not a failure of an actor."""
 
 
 class SerializationError(RemoteError):
-    """A message whose class has no serialiser, or whose content it does not take."""
+    """A message cannot be serialized: its class is not registered, or a part of it does not match its declared type."""
 
 
 class InvalidEnvelopeError(RemoteError):
-    """Content that breaks the rules: of an authentic frame, or of what was written down."""
+    """A frame or a stored record has invalid content."""
 
 
 class UnacceptableMessageError(InvalidEnvelopeError):
-    """A serialisation that is not accepted here, or a class that is not registered."""
+    """A message in a format that is not accepted here, or of a class that is not registered."""

@@ -1,8 +1,8 @@
-"""The exceptions that are made again where they arrive, by the names under which they travel.
+"""The exceptions that are recreated at the receiver, by the names under which they are sent.
 
-Known are those of Python, those derived from ActorError, and those that were registered.
+Known are the exceptions of Python, the subclasses of ActorError, and exceptions that were registered.
 
-EX1  No class is looked for by a name from outside, other than among these.
+EX1  A name that was received is looked up only among these.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from recado.actors.errors import ActorError
 
 E = TypeVar("E", bound=Exception)
 
-# No future takes a StopIteration: it would look like the end of a coroutine.
+# A future cannot hold a StopIteration, which would end a coroutine.
 _EXCLUDED_NAMES: Final = ("StopIteration", "StopAsyncIteration")
 
 _registered: dict[str, type[Exception]] = {}
 
 
 def wire_name(cls: type[BaseException]) -> str:
-    """The name of an exception's class."""
+    """Return the name under which an exception is sent."""
     return cls.__name__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
 def register_exception(cls: type[E], name: str | None = None) -> type[E]:
-    """From now on exceptions of this class arrive as such. It is made of its `args`. Also a decorator."""
+    """Register an exception class, so that it is recreated from its `args` at the receiver. Also a decorator.
+
+    Raises ValueError if another class has the name.
+    """
     kind = name or wire_name(cls)
     if _registered.setdefault(kind, cls) is not cls:
         raise ValueError(f"another exception is registered as {kind}")
@@ -34,20 +37,20 @@ def register_exception(cls: type[E], name: str | None = None) -> type[E]:
 
 
 def exception_class(kind: str) -> type[Exception] | None:
-    """The class of this name, if it is known (EX1)."""
+    """Return the class with a name; None if it is not known (EX1)."""
     found = _registered.get(kind)
     if found is None:
-        waiting: list[type[Exception]] = [ActorError]
-        while waiting:
-            cls = waiting.pop()
+        remaining: list[type[Exception]] = [ActorError]
+        while remaining:
+            cls = remaining.pop()
             if wire_name(cls) == kind:
                 return cls
-            waiting += cls.__subclasses__()
+            remaining += cls.__subclasses__()
     return found
 
 
 def registered_name(cls: type[BaseException]) -> str | None:
-    """The name by which `exception_class` finds this class; None if there is none."""
+    """Return the name by which `exception_class` finds a class; None if it is not known."""
     kind = wire_name(cls)
     if exception_class(kind) is cls:
         return kind

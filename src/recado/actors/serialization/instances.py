@@ -1,8 +1,8 @@
-"""Tagged instances of the classes in the catalogue: what they are made of, and how they are made again.
+"""Instances of registered classes, in the tagged codec: which parts they are encoded as, and how they are recreated.
 
-IN1  An instance that is written is the same when it is made again of its fields, or of its args: it is made
-     when it is written, where its class could raise or change something.
-IN2  Only classes of the catalogue are made, and combinations of a Flag only in a bounded number.
+IN1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could raise or
+     change something, it is recreated once when it is encoded, to find that out.
+IN2  Only registered classes are instantiated, and only a bounded number of combinations of a Flag.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from .errors import InvalidEnvelopeError, SerializationError, UnacceptableMessag
 from .lossless_encoding import is_identical, survives_rebuild
 from .scalars import TaggedTree, UnserializableError, decode_bytes
 
-FLAG_VALUES_MAX: Final = 10_000  # combinations of one Flag class: Python keeps each for ever
+FLAG_VALUES_MAX: Final = (
+    10_000  # combinations of one Flag class; Python caches each of them forever
+)
 
 
 def manifest_for(cls: type) -> str:
@@ -58,7 +60,7 @@ def _describe_value(value: object) -> str:
 
 
 def check_instance(cls: type, value: Any) -> None:
-    """Raises Unwritable if an instance made of the fields would not be the same (IN1)."""
+    """Raises UnserializableError if an instance created from the fields would not be equal (IN1)."""
     _check_attributes(cls, value)
     if is_named_tuple(cls):
         if not survives_rebuild(value):
@@ -70,7 +72,7 @@ def check_instance(cls: type, value: Any) -> None:
 
 
 def _check_attributes(cls: type, value: Any) -> None:
-    """All have to be fields, or be computed of them."""
+    """All attributes must be fields, or cached properties."""
     if not cls.__dictoffset__:
         return
     for extra in value.__dict__.keys() - {*field_names(cls)}:
@@ -82,9 +84,11 @@ def _check_dataclass(cls: type, value: Any) -> None:
     names = field_names(cls)
     values = {name: getattr(value, name) for name in names}
     try:
-        again = _create_dataclass(cls, values)
-        changed = [name for name in names if not is_identical(getattr(again, name), values[name])]
-    except Exception as error:  # noqa: BLE001  its constructor is anybody's
+        recreated = _create_dataclass(cls, values)
+        changed = [
+            name for name in names if not is_identical(getattr(recreated, name), values[name])
+        ]
+    except Exception as error:  # noqa: BLE001  a constructor of the application
         raise UnserializableError(
             f"{cls.__qualname__} cannot be made of its fields: {error}"
         ) from None
@@ -97,17 +101,17 @@ def _check_dataclass(cls: type, value: Any) -> None:
 def exception_parts(
     kind: type[BaseException], value: BaseException
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What it is made of, and its attributes, as `copy` knows them."""
+    """Return the args and the attributes of an exception, as `copy` uses them."""
     try:
         reduced: Any = value.__reduce__()
-        made_by, args, *rest = reduced
+        constructor, args, *rest = reduced
         attributes = rest[0] if rest and rest[0] else {}
-        again = made_by(*args)
+        recreated = constructor(*args)
     except Exception as error:  # noqa: BLE001  as above
         raise UnserializableError(
             f"{kind.__qualname__} cannot be made of its args: {error}"
         ) from None
-    if made_by is not kind or again.args != value.args or not isinstance(attributes, dict):
+    if constructor is not kind or recreated.args != value.args or not isinstance(attributes, dict):
         raise UnserializableError(f"{kind.__qualname__} is another one when it is made of its args")
     return args, attributes
 
@@ -120,7 +124,8 @@ def _check_field_names(cls: type, field_names: Iterable[str], known: set[str]) -
 
 
 def create_instance(cls: type, field_values: dict[str, Any]) -> Any:
-    """Of the values of its fields, which are checked. Raises BadEnvelope, and what its constructor raises."""
+    """Create an instance from the values of its fields, which are checked. Raises InvalidEnvelopeError, and the exceptions
+    of its constructor."""
     if not is_registrable(cls) or issubclass(cls, enum.Enum):
         raise InvalidEnvelopeError(f"{cls.__qualname__} has no fields")
     fields = fields_of(cls)
@@ -139,13 +144,13 @@ def create_instance(cls: type, field_values: dict[str, Any]) -> Any:
 
 
 def _create_dataclass(cls: type, values: dict[str, Any]) -> Any:
-    """By its constructor, which checks them; fields that it does not take are set behind it."""
-    taken = {field.name for field in dataclasses.fields(cls) if field.init}
-    made = cls(**{name: value for name, value in values.items() if name in taken})
+    """Call the constructor, which may check the values; fields that are not its arguments are set afterwards."""
+    arguments = {field.name for field in dataclasses.fields(cls) if field.init}
+    instance = cls(**{name: value for name, value in values.items() if name in arguments})
     for name, value in values.items():
-        if name not in taken:
-            object.__setattr__(made, name, value)
-    return made
+        if name not in arguments:
+            object.__setattr__(instance, name, value)
+    return instance
 
 
 def encode_enum(cls: type[enum.Enum], value: enum.Enum) -> TaggedTree:
@@ -179,7 +184,7 @@ def _decode_flag(manifest: str, value: int) -> enum.Enum:
 def _decode_protobuf(manifest: str, data: bytes | str) -> ProtobufMessage:
     cls = class_for(manifest)
     if not issubclass(cls, ProtobufMessage):
-        raise InvalidEnvelopeError(f"{cls.__qualname__} is no message of protobuf")
+        raise InvalidEnvelopeError(f"{cls.__qualname__} is not a protobuf message")
     return cls.FromString(decode_bytes(data))
 
 

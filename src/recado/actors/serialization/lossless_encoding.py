@@ -1,17 +1,17 @@
-"""Which values msgspec writes and reads again as they were, given their declared type.
+"""Which values msgspec encodes and decodes without loss, given their declared type.
 
-msgspec writes a struct in C and reads it by the types of its fields: 0.2 µs each. It writes a Decimal, a date,
-an Enum or a set as what MessagePack and JSON have instead, so a value arrives as it was only if its type is
-exactly the declared one, and the declaration leaves no choice. That is checked here before a value is written;
-all else is written with its types (tagged.py), which takes some ten times as long.
+msgspec encodes a struct in C and decodes it by the types of its fields: 0.2 µs each. But it encodes a Decimal, a date, an
+Enum or a set as the nearest type of MessagePack or JSON. So a value is decoded as it was only if its type is exactly the
+declared one, and the declaration is unambiguous. That is checked here before a value is encoded; all other values are encoded
+with their types (tagged_codec.py), which takes about ten times as long.
 
-    order: int            an int, and no bool          price: float   a finite float, and no int
+    order: int            an int, not a bool           price: float   a finite float, not an int
     side: Side            a member of this Enum        order: Bid | Ask, Any, Sequence[int]   never
 
-LO1  A value that the check of its declared type accepts is read again as it was, by msgspec's decoder for that
-     type, in MessagePack and in JSON.
+LO1  A value that the check of its declared type accepts is decoded as it was, by msgspec's decoder for that type, in
+     MessagePack and in JSON.
 
-The check of a declared type is compiled to Python functions, one for each loop. That of list[Tick] is
+The check of a declared type is compiled to Python functions, one for each loop. The check of list[Tick] is
 
     lambda v: type(v) is k2 and k1(v)               k2 is list
     def k1(values):
@@ -20,7 +20,7 @@ The check of a declared type is compiled to Python functions, one for each loop.
                 return False
         return True
 
-which takes 35 ns for a struct of three fields. A walk over the fields at run time takes 120.
+which takes 35 ns for a struct of three fields. Iterating over the fields at run time takes 120 ns.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PRIMITIVES: Final = (types.NoneType, bool, int, float, str)
 
 
 def _is_naive_or_utc(value: datetime.datetime) -> bool:
-    """MessagePack keeps the instant only, JSON the offset only."""
+    """Return whether a datetime survives: MessagePack keeps only the instant, JSON only the offset."""
     return (value.tzinfo is None or value.tzinfo is datetime.UTC) and not value.fold
 
 
@@ -57,11 +57,11 @@ def _is_naive(value: datetime.time) -> bool:
     return value.tzinfo is None and not value.fold
 
 
-# The types without parts, and what else is required of their values.
+# The types without parts, and an additional check of their values.
 _LEAF_CHECKS: Final[dict[type, LosslessCheck | None]] = {
     types.NoneType: None,
     bool: None,
-    int: None,  # those of more than 64 bits fail to be written
+    int: None,  # more than 64 bits raise when they are encoded
     float: isfinite,
     str: None,
     bytes: None,
@@ -77,14 +77,14 @@ _LEAF_CHECKS: Final[dict[type, LosslessCheck | None]] = {
 
 
 def lossless_check(annotation: Any) -> LosslessCheck | None:
-    """The check for values of a declared type (LO1); None if it would accept none of them."""
+    """Return the check for values of a declared type (LO1); None if it would accept no value."""
     compiler = _CheckCompiler()
     condition = compiler.condition(annotation, "v")
     if condition is None:
         return None
     try:
         msgspec.msgpack.Decoder(annotation, dec_hook=_return_value)
-    except TypeError:  # two types that msgspec cannot tell apart
+    except TypeError:  # a union that msgspec cannot distinguish
         return None
     return compiler.function(condition)
 
@@ -94,19 +94,19 @@ def _return_value(_: type, value: object) -> object:
 
 
 class _CheckCompiler:
-    """Conditions are Python source: true if the value that another piece of source gives is accepted."""
+    """Compiles conditions: Python source that is true if the value of another source expression is accepted."""
 
     def __init__(self) -> None:
-        self._names: dict[str, Any] = {}  # what the generated code refers to
-        self._structs: dict[type, str | None] = {}  # the conditions for their fields, of `v`
-        self._functions: dict[type, str] = {}  # the names of functions that check those
+        self._names: dict[str, Any] = {}  # the globals of the generated code
+        self._structs: dict[type, str | None] = {}  # the conditions for the fields of `v`
+        self._functions: dict[type, str] = {}  # the names of the functions that check them
 
     def function(self, condition: str) -> LosslessCheck:
         function: LosslessCheck = eval(f"lambda v: {condition}", self._names)
         return function
 
     def condition(self, annotation: Any, value: str) -> str | None:
-        """None if no value of this type can be told from others that look alike."""
+        """Return the condition for a type; None if its values cannot be distinguished from those of other types."""
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if annotation is None:
             return self._type_condition(types.NoneType, value)
@@ -157,7 +157,7 @@ class _CheckCompiler:
         known = [condition for condition in conditions if condition is not None]
         if len(known) < len(conditions):
             return None
-        # msgspec tells primitive types and tagged structs apart; of other types, only one and None.
+        # msgspec distinguishes primitive types and tagged structs; of other types it allows one, besides None.
         others = [each for each in members if each not in _PRIMITIVES]
         tagged = all(_has_tag(each) for each in others)
         if not tagged and any(each not in (others[0], types.NoneType) for each in members):
@@ -170,7 +170,7 @@ class _CheckCompiler:
         return f"type({value}) in {kinds} and (type({value}), {value}) in {allowed}"
 
     def _elements_condition(self, element: Any, values: str) -> str | None:
-        """For the elements of a container."""
+        """Return the condition for all elements of a container."""
         condition = self.condition(element, "v")
         if condition is None:
             return None
@@ -216,7 +216,7 @@ class _CheckCompiler:
 
     def _fields_condition(self, cls: type[msgspec.Struct]) -> str | None:
         if cls not in self._structs:
-            # A struct that contains itself: the writer of tagged values checks it, to a depth.
+            # None for a struct that contains itself: the tagged codec encodes it, to a limited depth.
             self._structs[cls] = None
             self._structs[cls] = self._compile_fields(cls)
         return self._structs[cls]
@@ -230,7 +230,7 @@ class _CheckCompiler:
             self.condition(each.annotation, _attribute_source(each.name)) for each in fields
         ]
         if cls.__dictoffset__:
-            conditions.append("not v.__dict__")  # attributes that are no fields
+            conditions.append("not v.__dict__")  # attributes that are not fields
         if hasattr(cls, "__post_init__"):
             conditions.append(self._call(survives_rebuild, "v"))
         return _conjunction("True", *conditions)
@@ -259,7 +259,7 @@ def _has_tag(cls: Any) -> bool:
 
 
 def _is_json_key(annotation: Any) -> bool:
-    """Whether JSON, in which keys are text, has keys of this type as well."""
+    """Return whether JSON objects, whose keys are text, can have keys of this type."""
     if isinstance(annotation, typing.NewType):
         return _is_json_key(annotation.__supertype__)
     if typing.get_origin(annotation) is typing.Literal:
@@ -269,16 +269,16 @@ def _is_json_key(annotation: Any) -> bool:
 
 
 def survives_rebuild(value: Any) -> bool:
-    """Whether an instance that is made of the fields of this one has equal fields: its `__post_init__` may
-    raise, or change them."""
+    """Return whether an instance created from the fields of this one has equal fields. Its `__post_init__` may raise or
+    change them."""
     cls = type(value)
     try:
-        again = cls(**{field.name: getattr(value, field.name) for field in fields_of(cls)})
+        recreated = cls(**{field.name: getattr(value, field.name) for field in fields_of(cls)})
         return all(
-            is_identical(getattr(again, field.name), getattr(value, field.name))
+            is_identical(getattr(recreated, field.name), getattr(value, field.name))
             for field in fields_of(cls)
         )
-    except Exception:  # noqa: BLE001  its constructor is anybody's, and so is what it is compared by
+    except Exception:  # noqa: BLE001  the constructor and __eq__ are those of the application
         return False
 
 

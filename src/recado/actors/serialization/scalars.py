@@ -1,7 +1,6 @@
-"""Tagged values without parts: numbers, bytes, moments and time zones.
+"""Values without parts in the tagged codec: numbers, bytes, dates and time zones.
 
-WRITERS make trees of them, by their type; READERS read those again, by their tag, and NUMBERS those whose parts
-are numbers themselves.
+ENCODERS create their trees, by type; DECODERS read them, by tag; NUMBER_CONSTRUCTORS read those whose parts are numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import msgspec
 
 from .errors import InvalidEnvelopeError
 
-INTEGER_BITS_MAX: Final = 65_536  # arithmetic with longer ones takes long
+INTEGER_BITS_MAX: Final = 65_536  # arithmetic with longer integers is slow
 
 TaggedTree: TypeAlias = Any
 
@@ -29,7 +28,7 @@ _ZONE_KEY: Final = re.compile(r"[A-Za-z0-9_+-]{1,64}(/[A-Za-z0-9_+-]{1,64}){0,3}
 
 
 class UnserializableError(Exception):
-    """What cannot be written, and where it is: the innermost part first."""
+    """A part of a value cannot be serialized. `path` leads to it, the innermost part first."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -71,7 +70,7 @@ def _decode_decimal(text: str) -> decimal.Decimal:
 
 
 def decode_bytes(data: bytes | str) -> bytes:
-    """JSON has them as base64."""
+    """Return bytes; in JSON they are base64."""
     return base64.b64decode(data, validate=True) if isinstance(data, str) else data
 
 
@@ -87,7 +86,7 @@ def encode_zone(zone: datetime.tzinfo | None) -> TaggedTree:
             return ["offset", seconds, None if unnamed else check_unicode(name)]
         case zoneinfo.ZoneInfo(key=str(key)) if _ZONE_KEY.fullmatch(key):
             return ["zone", key]
-    raise UnserializableError(f"the time zone {type(zone).__qualname__} has no serialiser")
+    raise UnserializableError(f"the time zone {type(zone).__qualname__} has no serializer")
 
 
 def _decode_offset(seconds: float, name: str | None) -> datetime.timezone:

@@ -1,20 +1,20 @@
-"""Messages as bytes and back: a serialiser for each class, and only classes of the catalogue.
+"""Encodes messages as bytes and decodes them, with a format for each class.
 
-    msgpack, json   structs whose values are exactly of the declared types, by msgspec (lossless.py)
-    tagged          all other values that travel, in MessagePack or JSON (tagged.py)
-    protobuf        messages of protobuf, by the name of their descriptor
-    pickle          anything else, if the node's options say so
+    msgpack, json   structs whose values have exactly the declared types, by msgspec (lossless_encoding.py)
+    tagged          all other serializable values, in MessagePack or JSON (tagged_codec.py)
+    protobuf        protobuf messages, by the name of their descriptor
+    pickle          every other value, if the options of the node allow it
 
-A *manifest* is the name of a class in the catalogue. The class of a value that arrives is looked up by it;
-nothing is imported. A value without one, such as a list, is tagged; or, if it is an answer of exactly the type
-that the message declares, in plain MessagePack or JSON, and read as of that type.
+A *manifest* is the name of a class in the class registry. The class of a received value is looked up by it; nothing is
+imported. A value without a manifest, such as a list, is tagged. A reply whose type is exactly the one that the message declares
+is encoded in plain MessagePack or JSON, and decoded as that type.
 
-S1  `read` makes objects only of classes in the catalogue, of the declared type of a reply, and of the types in
-    tagged.py.
-S2  Pickles are refused before a byte of them is read, unless the node accepts them.
-S3  Whatever the bytes are, `read` gives an object or raises `InvalidEnvelopeError` or `UnacceptableMessageError`.
-S4  A value that was written is read again as it was, types included, by any node that has its classes; or
-    `write` raises `SerializationError`, which names the field.
+SR1  `deserialize` creates instances only of registered classes, of the declared type of a reply, and of the types in
+     tagged_codec.py.
+SR2  Pickles are rejected before a byte of them is read, unless the node accepts them.
+SR3  For any bytes `deserialize` returns a value, or raises InvalidEnvelopeError or UnacceptableMessageError.
+SR4  A serialized value is deserialized as it was, types included, by every node that has its classes; or `serialize` raises
+     SerializationError, which names the field.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Decode = Callable[[bytes], object]
 
 SerializerName = Literal["msgpack", "json", "protobuf", "pickle"]
 
-# As they are written down, in journals and in envelopes (envelope.proto has the same).
+# The format ids in journals and envelopes; envelope.proto has the same.
 MSGPACK_FORMAT_ID: Final = 0
 JSON_FORMAT_ID: Final = 1
 PROTOBUF_FORMAT_ID: Final = 2
@@ -72,18 +72,18 @@ def _never(_: object) -> bool:
     return False
 
 
-# Values that are what they are without a declared type; in JSON, bytes are text.
+# Values that need no declared type. In JSON bytes are text, so they are not among them.
 _SCALAR_CHECKS: Final[dict[type, LosslessCheck]] = {
     NoneType: _always,
     bool: _always,
-    int: _always,  # those of more than 64 bits fail to be written
+    int: _always,  # more than 64 bits raise when they are encoded
     float: isfinite,
     str: _always,
 }
 
 
 class Serializers:
-    """Those of one node, or of its durable mailboxes."""
+    """The serializers of one node, or of its durable mailboxes."""
 
     def __init__(
         self,
@@ -93,8 +93,11 @@ class Serializers:
         default: Literal["msgpack", "json"] = "msgpack",
         pickle: bool = False,
     ) -> None:
-        """`write_ref` and `read_ref` are for what only a node can find: refs. `pickle`: whether pickles are
-        written and read."""
+        """Args:
+        encode_ref, decode_ref: convert references to actors.
+        default: the format of messages without another one.
+        pickle: whether pickles are sent and accepted.
+        """
         self._default = _FORMAT_IDS[default]
         self._pickle = pickle
         self._encode_ref = encode_ref
@@ -105,14 +108,17 @@ class Serializers:
             JSON_FORMAT_ID: msgspec.json.Encoder(enc_hook=encode_ref).encode,
         }
         self._configured_formats: dict[type, int] = {}
-        # Of each class: the serialisation, the manifest, which values it is for, and how they are written.
+        # For each class: the format, the manifest, the check of values that it can encode, and the encoder.
         self._writers_by_class: dict[type, tuple[int, str, LosslessCheck, Encode]] = {}
         self._readers_by_manifest: dict[tuple[int, str], Decode] = {}
         self._reply_checks: dict[Any, LosslessCheck] = {}
         self._reply_readers: dict[tuple[int, Any], Decode] = {}
 
     def set_serializer(self, cls: type, serializer: SerializerName) -> None:
-        """Messages of this class, and of those derived from it, are sent in this serialisation."""
+        """Send messages of a class and of its subclasses in another format.
+
+        Raises ValueError for pickle if the node does not allow it.
+        """
         if serializer == "pickle" and not self._pickle:
             raise ValueError("the options of this node do not allow pickle")
         self._configured_formats[cls] = _FORMAT_IDS[serializer]
@@ -121,7 +127,7 @@ class Serializers:
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────
 
     def serialize(self, value: object) -> tuple[int, str, bytes]:
-        """The serialisation, the manifest and the body. Raises CannotSerialise."""
+        """Return the format id, the manifest and the body of a value. Raises SerializationError."""
         writer = self._writers_by_class.get(type(value))
         if writer is None:
             writer = self._writers_by_class[type(value)] = self._create_writer(type(value))
@@ -129,14 +135,14 @@ class Serializers:
         try:
             if is_for(value):
                 return format_id, manifest, write(value)
-        except Exception as error:  # hooks and fields are anybody's
+        except Exception as error:  # hooks and fields of the application can raise anything
             if format_id not in _TAGGED_FORMAT_IDS:
                 raise _serialization_error(value, error) from error
-            # An integer of more than 64 bits, or what only the writer of tagged values can name.
+            # Retry with tags: an integer of more than 64 bits, or an error that the tagged codec can explain.
         return self._serialize_tagged(value, format_id)
 
     def serialize_reply(self, value: object, reply_type: Any) -> tuple[int, str, bytes]:
-        """The same, of an answer to a message that declares this type of its reply; None: none."""
+        """Do the same for a reply. `reply_type` is the type that the message declares; None if it declares none."""
         writer = self._writers_by_class.get(type(value))
         if writer is None:
             writer = self._writers_by_class[type(value)] = self._create_writer(type(value))
@@ -167,7 +173,7 @@ class Serializers:
         format_id = self._format_of(cls)
         if format_id == PROTOBUF_FORMAT_ID:
             if not issubclass(cls, ProtobufMessage):
-                raise SerializationError(f"{cls.__qualname__} is no message of protobuf")
+                raise SerializationError(f"{cls.__qualname__} is not a protobuf message")
             return format_id, cls.DESCRIPTOR.full_name, _always, _encode_protobuf
         if format_id == PICKLE_FORMAT_ID:
             return format_id, "", _always, self._pickle_value
@@ -210,13 +216,16 @@ class Serializers:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def check_readable(self, format_id: int, manifest: str, reply_type: Any = None) -> None:
-        """Raises Unacceptable if `read` would, whatever the body is: for those that are costly to get at."""
+        """Raises UnacceptableMessageError if `deserialize` would for any body. For a body that is expensive to decompress."""
         self._find_reader(format_id, manifest, reply_type)
 
     def deserialize(
         self, format_id: int, manifest: str, body: bytes, reply_type: Any = None
     ) -> object:
-        """`reply` is the type that a plain answer should have, if that is known."""
+        """Return the value of a body. `reply_type` is the type that a reply without manifest should have, if known.
+
+        Raises InvalidEnvelopeError and UnacceptableMessageError.
+        """
         reader = self._find_reader(format_id, manifest, reply_type)
         try:
             value = reader(body)
@@ -231,7 +240,7 @@ class Serializers:
                 f"{manifest or 'a value'} that cannot be read: {error}"
             ) from None
         except Exception as error:
-            # Pickles and hooks raise what they like; the sender must hear of it, and nothing else may end.
+            # Pickles and hooks can raise anything; the sender must get an error, and this node must not fail.
             raise InvalidEnvelopeError(
                 f"{manifest or 'a value'} that cannot be read: {error!r}"
             ) from error
@@ -245,7 +254,7 @@ class Serializers:
 
     def _find_reader(self, format_id: int, manifest: str, reply_type: Any) -> Decode:
         if format_id == PICKLE_FORMAT_ID:
-            manifest = ""  # it says itself what it is, and what others say of it is not remembered
+            manifest = ""  # a pickle needs none, and a received one must not be cached
         if (
             not manifest
             and reply_type is not None
@@ -271,12 +280,12 @@ class Serializers:
         elif format_id in (TAGGED_MSGPACK_FORMAT_ID, TAGGED_JSON_FORMAT_ID):
             reader = self._tagged_reader(format_id, manifest)
         else:
-            raise UnacceptableMessageError(f"unknown serialisation {format_id}")
+            raise UnacceptableMessageError(f"unknown format {format_id}")
         self._readers_by_manifest[format_id, manifest] = reader
         return reader
 
     def _class_of(self, manifest: str) -> Any:
-        """What a value of this manifest is; anything if there is none."""
+        """Return the class of a manifest; Any if it is empty."""
         if not manifest:
             return Any
         cls = find_class(manifest)
@@ -294,7 +303,7 @@ class Serializers:
         def read(body: bytes) -> object:
             tree = decode(body)
             if manifest and not (type(tree) is list and tree[:2] == ["object", manifest]):
-                raise InvalidEnvelopeError("it is of another class")
+                raise InvalidEnvelopeError("the value is of another class")
             return lift(tree)
 
         return read
@@ -317,12 +326,13 @@ class Serializers:
         return reader
 
     def _decoder(self, format_id: int, target_type: Any) -> Decode:
-        """Raises Unacceptable for a type that msgspec cannot read, such as two structs in a union."""
+        """Return the decoder of a type. Raises UnacceptableMessageError for a type that msgspec does not support, such as a
+        union of two structs."""
         try:
             if format_id == MSGPACK_FORMAT_ID:
                 return msgspec.msgpack.Decoder(target_type, dec_hook=self._decode_ref).decode
             return msgspec.json.Decoder(target_type, dec_hook=self._decode_ref).decode
-        except Exception as error:  # noqa: BLE001  annotations are anybody's
+        except Exception as error:  # noqa: BLE001  annotations of the application
             raise UnacceptableMessageError(
                 f"{describe_type(target_type)} cannot be read untagged: {error}"
             ) from None
@@ -348,20 +358,20 @@ def _encode_protobuf(value: object) -> bytes:
 
 
 class _RefPickler(pickle.Pickler):
-    """References to actors are pickled as their addresses."""
+    """Pickles references to actors as their addresses."""
 
-    def __init__(self, file: io.BytesIO, write_ref: RefEncoder) -> None:
+    def __init__(self, file: io.BytesIO, encode_ref: RefEncoder) -> None:
         super().__init__(file)
-        self._write_ref = write_ref
+        self._encode_ref = encode_ref
 
     def persistent_id(self, value: object) -> object:
-        return self._write_ref(value) if isinstance(value, ActorRef) else None
+        return self._encode_ref(value) if isinstance(value, ActorRef) else None
 
 
 class _RefUnpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, read_ref: RefDecoder) -> None:
+    def __init__(self, file: io.BytesIO, decode_ref: RefDecoder) -> None:
         super().__init__(file)
-        self._read_ref = read_ref
+        self._decode_ref = decode_ref
 
     def persistent_load(self, address: object) -> object:
-        return self._read_ref(ActorRef, address)
+        return self._decode_ref(ActorRef, address)
