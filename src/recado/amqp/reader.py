@@ -193,11 +193,11 @@ class FrameReader:
                         and self._batches_deliveries
                         and channel not in self._partial_messages
                     ):
-                        found = scan_deliveries(
+                        deliveries = scan_deliveries(
                             data, offset, after, channel, self._single_frame_max, self.run_limit
                         )
-                        if found is not None:
-                            event, offset = found
+                        if deliveries is not None:
+                            event, offset = deliveries
                 if event is None:
                     offset = after
                     event = self._read_frame(

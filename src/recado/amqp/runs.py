@@ -75,12 +75,12 @@ def _parse_header(header: bytes) -> tuple[MessageTraits, int, int, bytes] | None
         return None
     has_body = 0 < body_size < 1 << 32
     body_start = FRAME_START.pack(BODY_FRAME_TYPE, channel, body_size) if has_body else b""
-    found = (traits, channel, body_size, body_start)
+    parsed = (traits, channel, body_size, body_start)
     if len(header) <= _CACHED_HEADER_MAX_BYTES and not has_unique_fields(properties):
         if len(_header_cache) >= _HEADER_CACHE_COUNT:
             _header_cache.clear()
-        _header_cache[header] = found
-    return found
+        _header_cache[header] = parsed
+    return parsed
 
 
 def _locate_message(
@@ -94,10 +94,10 @@ def _locate_message(
         return None
     body_offset: int = offset + _unpack_size(data, offset + 3)[0] + FRAME_OVERHEAD_BYTES
     header = data[offset:body_offset]
-    found = _header_cache.get(header) or _parse_header(header)
-    if found is None:
+    parsed = _header_cache.get(header) or _parse_header(header)
+    if parsed is None:
         return None
-    traits, number, body_size, body_start = found
+    traits, number, body_size, body_start = parsed
     end = body_offset + body_size + FRAME_OVERHEAD_BYTES if body_size else body_offset
     if (
         end > len(data)
@@ -239,18 +239,18 @@ def scan_acks(data: bytes, offset: int, run_limit: int) -> tuple[int, int]:
 
     `data[offset:]` must begin with a complete ack frame that is not multiple.
     """
-    first: int = _unpack_tag(data, offset + _ACK_TAG_OFFSET)[0]
+    first_tag: int = _unpack_tag(data, offset + _ACK_TAG_OFFSET)[0]
     start, rest = data[offset : offset + _ACK_TAG_OFFSET], b"\x00\xce"
-    found, window = 1, 16
-    most = min((len(data) - offset) // _ACK_FRAME_BYTES, run_limit, (1 << 64) - first)
-    while count := min(most - found, window):
-        tags = map(_pack_tag, range(first + found, first + found + count))
+    acked_count, window = 1, 16
+    max_count = min((len(data) - offset) // _ACK_FRAME_BYTES, run_limit, (1 << 64) - first_tag)
+    while count := min(max_count - acked_count, window):
+        tags = map(_pack_tag, range(first_tag + acked_count, first_tag + acked_count + count))
         expected = b"".join(_flatten(zip(repeat(start), tags, repeat(rest))))
-        if not data.startswith(expected, offset + found * _ACK_FRAME_BYTES):
+        if not data.startswith(expected, offset + acked_count * _ACK_FRAME_BYTES):
             break
-        found += count
+        acked_count += count
         window *= 4
-    return first, found
+    return first_tag, acked_count
 
 
 def render_deliveries(

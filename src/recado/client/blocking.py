@@ -330,9 +330,9 @@ class _ThreadSafeChannel:
         )
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        own = self._restore_delivery(delivery)
+        original = self._restore_delivery(delivery)
         return self._settle_in_loop(
-            partial(self._channel.nack, own, multiple=multiple, requeue=requeue)
+            partial(self._channel.nack, original, multiple=multiple, requeue=requeue)
         )
 
     def _restore_delivery(self, delivery: Delivery) -> Delivery:
@@ -349,13 +349,13 @@ class _ThreadSafeChannel:
 
 def make_thread_safe(thread: LoopThread, deliveries: list[Delivery]) -> list[Delivery]:
     """Return the same deliveries, with channels that any thread may use."""
-    found: list[Delivery] = []
+    wrapped: list[Delivery] = []
     source: DeliverySource | None = None
     for each in deliveries:
         if each.source is not source:
             source = each.source
             assert isinstance(source.channel, Channel)
-            own = DeliverySource(
+            safe_source = DeliverySource(
                 _ThreadSafeChannel(thread, source, source.channel),
                 source.consumer_tag,
                 source.redelivered,
@@ -363,5 +363,5 @@ def make_thread_safe(thread: LoopThread, deliveries: list[Delivery]) -> list[Del
                 source.routing_key,
                 source.no_ack,
             )
-        found.append(Delivery(own, each.delivery_tag, each.raw_properties, each.body))
-    return found
+        wrapped.append(Delivery(safe_source, each.delivery_tag, each.raw_properties, each.body))
+    return wrapped

@@ -85,8 +85,8 @@ class ChannelCommands(ABC, Generic[C]):
         Returns its name and the numbers of messages and consumers.
         """
         flags = (passive, durable, exclusive, auto_delete, False)
-        found = await self.call(m.QueueDeclare(name, *flags, arguments or {}), m.QueueDeclareOk)
-        return QueueInfo(found.queue, found.message_count, found.consumer_count)
+        reply = await self.call(m.QueueDeclare(name, *flags, arguments or {}), m.QueueDeclareOk)
+        return QueueInfo(reply.queue, reply.message_count, reply.consumer_count)
 
     async def bind_queue(
         self, queue: str, exchange: str, routing_key: str = "", arguments: FieldTable | None = None

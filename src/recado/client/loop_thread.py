@@ -128,7 +128,7 @@ def make_blocking_factory(
     """Like `make_blocking_method`, for a method whose result is itself wrapped, by `wrap`."""
 
     def call(threaded: LoopThreadProxy[T], /, *args: P.args, **kwargs: P.kwargs) -> W:
-        found = threaded._run(method(threaded._inner, *args, **kwargs))
-        return wrap(threaded._thread, found)
+        result = threaded._run(method(threaded._inner, *args, **kwargs))
+        return wrap(threaded._thread, result)
 
     return update_wrapper(call, method)

@@ -60,10 +60,10 @@ class ConnectionRecovery:
             if not declare.exclusive and await self._queue_exists(name):
                 return
             declare = msgspec.structs.replace(declare, queue="")
-        found = await self._call_or_skip(f"queue '{name}'", declare, m.QueueDeclareOk)
-        if found is not None and found.queue != name:
-            self._topology.record_rename(name, found.queue)
-            self.renamed_queues[name] = found.queue
+        reply = await self._call_or_skip(f"queue '{name}'", declare, m.QueueDeclareOk)
+        if reply is not None and reply.queue != name:
+            self._topology.record_rename(name, reply.queue)
+            self.renamed_queues[name] = reply.queue
 
     async def _queue_exists(self, name: str) -> bool:
         """Return whether a queue exists; one that is not exclusive may have survived the lost connection."""
@@ -81,13 +81,13 @@ class ConnectionRecovery:
     ) -> m.QueueDeclareOk | None:
         channel = await self._open_declare_channel()
         try:
-            found = await channel.call(method, reply_type)
+            reply = await channel.call(method, reply_type)
         except ChannelClosedByBrokerError as error:
             if error.is_exclusively_locked:
                 raise
             self._report(RecoverySkipped(entity, error))
             return None
-        return found if isinstance(found, m.QueueDeclareOk) else None
+        return reply if isinstance(reply, m.QueueDeclareOk) else None
 
     async def _open_declare_channel(self) -> Channel:
         if self._declare_channel is None or not self._declare_channel.is_open:

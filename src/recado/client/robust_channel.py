@@ -340,10 +340,10 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     def _handle_confirms(self, channel_numbers: range, acked: bool) -> None:
         assert self.unconfirmed is not None
-        for own in self.unconfirmed.settle(channel_numbers):
-            self._confirm_waiters.handle_confirms(own, acked=acked)
+        for sequence_numbers in self.unconfirmed.settle(channel_numbers):
+            self._confirm_waiters.handle_confirms(sequence_numbers, acked=acked)
             if self.on_confirm is not None:
-                self.on_confirm(own, acked)
+                self.on_confirm(sequence_numbers, acked)
         if self.unconfirmed.memory_bytes < self.unconfirmed_max_bytes:
             self._notifier.notify_all()
 

@@ -66,17 +66,17 @@ class Topology:
             return msgspec.structs.replace(method, queue=self._current_names[method.queue])
         return method
 
-    def record(self, method: m.Method, answer: m.Method) -> None:
+    def record(self, method: m.Method, reply: m.Method) -> None:
         """Record a method that the broker has executed."""
         match method:
             case m.ExchangeDeclare(name, passive=False):
                 self.exchanges[name] = method
             case m.ExchangeDelete(name):
                 self._forget_exchange(name)
-            case m.QueueDeclare(given, passive=False):
-                assert isinstance(answer, m.QueueDeclareOk)
-                if answer.queue not in self.queues:
-                    self.queues[answer.queue] = DeclaredQueue(method, not given)
+            case m.QueueDeclare(name, passive=False):
+                assert isinstance(reply, m.QueueDeclareOk)
+                if reply.queue not in self.queues:
+                    self.queues[reply.queue] = DeclaredQueue(method, named_by_broker=not name)
             case m.QueueDelete(name):
                 self.forget_queue(name)
             case m.QueueBind() | m.ExchangeBind():

@@ -54,9 +54,8 @@ class UnconfirmedPublishes:
         self.memory_bytes = 0  # estimate for all stored messages
         self._sent: deque[PublishBatch] = deque()
         self._unsent: deque[PublishBatch] = deque()
-        self._segments: list[
-            tuple[int, int]
-        ] = []  # (the channel's number, our own) where they begin
+        # (first number of the channel, first sequence number) of each segment
+        self._segments: list[tuple[int, int]] = []
         self._next_channel_number = 1  # of the next message that is sent
 
     def add(
@@ -106,28 +105,29 @@ class UnconfirmedPublishes:
             bodies += self._unsent[0].bodies
             self._sent.append(self._unsent.popleft())
         numbers = range(batch.first_number, batch.first_number + len(bodies))
-        for done, some in groupby(numbers, self.confirms.is_settled):
-            if not done:
-                first, *rest = some
-                count, at = 1 + len(rest), first - batch.first_number
+        for is_settled, group in groupby(numbers, self.confirms.is_settled):
+            if not is_settled:
+                first, *rest = group
+                count, index = 1 + len(rest), first - batch.first_number
                 self._record_sent(first, count)
                 yield msgspec.structs.replace(
-                    batch, first_number=first, bodies=bodies[at : at + count]
+                    batch, first_number=first, bodies=bodies[index : index + count]
                 )
 
     def settle(self, numbers: range) -> list[range]:
         """Translate numbers of the channel that the broker settled to sequence numbers; return the new ones."""
         settled = []
         first, end = numbers.start, numbers.stop
-        at = bisect_right(self._segments, first, key=_segment_start) - 1
-        while first < end and at >= 0:
-            start, own = self._segments[at]
-            at += 1
-            last = self._segments[at][0] if at < len(self._segments) else self._next_channel_number
-            upto = min(end, last)
-            settled += self.confirms.settle_range(own + first - start, upto - first)
-            first = upto
-            if at == len(self._segments):
+        index = bisect_right(self._segments, first, key=_segment_start) - 1
+        while first < end and index >= 0:
+            start, first_number = self._segments[index]
+            index += 1
+            is_last = index == len(self._segments)
+            segment_end = self._next_channel_number if is_last else self._segments[index][0]
+            stop = min(end, segment_end)
+            settled += self.confirms.settle_range(first_number + first - start, stop - first)
+            first = stop
+            if is_last:
                 break
         while self._sent and self._sent[0].end_number <= self.confirms.settled_up_to + 1:
             self.memory_bytes -= self._sent.popleft().memory_bytes

@@ -10,7 +10,7 @@ from .errors import PublishNackedError
 
 OnConfirm: TypeAlias = Callable[[range, bool], object]
 
-NACK_HISTORY_COUNT = 1_000  # ranges of nacked messages that later waits are told about
+NACK_HISTORY_COUNT = 1_000  # nacked ranges that are remembered for later waits
 
 
 class WaitCounter:

@@ -175,6 +175,6 @@ class _ArrowCompiler:
                 else column
             )
         if self._types.is_timestamp(column_type):
-            whole = column.cast(self._pa.int64()).cast(self._double_type, safe=False)
-            return self._pc.divide(whole, self._pc.scalar(_UNITS_PER_SECOND[column_type.unit]))
+            units = column.cast(self._pa.int64()).cast(self._double_type, safe=False)
+            return self._pc.divide(units, self._pc.scalar(_UNITS_PER_SECOND[column_type.unit]))
         return column.cast(self._double_type, safe=False)

@@ -228,8 +228,8 @@ class _Parser:
             left = self._require_value(left, at)
             self._advance()
             self._count_node()
-            behind = self._token.offset
-            right = self._require_value(part(), behind)
+            right_offset = self._token.offset
+            right = self._require_value(part(), right_offset)
             left = self._check_types(
                 make_arithmetic, operators[symbol.value], left, right, symbol.offset
             )
@@ -365,15 +365,15 @@ class _Parser:
     def _parse_as_condition(self, part: Callable[[], Condition | Value]) -> Condition:
         return self._require_condition(part())
 
-    def _require_condition(self, found: Condition | Value) -> Condition:
-        if isinstance(found, _VALUE_CLASSES):
-            return self._check_types(make_boolean_test, found)
-        return found
+    def _require_condition(self, node: Condition | Value) -> Condition:
+        if isinstance(node, _VALUE_CLASSES):
+            return self._check_types(make_boolean_test, node)
+        return node
 
-    def _require_value(self, found: Condition | Value, at: int) -> Value:
-        if isinstance(found, _VALUE_CLASSES):
-            return found
-        raise SelectorError(self._text, at, "expected a value, found a condition")
+    def _require_value(self, node: Condition | Value, offset: int) -> Value:
+        if isinstance(node, _VALUE_CLASSES):
+            return node
+        raise SelectorError(self._text, offset, "expected a value, found a condition")
 
     def _check_types(self, check: Callable[..., T], *arguments: object) -> T:
         try:

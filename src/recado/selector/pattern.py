@@ -66,8 +66,8 @@ def parse_pattern(text: str, escape: str | None) -> LikePattern:
         else:
             _append_character(parts[-1], character)
     inner = [part for part in parts[1:-1] if part]  # %% is %
-    edges = [parts[0], *inner, parts[-1]] if len(parts) > 1 else parts
-    return LikePattern(tuple(map(tuple, edges)))
+    merged = [parts[0], *inner, parts[-1]] if len(parts) > 1 else parts
+    return LikePattern(tuple(map(tuple, merged)))
 
 
 def _append_character(part: list[str | None], character: str) -> None:
@@ -79,12 +79,12 @@ def _append_character(part: list[str | None], character: str) -> None:
 
 def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
     """Return a function that matches texts, for patterns that need more than one method of `str`."""
-    first, *others = pattern.parts
-    if not others:
-        whole = _AnchoredPart(first)
-        return lambda text: len(text) == whole.size and whole.matches_at(text, 0)
-    start, end = _AnchoredPart(first), _AnchoredPart(others.pop())
-    inner = [_FloatingPart(part) for part in others]
+    first, *rest = pattern.parts
+    if not rest:
+        only = _AnchoredPart(first)
+        return lambda text: len(text) == only.size and only.matches_at(text, 0)
+    start, end = _AnchoredPart(first), _AnchoredPart(rest.pop())
+    inner = [_FloatingPart(part) for part in rest]
 
     def matches(text: str) -> bool:
         last = len(text) - end.size
@@ -144,12 +144,11 @@ class _CharacterBitmaps:
             # Not text.encode("utf-32-be"): looking up a codec by name imports it, at the first message.
             wide = utf_32_be_encode(self.text, "surrogatepass")[0][::-1]
             self._byte_planes = (wide[0::4], wide[1::4], wide[2::4])
-        found = -1
-        for place, plane in enumerate(self._byte_planes):
-            found &= int(
-                plane.translate(_make_translation_table(ord(character) >> 8 * place & 0xFF)), 2
-            )
-        return found
+        bitmap = -1
+        for index, plane in enumerate(self._byte_planes):
+            table = _make_translation_table(ord(character) >> 8 * index & 0xFF)
+            bitmap &= int(plane.translate(table), 2)
+        return bitmap
 
 
 @lru_cache(256)
@@ -162,12 +161,10 @@ class _FloatingPart:
     """A part between two `%`, searched for its first match."""
 
     def __init__(self, part: PatternPart) -> None:
-        texts = [at for at, each in enumerate(part) if each is not ANY_CHARACTER]
+        texts = [index for index, each in enumerate(part) if each is not ANY_CHARACTER]
         low, high = (texts[0], texts[-1] + 1) if texts else (len(part), len(part))
-        self._leading_wildcards, self._trailing_wildcards = (
-            low,
-            len(part) - high,
-        )  # ONEs around it only need room
+        # Wildcards at its ends match any character; they only need enough text around the core.
+        self._leading_wildcards, self._trailing_wildcards = low, len(part) - high
         core = _AnchoredPart(part[low:high])
         self._size = core.size
         self._first_text = core.texts[0][1] if texts else ""
@@ -184,10 +181,10 @@ class _FloatingPart:
         end -= self._trailing_wildcards
         if at > end:
             return -1
-        found = bitmaps.text.find(self._first_text, at, end)
-        if found >= 0 and not self._is_single_text:
-            found = self._find_fit(bitmaps, found, end)
-        return found + self._size + self._trailing_wildcards if found >= 0 else -1
+        start = bitmaps.text.find(self._first_text, at, end)
+        if start >= 0 and not self._is_single_text:
+            start = self._find_fit(bitmaps, start, end)
+        return start + self._size + self._trailing_wildcards if start >= 0 else -1
 
     def _find_fit(self, bitmaps: _CharacterBitmaps, at: int, end: int) -> int:
         """Return the first position from `at` on where all characters match, or -1."""
