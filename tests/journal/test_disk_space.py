@@ -1,4 +1,4 @@
-"""The room on a disk, and the ballast."""
+"""The free space of a disk, and the ballast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal while the process lives: appending, groups, segments, reading, and disks that fill up or fail."""
+"""The journal within one process: appending, groups, segments, reading, and disks that fill up or fail."""
 
 from __future__ import annotations
 

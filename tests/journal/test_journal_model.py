@@ -99,7 +99,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """The process ends; what it wrote is still with the system."""
+        """The process ends; its writes are still in the page cache."""
         self.disk.fill(None)
         self.reopen(self.journal.durable_position)
 

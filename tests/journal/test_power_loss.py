@@ -15,12 +15,12 @@ Record = tuple[int, bytes]
 
 
 class Workload:
-    """Appends, writes, syncs and drops as chance has it, and remembers what was promised when."""
+    """Append, write, sync and drop at random, and record what was durable when."""
 
     def __init__(self, seed: int, steps: int) -> None:
         self.random = Random(seed)
         self.disk = SimulatedDisk(seed)
-        self.promises: list[tuple[int, int]] = []  # (operations done, what was durable then)
+        self.promises: list[tuple[int, int]] = []  # (operations done, durable position then)
         self.drops: list[tuple[int, int, int]] = []  # (operations done before, base, end)
         self.groups: list[list[Record]] = []
         self.journal = Journal(self.disk, segment_bytes=SEGMENT)
@@ -29,7 +29,7 @@ class Workload:
             self.random.choice((self.append, self.append, self.write, self.sync, self.drop))()
 
     def append(self) -> None:
-        # Few sizes, so that records of another life lie where records of this one begin.
+        # Few sizes, so that records of an earlier incarnation are where new records begin.
         records = [
             self.random.randbytes(self.random.choice((7, 7, 55)))
             for _ in range(self.random.choice((1, 1, 2)))

@@ -1,4 +1,4 @@
-"""Records in a file: what counts as one, and what does not."""
+"""Records in a file: valid and invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recovery: unfinished writes are cut off, rot is told, and nothing that was cut off comes back."""
+"""Recovery: torn writes are truncated, rot is reported, and nothing that was truncated comes back."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def flat(groups: list[list[bytes]]) -> list[bytes]:
 def test_cut_at_any_byte_the_longest_whole_prefix_is_found(
     reserved: int, segment_size: int, segments: int
 ) -> None:
-    """The last of several files, too: what was in those before it is all there."""
+    """Also in the last of several files: the records of earlier files are all recovered."""
     disk, ends = written(segment_size)
     bases = list_bases(disk)
     assert len(bases) == segments
@@ -114,7 +114,7 @@ def test_every_flipped_bit_is_told_or_does_no_harm(segment_size: int) -> None:
                 with pytest.raises(CorruptJournalError) as raised:
                     opened(disk)
                 assert raised.value.file == name
-            else:  # the mark itself, or what is reserved and not used
+            else:  # the mark itself, or reserved and unused space
                 assert contents(disk) == flat(GROUPS)
             disk.files[name][bit // 8] ^= 1 << bit % 8
 
@@ -242,7 +242,7 @@ def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
 
 
 def test_what_was_cut_off_never_comes_back() -> None:
-    """A record was lost, and one behind it was not: it would seem to follow a new one as long as the first."""
+    """A record was lost, and the next one was not: it would seem to follow a new record of the same size."""
     for chance in range(60):
         disk = SimulatedDisk()
         journal = opened(disk)

@@ -1,4 +1,4 @@
-"""Who is in a broker when it starts, where several have a say; and definitions of a broker that runs."""
+"""The users of a broker at its start, from several sources; and definitions of a running broker."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_what_was_imported_is_there_after_a_restart(tmp_path: Path) -> None:
             channel.basic_publish("", "q", b"m")
         assert channel.queue_declare("q", passive=True).method.message_count == 2
         connection.close()
-    for document in (before, after):  # guest was there before others were imported
+    for document in (before, after):  # guest existed before other users were imported
         document["users"] = [each for each in document["users"] if each["name"] != "guest"]
         document["permissions"] = [
             each for each in document["permissions"] if each["user"] == "ana"

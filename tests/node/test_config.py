@@ -1,4 +1,4 @@
-"""The configuration: which layer wins, where a value came from, and what a mistake is told."""
+"""The configuration: precedence of layers, origins of values, and error messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loader = Callable[..., Config]
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> Loader:
-    """Loads a configuration whose recado.toml has the given text."""
+    """Return a function that loads a recado.toml with a text."""
 
     def load_text(text: str = "", **layers: object) -> Config:
         (tmp_path / "recado.toml").write_text(text)

@@ -1,4 +1,4 @@
-"""Definitions: what a document may hold and where it is wrong; import whole or not at all; export and back."""
+"""Definitions: valid and invalid documents; atomic import; export and re-import."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 class Diary(MessageStore):
-    """Remembers that something was to be kept."""
+    """Records calls of the durability port."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -171,7 +171,7 @@ def fault(action: Callable[[], object]) -> str:
 
 
 def by_content(document: dict[str, Any]) -> dict[str, Any]:
-    """Without order, and without what names the product."""
+    """Return a document without order, and without the keys about the product."""
     return {
         section: sorted(json.dumps(entry, sort_keys=True) for entry in entries)
         for section, entries in document.items()

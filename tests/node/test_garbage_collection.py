@@ -1,4 +1,4 @@
-"""Garbage collection without long pauses: what is looked at when, and that a broker leaves no circles."""
+"""Garbage collection without long pauses: what is collected when, and that a broker leaves no reference cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's counters on their feed agree with what was done; who does not publish them loads nothing."""
+"""The counters of a node on their feed; a node that does not publish them does not import feeds."""
 
 from __future__ import annotations
 

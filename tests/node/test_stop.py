@@ -1,4 +1,4 @@
-"""A broker that has stopped serves nobody, also not who was about to come in."""
+"""A stopped broker serves no client, not even one whose connection was just accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files for TLS that cannot be used: the right one is named, and nobody is asked for a pass phrase."""
+"""TLS files that cannot be used: the right one is named, and no pass phrase is asked for."""
 
 from __future__ import annotations
 

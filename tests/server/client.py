@@ -30,7 +30,7 @@ EVERYTHING = Permission(".*", ".*", ".*")
 
 
 def new_broker(*users: User, store: MessageStore | None = None) -> Broker:
-    """A broker that gives names in order, and knows a guest who may do everything."""
+    """Return a broker with predictable generated names and a user guest with all permissions."""
     broker = Broker(map(str, count(1)).__next__, store=store)
     for user in users or (User("guest", permissions={"/": EVERYTHING}),):
         broker.add_user(user)
@@ -38,7 +38,7 @@ def new_broker(*users: User, store: MessageStore | None = None) -> Broker:
 
 
 def admit(session: Session, credentials: Credentials) -> None:
-    """Take everybody at their word who is known."""
+    """Accept every known user without checking the password."""
     session.accept_login(session.broker.users[credentials.username])
 
 
@@ -122,11 +122,11 @@ class Client:
                 session.process_input(now)
 
     def received(self) -> list[Event]:
-        """What the session wrote since the last time."""
+        """Return the events that the session sent since the last call."""
         taken, self._taken = self._taken, []
         return list(self.reader.feed(b"".join((*taken, *self.session.take_output()))))
 
     def call(self, *methods: Method, channel: int = 1, now: int = 0) -> list[Event]:
-        """What is received by sending methods on a channel."""
+        """Send methods on a channel and return the received events."""
         self.send(*((channel, method) for method in methods), now=now)
         return self.received()

@@ -1,4 +1,4 @@
-"""A server on transports that are made up, in a loop whose time can be skipped: nothing here waits."""
+"""A server on fake transports, in a loop whose time can be skipped, so that tests never wait."""
 
 import asyncio
 import functools
@@ -26,7 +26,7 @@ GUEST = User("guest", hash_password("secret"), permissions={"/": EVERYTHING}, lo
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """Time passes when it is told to, and otherwise as ever."""
+    """An event loop whose clock can be advanced."""
 
     skipped = 0.0
 
@@ -49,7 +49,7 @@ async def turns(count: int = 5) -> None:
 
 
 async def skip(seconds: float) -> None:
-    """Let time pass, and whatever is due happen."""
+    """Advance the clock, and run the timers that are due."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, SkippingLoop)
     loop.skipped += seconds
@@ -57,12 +57,12 @@ async def skip(seconds: float) -> None:
 
 
 async def soon(awaitable: Awaitable[object]) -> None:
-    """For what really takes time, such as argon2 in its thread."""
+    """Wait for work that takes real time, such as argon2 in its thread."""
     await asyncio.wait_for(awaitable, 60)
 
 
 class Wire(asyncio.Transport):
-    """A transport that keeps what is written, and takes it only if it may."""
+    """A transport that records writes, and can be full."""
 
     def __init__(self, protocol: Connection, peer: object, *, half_close: bool = True) -> None:
         super().__init__({"peername": peer})
@@ -164,7 +164,7 @@ class Guest:
         heartbeat: int = 0,
         capabilities: FieldTable = ALL_CAPABILITIES,
     ) -> ConnectionClose | None:
-        """Open the connection and channel 1, as far as the server lets us."""
+        """Open the connection and channel 1; return connection.close if the server refuses."""
         handshake = ClientHandshake(
             user,
             password,

@@ -1,7 +1,7 @@
-"""Two brokers that get the same bytes, and what there is to compare.
+"""Two brokers that get the same bytes, and the effects to compare.
 
-Confirms may be bundled as it suits the broker, and stand anywhere among the other frames of their channel; only
-a return must come before the confirm of its message. So they are compared as a sequence of their own.
+Confirms may cover several messages and may be anywhere between the other frames of their channel; only a return must
+come before the confirm of its message. So they are compared as a separate sequence.
 """
 
 from typing import NamedTuple
@@ -19,21 +19,21 @@ from .client import Client, new_broker
 
 
 class Observed(NamedTuple):
-    """What a client saw on one channel: methods with their contents, and confirms one by one."""
+    """The methods with contents, and the single confirms, that a client received on one channel."""
 
     frames: list[tuple[m.Method, bytes | None]]
     confirms: list[tuple[int, bool]]
 
 
 class Wire:
-    """One connection of one of the brokers, with what its client has seen."""
+    """One connection of one of the brokers, with the events that its client received."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self._confirmed: dict[int, set[int]] = {}
 
     def observe(self, tags: dict[tuple[int, bytes], int]) -> dict[int, Observed]:
-        """What came since the last time; `tags` are the confirms that bodies wait for."""
+        """Return the events since the last call; `tags` are the confirms that bodies wait for."""
         seen: dict[int, Observed] = {}
         for event in self.client.received():
             number = getattr(event, "channel", 0)
@@ -74,7 +74,7 @@ def _confirms(event: Event, confirmed: set[int]) -> list[tuple[int, bool]] | Non
 
 
 class Talk:
-    """What a client knows of a channel of its own, to say something sensible there, if not always."""
+    """What a client knows of a channel, so that most of its commands are valid."""
 
     def __init__(self) -> None:
         self.outstanding: list[int] = []
@@ -110,7 +110,7 @@ class PairedBrokers:
     """The broker that takes messages one at a time, and the one that takes them in runs."""
 
     def __init__(self, *run_limits: int) -> None:
-        """The last of them also gathers what comes one by one (see `broker/coalescer.py`)."""
+        """The last broker also coalesces single messages (see `broker/coalescer.py`)."""
         self.now = 1_000_000
         self.brokers = [new_broker() for _ in run_limits]
         self.brokers[-1].coalescer.is_enabled = True
@@ -144,7 +144,7 @@ class PairedBrokers:
         self.tags[connection] = {}
 
     def reconnect(self, connection: int) -> None:
-        self._let_in()  # who leaves is not given what waits, and would have been: see test_coalescer.py
+        self._let_in()  # a closing client is not delivered coalesced messages: see test_coalescer.py
         for wire in self.wires[connection]:
             wire.client.session.terminate(self.now)
         self.connect(connection)

@@ -1,7 +1,7 @@
-"""What clients may do to a broker, as values that Hypothesis can draw and shrink.
+"""Commands of clients, as values that Hypothesis can draw and shrink.
 
-Names are few, so that commands meet. What is known only at the time (which tags are outstanding, which
-consumers there are) is drawn as a number and resolved then.
+There are few names, so that commands meet. Values that are known only at run time (which tags are outstanding, which
+consumers exist) are drawn as numbers and resolved then.
 """
 
 from collections.abc import Iterator, Sequence
@@ -141,7 +141,7 @@ class Batch(NamedTuple):
     """Bytes for one connection: commands on its channels, their frames woven together or not.
 
     The last `held` bytes wait for the next batch. The two brokers get them in chunks of these sizes. With
-    `more` the turn goes on: what others send next is read before anybody gets anything.
+    `more` the turn continues: input of other connections is read before anything is delivered.
     """
 
     connection: int
@@ -184,7 +184,7 @@ class Scenario(NamedTuple):
 
 
 class Focus(NamedTuple):
-    """What a scenario keeps to. Of everything at once, too little would meet to be telling."""
+    """The features of a scenario. With all of them at once, too few commands would interact."""
 
     queues: tuple[str, ...]
     connections: tuple[int, ...]
@@ -194,7 +194,7 @@ class Focus(NamedTuple):
     only_traffic: bool
 
 
-# ── what to draw ──────────────────────────────────────────────────────────────────────────────────────────
+# ── strategies ───────────────────────────────────────────────────────────────────────────────────────────
 
 _AMOUNTS = (1, 2, 3, 5, 8, 13)
 _KINDS: tuple[tuple[int, ...], ...] = (
@@ -345,7 +345,7 @@ def _steps(focus: Focus, rolls: list[bytes]) -> Iterator[Step]:
     batch: Batch | None = None
     for number, octets in enumerate(rolls):
         if not any(octets):
-            continue  # what Hypothesis makes of a roll that does not matter
+            continue  # a value that Hypothesis shrinks to
         dice = Dice(octets)
         kind = dice.pick(("command",) * 16 + ("answer",) * 5 + ("wait", "wait", "rare"))
         if kind == "command":
@@ -392,7 +392,7 @@ _rolls = st.binary(min_size=12, max_size=12)
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
-    """Queues, then who consumes from them, then what happens."""
+    """Draw queues, then consumers, then commands."""
     focus = draw(_focuses)
     queues = tuple(_declare(Dice(draw(_rolls)), focus, name) for name in QUEUES)
     return Scenario(queues, tuple(_steps(focus, draw(st.lists(_rolls, min_size=30, max_size=100)))))

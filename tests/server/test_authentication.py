@@ -1,4 +1,4 @@
-"""Who gets in: passwords, places to come from, patience, and how many."""
+"""Login: passwords, client addresses, timeouts, and connection limits."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ async def test_guest_comes_from_this_machine(peer: object) -> None:
 async def test_guest_does_not_come_from_elsewhere(
     peer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nor is it told why; others do."""
+    """Nor is it told the reason; newer clients are."""
     server = new_server(new_broker(GUEST, User("ada", GUEST.password_hash, (), {"/": EVERYTHING})))
     guest = Guest(server, peer)
     close = await guest.greet()

@@ -1,4 +1,4 @@
-"""What waits to enter a queue with others, as connections see it."""
+"""Coalesced publishes, as connections see them."""
 
 from recado.amqp import methods as m
 from recado.broker.broker import Broker
@@ -13,7 +13,7 @@ def in_turns() -> Broker:
 
 
 def test_who_leaves_is_not_given_what_waits() -> None:
-    """An ack that nobody sends would settle it on the way to nobody."""
+    """A closing consumer must not get the coalesced message."""
     broker = in_turns()
     publisher, taker = Client(broker), Client(broker)
     taker.call(m.QueueDeclare("q"), m.BasicConsume("q", no_ack=True))

@@ -1,4 +1,4 @@
-"""What clients ask for on a channel, and what they are answered: codes and texts are RabbitMQ's."""
+"""Methods on a channel and their replies: codes and texts are RabbitMQ's."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def answers(client: Client, *methods: m.Method) -> list[m.Method]:
     return [event.method for event in events if isinstance(event, MethodReceived)]
 
 
-# ── what is refused ───────────────────────────────────────────────────────────────────────────────────────
+# ── refused methods ───────────────────────────────────────────────────────────────────────────────────────
 
 MISSING_QUEUE = "NOT_FOUND - no queue 'nope' in vhost '/'"
 MISSING_EXCHANGE = "NOT_FOUND - no exchange 'nope' in vhost '/'"
@@ -190,7 +190,7 @@ def test_what_closes_the_connection(
     assert (close.reply_code, close.reply_text) == (code, text)
 
 
-# ── what is answered ──────────────────────────────────────────────────────────────────────────────────────
+# ── replies ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_transactions_from_end_to_end(client: Client) -> None:
 
 
 def test_settling_in_every_way(client: Client) -> None:
-    """A prefetch of two is two ahead; each that is settled makes room for one."""
+    """A prefetch of two allows two unsettled messages; each settled one allows another."""
     client.call(m.QueueDeclare("q"), m.BasicQos(0, 2, False), m.BasicConsume("q"))
     client.feed(publishing(1, "q", b"x") * 7)
     assert len(client.received()) == 2

@@ -1,4 +1,4 @@
-"""Group commit: what is told when, a full disk, a failed sync, and the end."""
+"""Group commit: notifications, a full disk, a failed sync, and closing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PERSISTENT = Properties(delivery_mode=2)
 
 
 class Told:
-    """Somebody who waits, and can be waited for."""
+    """A listener that tests can await."""
 
     def __init__(self) -> None:
         self.at = asyncio.get_running_loop().create_future()
@@ -115,7 +115,7 @@ async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
 
 @in_the_loop
 async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
-    """Others may be in the midst of a turn then."""
+    """The loop may be within a turn then."""
     harness = CommitterHarness()
     first = harness.publish(b"1")
     harness.committer.commit()
@@ -141,7 +141,7 @@ async def test_what_came_to_nothing_needs_no_sync() -> None:
 
 
 async def until_durable(harness: CommitterHarness) -> None:
-    """Let the store write, and sync, what it has."""
+    """Write and sync everything in the store."""
     told = Told()
     harness.store.notify_when_durable(told)
     harness.committer.commit()
@@ -193,7 +193,7 @@ async def test_a_full_disk_is_waited_for() -> None:
 
 @in_the_loop
 async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
-    """M2, though the room that was kept for such an hour is gone."""
+    """CM2, although the ballast is used up."""
     harness = CommitterHarness()
     harness.folder.fill(999)
     for _ in range(20):
@@ -226,7 +226,7 @@ async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
 @pytest.mark.parametrize("deleted", [False, True])
 @in_the_loop
 async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> None:
-    """Its end is not on disk, nor what may have become of it: a dead letter, for instance."""
+    """Neither its settlement is on disk nor its dead letter."""
     harness = CommitterHarness()
     harness.folder.fill(999)
     for _ in range(20):
@@ -254,7 +254,7 @@ async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> 
 
 
 def sync_ended(harness: CommitterHarness) -> asyncio.Future[None]:
-    """Done when the next sync is, and what it left empty is dropped."""
+    """Wait for the next sync, after which empty segments are dropped."""
     ended = asyncio.get_running_loop().create_future()
     end_sync = harness.store.end_sync
 
@@ -309,7 +309,7 @@ async def test_closing_makes_everything_durable() -> None:
 
 
 class Broken:
-    """Somebody who waits, and fails when told."""
+    """A listener that raises when it is notified."""
 
     def on_durable(self) -> None:
         raise ValueError("broken")
@@ -417,7 +417,7 @@ async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
 async def test_room_is_given_back_also_when_all_came_to_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Entered and settled in one turn, which needs no sync, behind one that left segments empty."""
+    """Published and settled in one turn, which needs no sync, after a sync that left segments empty."""
     harness = CommitterHarness()
     while not harness.store.segments.find_empty():
         told = harness.publish(bytes(300))

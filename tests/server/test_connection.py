@@ -157,7 +157,7 @@ async def test_too_much_unread_for_too_long_is_the_end(caplog: pytest.LogCapture
 
 @in_the_loop
 async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFixture) -> None:
-    """However little that is; who takes some, however slowly, has not."""
+    """However little is unread; a client that reads slowly has not stalled."""
     server = new_server(write_timeout=60)
     stalled, slow = Guest(server), Guest(server)
     for guest in (stalled, slow):

@@ -1,4 +1,4 @@
-"""A session whose answers wait for the store (S6)."""
+"""A session whose replies wait for the store (SE6)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Runs are a way to work, not a behaviour: a broker that takes messages one at a time does the same.
+"""Runs do not change behaviour: a broker that handles messages one at a time does the same.
 
 The same bytes, in any chunking, go to a broker whose runs are limited to 1 and to one without limit, which
-also gathers runs from what several connections send one by one, while consumers, prefetch, time, limits,
-bindings and permissions change. RECADO_EXAMPLES says how often to try.
+also coalesces single messages of several connections, while consumers, prefetch, time, limits, bindings and permissions
+change. RECADO_EXAMPLES sets the number of examples.
 """
 
 import os
@@ -99,7 +99,7 @@ class Performance:
         self.pair.feed(batch.connection, now, batch.sizes)
 
     def finish(self) -> None:
-        """What is left in the queues is the same, and in the same order."""
+        """The queues contain the same messages, in the same order."""
         self.pair.permit(EVERYTHING)
         self.pair.connect(-1)
         for name, queue in self.pair.queues().items():
@@ -108,7 +108,7 @@ class Performance:
             self._send(-1, gets)
         self.pair.compare()
 
-    # ── what a command is on the wire ─────────────────────────────────────────────────────────────────
+    # ── commands as frames ────────────────────────────────────────────────────────────────────────────
 
     def _frames(self, connection: int, channel: int, command: s.Command) -> list[bytes]:
         talk = self.pair.talks[connection, channel]

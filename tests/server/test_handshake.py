@@ -41,7 +41,7 @@ START_OK = ConnectionStartOk({}, "PLAIN", b"\0guest\0secret")
 
 def new_session(*, decide: bool = True, full: str | None = None) -> Session:
     def later(session: Session, credentials: Credentials) -> None:
-        """Somebody else decides."""
+        """Leave the decision to the test."""
 
     return Session(
         new_broker(), ConnectionOptions(), admit if decide else later, lambda: None, full
@@ -49,7 +49,7 @@ def new_session(*, decide: bool = True, full: str | None = None) -> Session:
 
 
 def answers(session: Session, *methods: Method) -> list[Method]:
-    """What a session answers on channel 0."""
+    """Return the methods that a session sent on channel 0."""
     session.receive(b"".join(encode_method_frame(0, method) for method in methods), 0)
     return sent(session)
 

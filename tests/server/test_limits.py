@@ -1,4 +1,4 @@
-"""Sessions that reach a limit of their vhost or user, and what a vhost's default type makes of declarations."""
+"""Sessions that reach a limit of their vhost or user, and the default queue type of a vhost."""
 
 from collections.abc import Callable
 

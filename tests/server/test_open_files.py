@@ -1,4 +1,4 @@
-"""The limit of open files: how it is raised, and what fits below it."""
+"""The limit of open files: how it is raised, and how many connections it allows."""
 
 import resource
 

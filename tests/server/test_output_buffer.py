@@ -1,10 +1,10 @@
-"""What is gathered for a peer, and who is told that there is something."""
+"""The output buffer of a connection, and its callback."""
 
 from recado.server.output_buffer import CONGESTED_CHUNKS_MAX, OutputBuffer
 
 
 class Bell:
-    """An outbox, and how often it woke whoever takes from it."""
+    """An output buffer that counts the calls of its callback."""
 
     def __init__(self) -> None:
         self.rings = 0
@@ -25,7 +25,7 @@ def test_it_wakes_once_until_all_is_taken() -> None:
 
 
 def test_it_wakes_again_when_all_was_taken_in_pieces() -> None:
-    """The last piece may fill what was asked for to the byte, or be the one that goes beyond it."""
+    """The last chunk may fill the requested size exactly, or exceed it."""
     bell = Bell()
     for most in (3, 2):
         bell.box.write(b"one")

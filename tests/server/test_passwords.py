@@ -1,4 +1,4 @@
-"""Passwords: what is a hash at all, and whether a password fits it."""
+"""Passwords: valid hashes, and whether a password matches."""
 
 from __future__ import annotations
 

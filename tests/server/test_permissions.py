@@ -1,4 +1,4 @@
-"""Who may do what: each command needs its permissions, and tells nothing to those without."""
+"""Permissions: each command needs its own, and reveals nothing without them."""
 
 import pytest
 

@@ -41,7 +41,7 @@ async def _greeted(port: int, tls: ssl.SSLContext | None = None) -> bool:
 
 
 class Certificates:
-    """A certificate authority, and what it has signed, as files."""
+    """The files of a certificate authority and of the certificates it signed."""
 
     def __init__(self, folder: Path) -> None:
         self.authority = trustme.CA()
@@ -128,7 +128,7 @@ def test_where_the_system_does_not_tell(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class Late:
-    """When it is told, something is due at once."""
+    """Something is due at once when the waiter is notified."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -143,7 +143,7 @@ class Late:
 async def test_what_comes_due_when_something_is_safe_is_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the loop, which syncs for one who waits alone, and told in its own flush."""
+    """The loop itself syncs for a single publisher, and confirms in the same flush."""
     monkeypatch.setattr(committer, "INLINE_SYNC_MAX_S", 100.0)
     store = JournalStore(Journal(MemoryDisk()))
     server = new_server(new_broker(store=store))

@@ -1,4 +1,4 @@
-"""One connection: what its errors close, what it lets go, and whose turn it is."""
+"""One session: what errors close, the release of resources, and turns."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def bodies(events: list[Event]) -> list[bytes]:
     return [extract_body(event.content) for event in events if isinstance(event, ContentReceived)]
 
 
-# ── S1: what an error closes ──────────────────────────────────────────────────────────────────────────────
+# ── SE1: what an error closes ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_error_of_a_channel_closes_that_channel(broker: Broker) -> None:
@@ -116,7 +116,7 @@ def test_a_channel_cannot_be_opened_again_before_close_ok(broker: Broker) -> Non
 
 
 def test_input_behind_an_error_is_read_until_close_ok(broker: Broker) -> None:
-    """Also malformed input; but behind a frame without its end nothing can be read."""
+    """Also malformed input; but after a frame without its end octet nothing can be read."""
     client = Client(broker)
     malformed = encode_frame(METHOD_FRAME_TYPE, 0, b"\x00\x0a")
     client.feed(
@@ -420,7 +420,7 @@ def test_a_run_that_is_much_work_takes_several_turns(broker: Broker) -> None:
 def test_nothing_is_confirmed_that_waits_for_its_turn(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages by two routes in turn are taken in one route after the other, and others come in between."""
+    """Messages with two alternating routes are published one route after the other, and other clients are served in between."""
     client = Client(broker)
     client.call(QueueDeclare("a"), QueueDeclare("b"), ConfirmSelect())
     client.feed(publishing(1, "a", b"0") + publishing(1, "b", b"0"))

@@ -1,4 +1,4 @@
-"""A turn costs what a client caused in it, and ends when that is enough (S5)."""
+"""The work that a client causes is charged to its turn, which ends when its budget is used up (SE5)."""
 
 from itertools import product
 
@@ -41,7 +41,7 @@ class Turns:
 
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
-    """Counts all work in steps, whoever does it."""
+    """Counts all work that is done in steps."""
     seen, advance = Turns(), StepTask.advance
 
     def counted(work: StepTask[object], budget: int) -> int:
@@ -417,7 +417,7 @@ def test_a_prefetch_of_consumers_to_come_resumes_none(broker: Broker) -> None:
 
 
 def test_acks_on_a_stream_cost_what_is_read_for_them(broker: Broker) -> None:
-    """A filter reads on behind each ack, up to the share of a turn."""
+    """A filter continues reading after each ack, up to the budget of a turn."""
     client, other = Client(broker), Client(broker)
     other.call(m.QueueDeclare("s", durable=True, arguments={"x-queue-type": "stream"}))
     for value, count in (("a", 20), ("b", 30_000)):
@@ -495,7 +495,7 @@ def test_each_message_to_a_deleted_exchange_counts_when_it_is_committed(
 
 
 def test_what_follows_a_commit_waits_for_it(broker: Broker) -> None:
-    """The next transaction of the channel begins behind it."""
+    """The next transaction of the channel begins after it."""
     client = begin_transaction(broker)
     client.feed(publishing_many(6000))
     data = encode_method_frame(1, m.TxCommit()) + publishing(1, "q", b"next")
@@ -577,7 +577,7 @@ def end_during_commit(broker: Broker, client: Client, how: str) -> None:
 def test_a_commit_that_has_begun_is_completed_when_its_client_is_gone(
     broker: Broker, how: str
 ) -> None:
-    """Also its acks: they come before the rest of what the channel holds is requeued."""
+    """Also its acks: they precede the requeue of the remaining deliveries of the channel."""
     client = hold_in_transaction(broker, 3000)
     client.call(m.ExchangeDeclare("nowhere", "fanout"), m.BasicAck(2999, multiple=True))
     client.feed(publishing_many(3000))

@@ -1,5 +1,5 @@
-"""The order in a turn of the loop: with messages that wait to be let in while a sync begins or ends, whose
-publishers were promised the next one; and with consumers, while the journal is written."""
+"""The order within a turn of the loop: coalesced messages while a sync begins or ends, whose publishers wait for the next one;
+and deliveries, while the journal is written."""
 
 import threading
 from collections.abc import Callable
@@ -33,7 +33,7 @@ THREAD, AT_ONCE = 0.0, 100.0  # how long a sync may take to be made at once, in 
 
 
 class Stage:
-    """A publisher, and a server on a simulated disk whose thread cannot tell the loop what it has done."""
+    """A publisher, and a server on a simulated disk whose sync thread cannot notify the loop."""
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
@@ -53,7 +53,7 @@ class Stage:
         await turns()
 
     def hold_back(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-        """Gives a way to be told now, instead of by the loop, what the thread has to tell."""
+        """Return a function that runs the notification of the thread now, instead of in the loop."""
         told = threading.Event()
         kept: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
@@ -71,7 +71,7 @@ class Stage:
         return tell
 
     def publish(self) -> None:
-        """While others are to be heard in the same turn, so it waits for theirs."""
+        """While further reads are pending in the same turn, so that the message waits to be coalesced."""
         self.server.loop.call_soon(int)
         self.guest.feed(publishing(1, "q", b"x", Properties(delivery_mode=2)))
 
@@ -189,7 +189,7 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
 
 @in_the_loop
 async def test_nobody_goes_on_before_all_are_written_to() -> None:
-    """What one makes another be sent then is not in the journal yet."""
+    """Output that resumed input causes for another connection is not in the journal yet."""
     stage = Stage()
     await stage.open()
     both = Guest(stage.server)

@@ -1,4 +1,4 @@
-"""The simulated disk: what was synced survives, the rest is left to chance, and chance repeats itself."""
+"""The simulated disk: synced data survives, the rest is random, and the same seed has the same outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_was_not_synced_is_kept_lost_or_torn(disk: SimulatedDisk) -> None:
     assert {b"", DATA} < outcomes
     assert any(DATA.startswith(found) and found != DATA for found in outcomes if found)  # the start
     assert any(found[:9] == bytes(9) and found.endswith(DATA[-9:]) for found in outcomes)  # the end
-    assert any(found and not any(found) for found in outcomes)  # its room alone
+    assert any(found and not any(found) for found in outcomes)  # its space alone
     sectors = {found[:SECTOR_BYTES] for found in outcomes if len(found) > SECTOR_BYTES}
     assert {bytes(SECTOR_BYTES), DATA[:SECTOR_BYTES]} <= sectors
     for found in outcomes:
@@ -111,7 +111,7 @@ def test_a_full_disk(disk: SimulatedDisk) -> None:
     with pytest.raises(OSError, match="space"):
         file.write(7, b"789abc")
     assert content(disk) == b"0123456789"
-    file.write(0, b"over")  # what is there can be written over
+    file.write(0, b"over")  # existing content can be overwritten
     with pytest.raises(OSError, match="space"):
         file.write(30, b"x")
     file.truncate(4)

@@ -1,4 +1,4 @@
-"""The network: what may become of a packet, and what may not."""
+"""The simulated network: loss, duplication, reordering, cuts and slow nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits over a restart: messages that are held, and dead letters that nobody has taken."""
+"""Delayed messages, and dead letters that no queue has accepted yet, over a restart."""
 
 from collections.abc import Callable
 from itertools import count

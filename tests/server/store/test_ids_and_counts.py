@@ -1,4 +1,4 @@
-"""What queues remember of messages that are gone or come back, over restarts and power failures."""
+"""Message ids and delivery counts over restarts and power failures."""
 
 import copy
 from itertools import count
@@ -166,7 +166,7 @@ def test_whenever_the_power_fails_each_message_is_there_once_when_all_are_sent_a
         assert sorted(there) == [each.encode() for each in every]
 
 
-# ── ids of what went to a stream, which has another journal ───────────────────────────────────────────────
+# ── ids of messages in streams, which have another journal ────────────────────────────────────────────────
 
 
 class SimulatedFolders:
@@ -189,7 +189,7 @@ class SimulatedFolders:
 
 
 def streaming(disk: Disk, folders: SimulatedFolders) -> Node:
-    """With a stream behind an exchange that sifts."""
+    """A stream bound to a deduplicating exchange."""
     node = Node(disk, folders)
     arguments: FieldTable = {"x-queue-type": "stream"}
     settings = parse_queue_arguments(

@@ -1,4 +1,4 @@
-"""What becomes of single things: in the journal, in memory, and after a restart."""
+"""The message store: records in the journal, state in memory, and state after a restart."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Node:
         self._start()
 
     def flip_a_bit_of(self, part: bytes) -> None:
-        """The first of what is in the journal's only segment."""
+        """Return the stats of the only segment."""
         (name,) = [name for name in self.disk.files if name.endswith(".journal")]
         self.disk.files[name][self.disk.files[name].index(part)] ^= 1
 
@@ -98,7 +98,7 @@ class Node:
         self.store.end_sync(sync)
 
     def kinds(self) -> list[int]:
-        """What is in the journal, by kind."""
+        """Return the records of the journal by kind."""
         self.store.write()
         journal = self.store.journal
         return [record[0] for _, record in journal.scan(0, journal.position)]
@@ -157,7 +157,7 @@ def test_only_what_is_to_last_is_awaited(node: Node) -> None:
     assert not node.store.has_pending_writes
 
 
-# ── what is written ───────────────────────────────────────────────────────────────────────────────────────
+# ── records written ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_is_entered_and_settled_in_a_turn_is_not_written(node: Node) -> None:
@@ -195,7 +195,7 @@ def test_many_queues_share_one_record(node: Node) -> None:
 
 
 def test_what_comes_one_by_one_in_a_turn_is_one_record(node: Node) -> None:
-    """Though a lane extends the same lists meanwhile."""
+    """Although a priority bucket extends the same lists meanwhile."""
     node.declare()
     node.declare("other")
     for body in (b"1", b"2", b"3"):
@@ -403,7 +403,7 @@ def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
         node.restart()
 
 
-# ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── paging ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_is_paged_out_in_a_turn_can_be_fetched_in_it() -> None:
@@ -451,7 +451,7 @@ def test_spilled_transients_stay_settled_when_their_segment_is_dropped() -> None
     node.publish(b"a")
     node.publish(b"transient", properties=Properties(delivery_mode=1))
     node.publish(b"b")
-    for _ in range(34):  # the last segment has room left, so that there is no other checkpoint
+    for _ in range(34):  # the last segment is not full, so that there is no other checkpoint
         node.publish(bytes(100), key="other")
         node.store.write()
     node.sync()

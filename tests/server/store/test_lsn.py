@@ -1,4 +1,4 @@
-"""Who is told when what is durable."""
+"""Which listeners are notified when an LSN becomes durable."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """A broker on a store, restarted at any time, against a model.
 
 The model is a list of messages for each queue, and a copy of it from the last time the store was written:
-after a restart the broker must be that copy, less what was not to last.
+after a restart the broker must equal that copy without transient messages.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ModelQueue:
     out: dict[int, Message] = field(default_factory=dict)
 
     def keeps(self, persistent: bool) -> bool:
-        """A quorum queue keeps what is not persistent, too."""
+        """A quorum queue stores messages that are not persistent, too."""
         return self.durable and (persistent or self.quorum)
 
     def ready(self) -> list[Message]:
@@ -111,7 +111,7 @@ class LedgerMachine(RuleBasedStateMachine):
         restore_broker(store, broker, 0)
         return store, broker
 
-    # ── what clients do ───────────────────────────────────────────────────────────────────────────────
+    # ── clients ─────────────────────────────────────────────────────────────────────────────────────
 
     @rule(
         name=names,
@@ -204,7 +204,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(name=names, acks=st.booleans(), hands=st.integers(1, 3))
     def consume(self, name: str, acks: bool, hands: int) -> None:
-        """Several take all that is ready, dealt like cards; the first may ack its share, the others leave."""
+        """Several consumers get all ready messages round-robin; the first may ack its share, the other ones leave."""
         if name not in self.model:
             return
         queue, model = self.broker.vhosts["/"].queues[name], self.model[name]
@@ -295,7 +295,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self._publish(channel, name, sizes, False, True, 0)
         channel.commit(0)
 
-    # ── what the server does ──────────────────────────────────────────────────────────────────────────
+    # ── the server ───────────────────────────────────────────────────────────────────────────────────
 
     @rule()
     def write(self) -> None:
@@ -324,7 +324,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def look_after_crash(self) -> None:
-        """What a restart would give, without making one."""
+        """Return the state after a restart, without restarting."""
         disk = MemoryDisk()
         disk.files = {name: bytearray(content) for name, content in self.disk.files.items()}
         _, broker = self._recovered(disk)

@@ -1,4 +1,4 @@
-"""What is on disk only: how much it is, without bringing it back."""
+"""Paged-out messages: their size, without paging them in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FLEETING = Properties(delivery_mode=1)
 
 
 def in_memory(node: Node, name: str = "q") -> int:
-    """Messages that a queue has taken from the shelf, or never put there."""
+    """Return the number of messages that a queue has in memory."""
     (index,) = [
         each for each in node.store.queue_indexes.values() if each.queue is node.queue(name)
     ]
@@ -30,7 +30,7 @@ def in_memory(node: Node, name: str = "q") -> int:
 
 @pytest.mark.parametrize("max_priority", [0, 2])
 def test_a_limit_in_bytes_leaves_a_queue_paged_out(max_priority: int) -> None:
-    """After a restart, however long it is; what is too much goes, by the same count as before."""
+    """After a restart; messages beyond the limit are dropped by the same count as before."""
     node = Node()
     node.declare(max_length_bytes=200_000, max_priority=max_priority)
     for i in range(400):
@@ -60,7 +60,7 @@ def test_a_policy_that_limits_bytes_leaves_a_queue_paged_out() -> None:
 
 
 def test_a_long_priority_queue_is_purged_in_steps() -> None:
-    """What others have in between stays, and segments may be dropped between the steps."""
+    """Messages of other queues in between stay, and segments may be dropped between the steps."""
     node = Node(room=0, segment_size=20_000)
     node.declare(max_priority=2)
     node.declare("other")

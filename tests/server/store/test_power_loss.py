@@ -82,8 +82,8 @@ def test_a_bit_that_is_wrong_is_found() -> None:
 
 
 def test_what_is_left_of_a_journal_makes_sense_or_is_refused() -> None:
-    """Files at the end are missing, and so is the mark that would tell: what was dropped before was dropped in
-    view of what is missing now."""
+    """Files at the end are missing, and so is the durable mark: segments were dropped on the strength of records that are
+    missing now."""
     era = Era(work.FOLDER_SEED, work.SMALL)
     era.populate()
     names = [name for name in era.machine.journal.names() if name != MARK]
@@ -100,7 +100,7 @@ def test_what_is_left_of_a_journal_makes_sense_or_is_refused() -> None:
     assert all("were dropped" in each for each in refusals)
 
 
-# ── controls: what is broken on purpose is noticed ────────────────────────────────────────────────────────
+# ── controls: deliberate bugs are detected ────────────────────────────────────────────────────────────────
 
 
 def is_caught(count: int, *districts: str, kind: Kind | None = None) -> bool:

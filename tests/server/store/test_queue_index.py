@@ -1,4 +1,4 @@
-"""An index that is found in the journal: messages that were moved, and whose segments are no more."""
+"""A queue index during recovery: moved messages, and messages of dropped segments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def found() -> QueueIndex:
 
 
 def live(index: QueueIndex) -> list[int]:
-    """What is live, once all is read."""
+    """Return the live positions after recovery."""
     index.finish_recovery()
     index.check()
     missing = index.settled.missing(0, index.stored_end)

@@ -1,4 +1,4 @@
-"""Sets of places against sets of integers."""
+"""Range sets against sets of integers."""
 
 from __future__ import annotations
 

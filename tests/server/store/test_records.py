@@ -65,7 +65,7 @@ def test_runs(
 
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=300, unique=True), st.randoms())
 def test_one_of_many_destinations_is_found(queues: list[int], random: Random) -> None:
-    """Numbers may end alike, or look like parts of places; some are loans."""
+    """Queue ids may end in equal bytes, or look like parts of positions; some destinations are spilled."""
     destinations = [
         (
             queue | random.choice((0, records.SPILLED_FLAG)),

@@ -1,4 +1,4 @@
-"""The log of a stream on disk: what the one in memory does, and what it is after a restart."""
+"""The log of a stream on disk: the same cases as in memory, and recovery."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,7 @@ class Clerk(MessageStore):
         self.restart()
 
     def restart(self) -> None:
-        """What was written is found again."""
+        """Return the stream after a restart."""
         self.streams = StreamJournals(self.folders, self)
         self.waiting: list[DurabilityListener] = []
 
@@ -75,7 +75,7 @@ class Clerk(MessageStore):
 
 
 class Committed:
-    """A log whose stream has waited until all is durable before it lets something go, as streams do."""
+    """A log that trims only after everything is durable, as streams do."""
 
     def __init__(self, clerk: Clerk, size: int) -> None:
         self.clerk = clerk
@@ -172,7 +172,7 @@ def test_a_segment_that_came_back_is_let_go_again(clerk: Clerk) -> None:
 
 
 def test_a_loss_of_power_at_any_moment(clerk: Clerk) -> None:
-    """What was committed is there, at its offset; what else is there was published, in order."""
+    """Committed messages exist at their offsets; further ones were published, in order."""
     disk = clerk.folders.disks["1"] = SimulatedDisk(1)
     log = clerk.streams.open(1, SIZE)
     committed = [(0, 0, 0)]  # (operations, first offset, next offset)
@@ -317,7 +317,7 @@ def test_a_stream_is_removed_once_its_end_is_safe(clerk: Clerk) -> None:
 
 
 class Shut(MemoryFolders):
-    """There is no room for another folder."""
+    """There is no space for another folder."""
 
     def open(self, name: str) -> Disk:
         if name not in self.disks:
@@ -326,7 +326,7 @@ class Shut(MemoryFolders):
 
 
 def test_a_stream_without_room_for_its_folder_is_not_there(disk: MemoryDisk) -> None:
-    """Or whoever published to it would fail, and so would the next start."""
+    """Otherwise publishers to it would fail, and so would the next start."""
     folders: MemoryFolders = Shut()
     wanted = QueueSettings(durable=True, queue_type="stream", arguments={"x-queue-type": "stream"})
     store, broker = started(disk, folders)
