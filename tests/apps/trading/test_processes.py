@@ -31,7 +31,7 @@ def test_one_that_fails_is_told_by_its_name() -> None:
             await way.read_json()
 
     with pytest.raises(
-        ProcessFailedError, match=r"the network ended with status 2: .*write HOST:PORT"
+        ProcessFailedError, match=r"the network ended with status 2: .*expected HOST:PORT"
     ):
         asyncio.run(work())
 

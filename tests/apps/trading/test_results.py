@@ -69,9 +69,9 @@ def test_an_archive_that_misses_asks_of_a_run_is_told(tmp_path: Path) -> None:
     assert isinstance(first, IncompleteRun)
     assert str(first) == "of the 30 asks of run short the archive has 29"
     assert isinstance(double, IncompleteRun)
-    assert str(double) == "of the 30 asks of run double the archive has 31, 1 of them again"
+    assert str(double) == "of the 30 asks of run double the archive has 31, 1 of them twice"
     assert isinstance(again, IncompleteRun)
-    assert str(again) == "of the 30 asks of run again the archive has 30, 1 of them again"
+    assert str(again) == "of the 30 asks of run again the archive has 30, 1 of them twice"
     assert load_complete_runs(tmp_path) == [whole]
 
 

@@ -119,7 +119,7 @@ def test_a_mistake_of_a_client_is_told_on_its_node() -> None:
         async with ActorSystem("elsewhere", transport=way, options=REMOTE_OPTIONS) as system:
             receptionist = system.actor(RECEPTIONIST_NAME, Receptionist, node=NODE_NAME)
             found = await receptionist.ask(FindReceivers(), SECONDS)
-            with pytest.raises(InvalidOrderError, match="no share 'Z9' is traded here"):
+            with pytest.raises(InvalidOrderError, match="share 'Z9' is not traded here"):
                 await found.receivers[0].ask(Bid("Z9", 1, 1), SECONDS)
         over.set()
         await serving

@@ -1,9 +1,9 @@
-"""The benchmark: run after run, each with processes of its own, and all of it on a feed with an archive.
+"""The benchmark: executes run after run, each in its own processes, and publishes the timings on a feed with an archive.
 
-    broker     a recado that has the feed; also what runs over AMQP go through, unless another is named
+    broker     a recado broker that has the feed; also used by runs over AMQP, unless another broker is named
     server     the exchange: books, engines, receivers, receptionist
     clients    all clients of a run; they publish every ask on the feed when the run is over
-    network    if round trips are to be longer: one in front of the server, or of the broker for each of the two
+    network    for added latency: a delay proxy before the server, or two before the broker, for server and clients
 
 Nothing is published or archived while asks are timed.
 """
@@ -37,7 +37,7 @@ POLL_INTERVAL_S: Final = 0.02
 
 
 class BenchmarkListener:
-    """Whom progress is told; by itself it tells nobody."""
+    """Is notified of the progress; the methods of this base class do nothing."""
 
     def run_started(self, number: int, trial: Trial) -> None: ...
 
@@ -48,14 +48,14 @@ class BenchmarkListener:
 
 @dataclass(frozen=True)
 class ArchiveRecorder:
-    """Where measurements go."""
+    """Publishes the record of a run when its asks are in the archive."""
 
     url: str
     feed: Feed
     archive: Archiver
 
     async def add(self, run: RunSummary, publisher: bytes, asked: int) -> None:
-        """The run, when all of its asks are in the archive; and until it is there, too."""
+        """Wait until all asks of a run are archived, publish the run, and wait until that is archived."""
         await self._wait_archived(publisher, asked)
         last = await self.feed.publish(encode(run), key=RUN_KEY)
         await self.feed.flush()
@@ -63,12 +63,12 @@ class ArchiveRecorder:
 
     async def _wait_archived(self, publisher: bytes, sequence: int) -> None:
         async with asyncio.timeout(ARCHIVE_TIMEOUT_S):
-            while self.archive.vector.last_of(publisher) < sequence:  # noqa: ASYNC110 - it tells its feed, not us
+            while self.archive.vector.last_of(publisher) < sequence:  # noqa: ASYNC110 - the archive has no event for this
                 await asyncio.sleep(POLL_INTERVAL_S)
 
 
 async def run_plan(plan: BenchmarkPlan, folder: Path, listener: BenchmarkListener) -> None:
-    """All runs of a plan; what is measured goes into the archive in the folder, behind what is there."""
+    """Execute all runs of a plan, and append their results to the archive in a folder."""
     async with AsyncExitStack() as stack:
         scratch = stack.enter_context(TemporaryDirectory(prefix="recado-trading-"))
         own = await stack.enter_async_context(start_broker(Path(scratch) / "broker"))
@@ -88,7 +88,7 @@ async def run_plan(plan: BenchmarkPlan, folder: Path, listener: BenchmarkListene
 class BenchmarkBroker:
     url: str
     process: RecadoProcess | None
-    """None if somebody else has started it."""
+    """None if the broker was not started by the benchmark."""
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ async def start_broker(data: Path) -> AsyncIterator[BenchmarkBroker]:
 
 
 class BenchmarkRun:
-    """One run: its processes, started one after the other, and what they say."""
+    """One run: starts its processes one after the other, and follows their output."""
 
     def __init__(self, trial: Trial, broker: BenchmarkBroker, recording: ArchiveRecorder) -> None:
         self._trial = trial
@@ -122,42 +122,42 @@ class BenchmarkRun:
     def _is_amqp(self) -> bool:
         return self._trial.transport is TransportKind.AMQP
 
-    async def _start(self, kind: str, *words: str) -> RecadoProcess:
-        started = await self._stack.enter_async_context(run_process(kind, *words))
-        if kind != "clients":  # who tell their processor time themselves
+    async def _start(self, kind: str, *arguments: str) -> RecadoProcess:
+        started = await self._stack.enter_async_context(run_process(kind, *arguments))
+        if kind != "clients":  # they report their CPU time themselves
             self._processes.setdefault(kind, []).append(started)
         return started
 
     async def _start_servers(self) -> list[str]:
-        """Starts all but the clients; gives the words to start those with."""
+        """Start all processes but the clients, and return the command line of the clients."""
         trial = self._trial
         transport = trial.transport.value
         match trial.transport:
             case TransportKind.TCP:
                 server = await self._start("server", "trading", "serve", "--transport", transport)
                 address = (await server.read_json())["listening"]
-                at = await self._start_delay_proxy(f"tcp://{address}")
+                clients_url = await self._start_delay_proxy(f"tcp://{address}")
             case TransportKind.AMQP:
-                away = await self._start_delay_proxy(self._broker.url)
-                words = ("trading", "serve", "--transport", transport, "--url", away)
-                server = await self._start("server", *words)
+                server_url = await self._start_delay_proxy(self._broker.url)
+                command = ("trading", "serve", "--transport", transport, "--url", server_url)
+                server = await self._start("server", *command)
                 await server.read_json()
-                at = await self._start_delay_proxy(self._broker.url)
-        words = ("--clients", str(trial.clients), "--asks", str(trial.asks), "--run", self._name)
+                clients_url = await self._start_delay_proxy(self._broker.url)
+        options = ("--clients", str(trial.clients), "--asks", str(trial.asks), "--run", self._name)
         feed = ("--feed-url", self._recording.url)
-        return ["trading", "trade", "--transport", transport, "--url", at, *words, *feed]
+        return ["trading", "trade", "--transport", transport, "--url", clients_url, *options, *feed]
 
     async def _start_delay_proxy(self, url: str) -> str:
-        """The same address, through a network of the latency that is wanted."""
+        """Start a delay proxy to a URL if latency is to be added, and return the URL of the proxy."""
         if not self._trial.latency_us:
             return url
         parts = urlsplit(url)
-        words = ("--latency", f"{self._trial.latency_us}us")
-        behind = f"{parts.hostname}:{parts.port}"
-        way = await self._start("network", "trading", "network", behind, *words)
-        port = (await way.read_json())["port"]
-        login, found, _ = parts.netloc.rpartition("@")
-        return parts._replace(netloc=f"{login}{found}127.0.0.1:{port}").geturl()
+        latency = ("--latency", f"{self._trial.latency_us}us")
+        target = f"{parts.hostname}:{parts.port}"
+        proxy = await self._start("network", "trading", "network", target, *latency)
+        port = (await proxy.read_json())["port"]
+        login, at_sign, _ = parts.netloc.rpartition("@")
+        return parts._replace(netloc=f"{login}{at_sign}127.0.0.1:{port}").geturl()
 
     async def _follow_clients(
         self, clients: RecadoProcess, on_asks_completed: Callable[[int], None]
@@ -178,7 +178,7 @@ class BenchmarkRun:
                 case {"published": int(count), "publisher": str(publisher)}:
                     break
                 case other:
-                    raise ProcessFailedError(f"the clients said {other}")
+                    raise ProcessFailedError(f"unexpected output of the clients: {other}")
         trial = self._trial
         run = RunSummary(
             run=self._name,
@@ -195,7 +195,7 @@ class BenchmarkRun:
         return run
 
     def _cpu_seconds(self) -> dict[str, float]:
-        """Seconds so far, by kind of process."""
+        """Return the CPU time so far, by kind of process."""
         return {
             kind: sum(each.cpu_seconds() for each in started)
             for kind, started in self._processes.items()

@@ -1,10 +1,9 @@
-"""An order book: who wants to buy or sell one share, and who gets it.
+"""An order book: matches the bids and asks for one share.
 
 BK1  The book is never crossed: its best bid is below its best ask.
-BK2  Nothing is lost: what was bid is traded or rests, and so is what was asked; each trade has both sides.
-BK3  Price, then time: whoever offers the better price trades first, and of equals whoever came first.
-BK4  A trade is at the price of the order that was there; who comes pays no more than it bid, and gets no less
-     than it asked.
+BK2  No volume is lost: every bid is traded or rests, and so is every ask; each trade has both sides.
+BK3  Price-time priority: orders with the better price trade first, and of equal prices the earlier one.
+BK4  A trade is at the price of the resting order; the new order pays no more than it bid, and gets no less than it asked.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class OrderSide(Enum):
 
 
 class Fill(msgspec.Struct, frozen=True):
-    """A part of an order that was traded with one that rested."""
+    """A part of an order that was traded with a resting order."""
 
     resting_order: int
     price: int
@@ -30,14 +29,14 @@ class Fill(msgspec.Struct, frozen=True):
 
 
 class RestingOrder(msgspec.Struct):
-    """An order in the book, with what is left of it."""
+    """An order in the book, with its remaining volume."""
 
     number: int
     volume: int
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What went through a book, or through several."""
+    """The volumes that passed through one book or several."""
 
     orders: int = 0
     bid: int = 0
@@ -52,7 +51,7 @@ class Totals(msgspec.Struct, frozen=True):
 
     @property
     def is_balanced(self) -> bool:
-        """BK2."""
+        """Whether BK2 holds."""
         return (
             self.bid == self.traded + self.resting_bids
             and self.asked == self.traded + self.resting_asks
@@ -60,10 +59,10 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class BookSide:
-    """One side of a book: those who came at each price, in order.
+    """One side of a book: the resting orders at each price, in the order of their arrival.
 
-    Prices are kept under a rank that grows with how good they are: a buyer's is the price, a seller's its
-    negative. So both halves are the same, and the best is always the last.
+    Prices are stored as ranks, where a higher rank is a better price: the price of a bid, and the negative price of an ask.
+    So both sides use the same code, and the best price is always the last.
     """
 
     def __init__(self, sign: int) -> None:
@@ -86,7 +85,7 @@ class BookSide:
         self.volume += order.volume
 
     def match(self, limit: int, volume: int) -> list[Fill]:
-        """Up to so much, from the best on, at no worse a price for the other side than its limit."""
+        """Trade up to `volume` with the best resting orders, at no worse a price than `limit`, and return the fills."""
         fills = []
         while volume and self._ranks and self._ranks[-1] >= limit * self._sign:
             rank = self._ranks[-1]
@@ -105,7 +104,7 @@ class BookSide:
         return fills
 
     def orders(self) -> list[tuple[int, int, int]]:
-        """All that rest, the best first: number, price, volume."""
+        """Return (number, price, volume) of all resting orders, the best first."""
         return [
             (order.number, rank * self._sign, order.volume)
             for rank in reversed(self._ranks)
@@ -123,9 +122,12 @@ class OrderBook:
         self._traded = 0
 
     def place(self, side: OrderSide, price: int, volume: int) -> tuple[int, list[Fill]]:
-        """An order: its number, and what was traded at once. The rest of it stays in the book."""
+        """Place an order. Returns its number and the fills; the remaining volume rests in the book.
+
+        Raises InvalidOrderError.
+        """
         if price <= 0 or volume <= 0:
-            raise InvalidOrderError(f"{volume} at {price}: price and volume are above 0")
+            raise InvalidOrderError(f"{volume} at {price}: price and volume must be above 0")
         self._orders += 1
         number = self._orders
         match side:
@@ -148,7 +150,7 @@ class OrderBook:
         return Totals(self._orders, self._bid, self._asked, self._traded, *resting)
 
     def check(self) -> None:
-        """BK1 and BK2, and that the volumes are those of the orders."""
+        """Assert BK1 and BK2, and that the volumes are the sums of the orders."""
         bid, ask = self.bids.best_price, self.asks.best_price
         assert bid is None or ask is None or bid < ask, "BK1"
         assert self.totals.is_balanced, "BK2"
@@ -157,4 +159,4 @@ class OrderBook:
 
 
 class InvalidOrderError(ValueError):
-    """An order that no book takes."""
+    """An order with a price or volume that is not positive, or for an unknown share."""

@@ -1,4 +1,4 @@
-"""The clients: each sends its list of orders again and again, one ask at a time, and times every one."""
+"""The clients: each sends its list of orders repeatedly, one ask at a time, and times every ask."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ from .shares import SYMBOLS
 
 ASK_TIMEOUT_S: Final = 30.0
 RUN_TIMEOUT_S: Final = 3600.0
-PRICE: Final = 100
-VOLUME: Final = 1000
-
-# Of each share a bid, and an ask that meets it: whoever's orders they are, the books end up empty, or nearly.
+# For each share a bid and an ask that matches it, so the books end up empty, or nearly.
 ORDERS: Final[tuple[Order, ...]] = tuple(
-    kind(symbol, PRICE, VOLUME) for symbol in SYMBOLS for kind in (Bid, Ask)
+    order_class(symbol, price=100, volume=1000) for symbol in SYMBOLS for order_class in (Bid, Ask)
 )
 
 
 class TotalsMismatchError(RuntimeError):
-    """The exchange has another account of a run than its clients."""
+    """The totals of the exchange do not match the orders of the clients."""
 
 
 class Client(Actor[PlaceOrders]):
-    """`counts` has a place for each client, for others to see how far it is."""
+    """Sends orders, and counts its completed asks in `counts[number]`, where the progress is read."""
 
     def __init__(self, number: int, receiver: ActorRef[Order], counts: array[int]) -> None:
         self._number = number
@@ -59,12 +56,12 @@ class Client(Actor[PlaceOrders]):
 class ClientsOutcome:
     asks: Sequence[AskTiming]
     cpu_seconds: float
-    """Seconds of processor time of this process, while asks were under way."""
+    """CPU time of this process during the asks, in seconds."""
     totals: Totals
 
 
 class ClientGroup:
-    """The clients of one run, on their node; the exchange is on another."""
+    """The clients of one run, on one node; the exchange is on another."""
 
     def __init__(self, system: ActorSystem, run: str, clients: int) -> None:
         self._system = system
@@ -75,19 +72,19 @@ class ClientGroup:
 
     @property
     def completed_asks(self) -> int:
-        """How many asks are over."""
+        """The number of asks that were answered."""
         return sum(self._counts)
 
     async def prepare(self) -> None:
-        """Find the receivers, once, and pair clients with them, round and round."""
+        """Ask the receptionist for the receivers, and assign them to the clients in turn."""
         found = await self._receptionist.ask(FindReceivers(), ASK_TIMEOUT_S)
         pairs = zip(range(len(self._counts)), cycle(found.receivers), strict=False)
         for number, receiver in pairs:
-            made = partial(Client, number, receiver, self._counts)
-            self._clients.append(await self._system.spawn(made, name=f"client.{number + 1}"))
+            factory = partial(Client, number, receiver, self._counts)
+            self._clients.append(await self._system.spawn(factory, name=f"client.{number + 1}"))
 
     async def run(self, asks: int) -> ClientsOutcome:
-        """All asks, shared by the clients."""
+        """Send all asks, distributed evenly to the clients, and return their timings."""
         trade = PlaceOrders(asks // len(self._clients))
         used, start = process_time(), perf_counter_ns()
         waiting = [client.ask(trade, RUN_TIMEOUT_S) for client in self._clients]
@@ -104,11 +101,11 @@ class ClientGroup:
                 yield AskTiming(self._run, client, number, began - start, took)
 
     async def _checked_totals(self, asks: int) -> Totals:
-        """What the exchange has to say about it."""
+        """Return the totals of the exchange. Raises TotalsMismatchError if they do not match the asks."""
         totals = (await self._receptionist.ask(GetTotals(), ASK_TIMEOUT_S)).totals
         if totals.orders != asks or not totals.is_balanced:
             raise TotalsMismatchError(
-                f"{asks} orders were confirmed, and the exchange has {totals}"
+                f"{asks} orders were confirmed, but the totals of the exchange are {totals}"
             )
         return totals
 
@@ -116,7 +113,7 @@ class ClientGroup:
 async def report_progress(
     group: ClientGroup, report: Callable[[int], None], interval: float
 ) -> None:
-    """Tells how far it is, until it is cancelled."""
+    """Report the number of completed asks every `interval` seconds, until cancelled."""
     while True:
         await asyncio.sleep(interval)
         report(group.completed_asks)

@@ -1,11 +1,11 @@
-"""A slower network, in user space: what comes in at one end comes out at the other so much later.
+"""A TCP proxy that adds latency: bytes that arrive on one side leave on the other after a delay.
 
-Each piece of bytes has its own time to come out, so a latency does not limit the rate: many are under way at a
-time, as on a long wire. An end of the one side is passed on to the other after the same delay; a connection
-that breaks breaks at once. What is under way is limited by memory only.
+Each chunk has its own departure time, so the latency does not limit the rate: many chunks are in flight at a time. The end of
+stream of one side is forwarded after the same delay; a connection that breaks is closed on both sides at once. The data in flight
+is limited by memory only.
 
-The loop has to wake up precisely: asyncio's usual one rounds a delay up to whole milliseconds, this one waits
-by `select`, which counts microseconds (`precise_loop`).
+The loop must wake up precisely: asyncio's default selector rounds a delay up to whole milliseconds. `precise_loop` uses `select`,
+which has a resolution of microseconds.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ READ_BYTES: Final = 256 * 1024
 
 
 def precise_loop() -> asyncio.AbstractEventLoop:
-    """A loop whose timers are exact to some 60 µs, for a few hundred connections at most."""
+    """Return a loop whose timers are precise to about 60 µs, for a few hundred connections at most."""
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
 class DelayLine:
-    """One direction of a connection: bytes, and when each piece is due."""
+    """One direction of a connection: chunks with the times at which they are due."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay: float, on_eof: Callable[[], None]
@@ -44,7 +44,7 @@ class DelayLine:
         self._schedule()
 
     def put(self, data: bytes) -> None:
-        """Nothing, b"", is the end."""
+        """Append a chunk; b"" is the end of the stream."""
         self._chunks.append((self._loop.time() + self._delay, data))
         self._schedule()
 
@@ -75,7 +75,7 @@ class DelayLine:
 
 
 class ProxyProtocol(asyncio.BufferedProtocol):
-    """One end of a connection: what it reads goes into a delay."""
+    """The protocol of one side of a connection: reads into a delay line."""
 
     def __init__(self, delay_line: DelayLine, on_lost: Callable[[], None]) -> None:
         self._delay_line = delay_line
@@ -96,14 +96,14 @@ class ProxyProtocol(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self._delay_line.put(b"")
-        return True  # the other direction goes on
+        return True  # keep the other direction open
 
     def connection_lost(self, error: Exception | None) -> None:
         self._on_lost()
 
 
 class DelayProxy:
-    """Listens, and connects each who comes with the one address behind it. Made by `network`."""
+    """Listens, and connects every client with the target address. Created by `delay_proxy`."""
 
     def __init__(self, host: str, port: int, one_way_delay: float) -> None:
         self._target = host, port
@@ -137,7 +137,7 @@ class DelayProxy:
 
 
 class ProxiedConnection:
-    """A connection that was accepted, and the one that was made for it."""
+    """An accepted connection, and the connection to the target that was opened for it."""
 
     def __init__(
         self,
@@ -165,14 +165,14 @@ class ProxiedConnection:
             return
         assert self.client_side.transport is not None
         assert self._target_side.transport is not None
-        if self._closed:  # meanwhile
+        if self._closed:  # the client has disconnected meanwhile
             self._target_side.transport.abort()
             return
         self._to_target.connect(self._target_side.transport)
         self._to_client.connect(self.client_side.transport)
 
     def _direction_ended(self) -> None:
-        """One direction is over; after the second nothing can come any more."""
+        """Count a direction that has ended; close both transports after the second one."""
         self._open_directions -= 1
         if not self._open_directions:
             for end in (self.client_side, self._target_side):
@@ -193,7 +193,7 @@ class ProxiedConnection:
 
 @asynccontextmanager
 async def delay_proxy(host: str, port: int, round_trip: float) -> AsyncIterator[DelayProxy]:
-    """A way to an address that makes round trips so many seconds longer, half of it in each direction."""
+    """Run a proxy to an address that makes round trips `round_trip` seconds longer, half of it in each direction."""
     proxy = DelayProxy(host, port, round_trip / 2)
     await proxy.start()
     try:

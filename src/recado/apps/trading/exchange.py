@@ -1,11 +1,11 @@
 """The exchange: actors for books, matching engines and receivers, and the receptionist that starts them all.
 
-    receptionist ─┬─ engine.A ── book.A1 … book.A5           supervises those to its right
+    receptionist ─┬─ engine.A ── book.A1 … book.A5           each supervises those to its right
                   ├─ engine.B ── book.B1 … book.B5
                   ├─ engine.C ── book.C1 … book.C5
                   └─ receiver.1 … receiver.10
 
-An order goes receiver → engine → book, each forwarding it, and the book's answer goes straight to the client.
+An order is forwarded receiver → engine → book, and the reply of the book goes directly to the client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NODE_NAME: Final = "exchange"
 RECEPTIONIST_NAME: Final = "receptionist"
 TOTALS_TIMEOUT_S: Final = 10.0
 
-# Who takes the orders for a share, or for a group of them, by its name.
+# The actors that accept orders, by share or by group of shares.
 OrderTargets = dict[str, ActorRef[Order | GetTotals]]
 
 
@@ -55,14 +55,14 @@ class Book(Actor[Order | GetTotals]):
     def _place(self, side: OrderSide, price: int, volume: int) -> None:
         try:
             number, fills = self._book.place(side, price, volume)
-        except InvalidOrderError as error:  # the client's mistake; the book is as it was
+        except InvalidOrderError as error:  # an error of the client; the book is unchanged
             self.reply_error(error)
         else:
             self.reply(Confirmed(number, sum(fill.volume for fill in fills)))
 
 
 class MatchingEngine(Actor[Order | GetTotals]):
-    """Knows the books of a group of shares."""
+    """Forwards orders to the books of a group of shares."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -77,7 +77,7 @@ class MatchingEngine(Actor[Order | GetTotals]):
         match message:
             case GetTotals():
                 return self._reply_totals()
-            case order:  # at once, and not in a task: this is what is measured
+            case order:  # without a task: this path is measured
                 forward_order(self, order, self._books, order.symbol)
                 return None
 
@@ -86,7 +86,7 @@ class MatchingEngine(Actor[Order | GetTotals]):
 
 
 class OrderReceiver(Actor[Order]):
-    """Takes orders for any share."""
+    """Forwards orders for any share to the engine of its group."""
 
     def __init__(self, engines: OrderTargets) -> None:
         self._engines = engines
@@ -96,7 +96,7 @@ class OrderReceiver(Actor[Order]):
 
 
 class Receptionist(Actor[FindReceivers | GetTotals]):
-    """Starts the others, and is the only one whose name clients know."""
+    """Starts the other actors. It is the only one that clients find by name."""
 
     def __init__(self) -> None:
         self._engines: OrderTargets = {}
@@ -107,8 +107,8 @@ class Receptionist(Actor[FindReceivers | GetTotals]):
             engine = await self.start_link(partial(MatchingEngine, group), name=f"engine.{group}")
             self._engines[group] = engine
         for number in range(1, RECEIVERS_COUNT + 1):
-            made = partial(OrderReceiver, self._engines)
-            self._receivers.append(await self.start_link(made, name=f"receiver.{number}"))
+            factory = partial(OrderReceiver, self._engines)
+            self._receivers.append(await self.start_link(factory, name=f"receiver.{number}"))
 
     async def receive(self, message: FindReceivers | GetTotals) -> None:
         match message:
@@ -119,10 +119,10 @@ class Receptionist(Actor[FindReceivers | GetTotals]):
 
 
 def forward_order(actor: Actor[Any], order: Order, targets: OrderTargets, key: str) -> None:
-    """The order to who has it to do with this key."""
+    """Forward an order to the target with a key; reply with InvalidOrderError if there is none."""
     ref = targets.get(key)
     if ref is None:
-        actor.reply_error(InvalidOrderError(f"no share {order.symbol!r} is traded here"))
+        actor.reply_error(InvalidOrderError(f"share {order.symbol!r} is not traded here"))
     else:
         actor.forward(ref)
 

@@ -1,4 +1,4 @@
-"""The figures of a run: how many asks in a second, how long they took, how long all of them did."""
+"""The figures of a run: asks per second, the distribution of their times, and the duration."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 
 class TransportKind(Enum):
-    """Point to point, or through a broker."""
+    """TCP is point to point, AMQP goes through a broker."""
 
     TCP = "tcp"
     AMQP = "amqp"
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """A line of the tables. Times of an ask are in µs; `seconds` is how long all asks took together."""
+    """A line of the tables. Times of an ask are in µs; `seconds` is the duration of the run."""
 
     rate: float
     mean: float
@@ -26,6 +26,6 @@ class Figures(msgspec.Struct, frozen=True):
     seconds: float
 
     def percent_above(self, other: Figures) -> Figures:
-        """How much more these are than others, in percent."""
+        """Return by how many percent each figure exceeds that of `other`."""
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
         return Figures(*(100 * (a / b - 1) for a, b in zip(mine, theirs, strict=True)))

@@ -1,11 +1,13 @@
-"""What is published on the feed: every single ask, and behind them the run that they are of.
+"""The records that are published on the feed: every ask, and after them the run that they belong to.
 
-A run is told last, so one that was not finished has asks and no run, and is left out of all tables. Both are
-JSON, for every other program that reads the archive:
+The record of a run is published last. So a run that was not finished has asks and no record, and is left out of all tables. Both
+records are JSON, for other programs that read the archive:
 
     key     body
     asked   {"run":"9f2c…","client":3,"number":17,"began":1843220,"nanoseconds":402511}
     run     {"run":"9f2c…","transport":"amqp","broker":"recado","latency_us":2000,"clients":4,"asks":30000,…}
+
+The field names are part of the format.
 """
 
 from __future__ import annotations
@@ -22,13 +24,13 @@ RUN_KEY: Final = "run"
 
 
 class AskTiming(msgspec.Struct, frozen=True):
-    """One ask, timed around it by the client's own clock."""
+    """The timing of one ask, by the clock of the client."""
 
     run: str
     client: int
     number: int
     began: int
-    """ns, since the clients of the run were told to begin."""
+    """When the ask began, in ns since the start of the run."""
     nanoseconds: int
 
 
@@ -36,17 +38,17 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     transport: TransportKind
     broker: str | None
-    """Over which the asks went; None point to point."""
+    """The broker that the asks went through; None over TCP."""
     latency_us: int
-    """By which a round trip between any two processes was made longer, in µs."""
+    """The latency that was added to round trips between any two processes, in µs."""
     clients: int
     asks: int
     at: int
-    """When it ended, in µs since 1970."""
+    """The end of the run, in µs since 1970."""
     traded: int
-    """Shares, in all books together."""
+    """The traded volume of all books."""
     processor: dict[str, float]
-    """Seconds of processor time of each process: clients, server, broker, network."""
+    """CPU time in seconds by kind of process: clients, server, broker, network."""
 
 
 def encode(measurement: AskTiming | RunSummary) -> bytes:

@@ -1,6 +1,6 @@
-"""What is said in the Trading System. All of it travels as JSON.
+"""The messages of the Trading System. All of them are sent as JSON.
 
-An order is answered by the book that it is for, however many actors it went through on its way there.
+The reply to an order comes from its book, however many actors have forwarded it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ register_exception(InvalidOrderError)
 
 
 class Confirmed(Message[None]):
-    """The book has the order under this number; so much of it was traded at once."""
+    """The book has accepted an order under this number; the volume `traded` was traded at once."""
 
     number: int
     traded: int
 
 
 class Bid(Message[Confirmed]):
-    """To buy: at most at this price."""
+    """An order to buy, at most at this price."""
 
     symbol: str
     price: int
@@ -31,7 +31,7 @@ class Bid(Message[Confirmed]):
 
 
 class Ask(Message[Confirmed]):
-    """To sell: at least at this price."""
+    """An order to sell, at least at this price."""
 
     symbol: str
     price: int
@@ -42,13 +42,13 @@ Order = Bid | Ask
 
 
 class Receivers(Message[None]):
-    """Whom orders may be sent to."""
+    """The actors that accept orders."""
 
     receivers: tuple[ActorRef[Any], ...]
 
 
 class FindReceivers(Message[Receivers]):
-    """Of the receptionist, once."""
+    """Ask the receptionist for the receivers."""
 
 
 class TotalsReply(Message[None]):
@@ -56,17 +56,17 @@ class TotalsReply(Message[None]):
 
 
 class GetTotals(Message[TotalsReply]):
-    """What went through all books that somebody is responsible for."""
+    """Ask for the totals of the books below an actor."""
 
 
 class AskTimes(Message[None]):
-    """How long a client's asks took: when each began, and how many ns it took."""
+    """The times of the asks of a client: when each began, and how long it took, in ns."""
 
     began: tuple[int, ...]
     nanoseconds: tuple[int, ...]
 
 
 class PlaceOrders(Message[AskTimes]):
-    """To a client: send so many orders, one after the other."""
+    """Tell a client to send this number of orders, one after the other."""
 
     orders: int

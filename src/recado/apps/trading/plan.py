@@ -1,4 +1,4 @@
-"""What is to be measured: every number of clients, over every transport, on every network, several times."""
+"""The plan of a benchmark: every number of clients, over every transport, with every latency, several times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OWN_BROKER_NAME: Final = "recado"
 
 
 class InvalidPlanError(ValueError):
-    """Something that cannot be measured."""
+    """A plan that cannot be executed."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BenchmarkPlan:
     asks: int = RUN_ASKS_COUNT
     runs: int = RUNS_COUNT
     brokers: Mapping[str, str | None] = field(default_factory=lambda: {OWN_BROKER_NAME: None})
-    """By name, the URL of each; None is one that is started for the purpose."""
+    """The URL of each broker, by name; None for one that is started for the benchmark."""
 
     def __post_init__(self) -> None:
         for clients in self.clients:
@@ -53,10 +53,11 @@ class BenchmarkPlan:
                     f"{self.asks} asks cannot be shared evenly by {clients} clients"
                 )
         if self.runs < 1:
-            raise InvalidPlanError("at least one run")
+            raise InvalidPlanError(f"a plan needs at least one run: {self.runs}")
 
     def trials(self) -> Iterator[Trial]:
-        """Round by round, and what is compared side by side: a machine that gets slower does so for all."""
+        """Yield the runs in rounds, with those that are compared next to each other: a machine that becomes slower affects all
+        of them."""
         for _ in range(self.runs):
             for latency_us in self.latencies_us:
                 for clients in self.clients:

@@ -1,6 +1,6 @@
-"""The plots of the dissertation's chapter 7: asks per second by number of clients, ours beside its own.
+"""The plots of chapter 7 of the dissertation: asks per second by number of clients, our figures beside the published ones.
 
-7.2   without added latency       7.3   with it       7.4   both in one, to see where the one enters the other
+7.2   without added latency       7.3   with latency       7.4   both in one plot
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Curves = list[tuple[str, str, dict[str, str], Points]]
 
 
 def draw_figures(by_latency: dict[int, BestRuns], folder: Path) -> list[Path]:
-    """Writes what there is something to show for."""
+    """Draw the plots for which there are results, and return their files."""
     low = by_latency.get(0)
     latency = max(by_latency, default=0)
     high = by_latency[latency] if latency else None
@@ -129,10 +129,10 @@ def draw_axes(axes: Axes, title: str, lines: Curves) -> None:
     axes.set_axisbelow(True)
     for edge in ("top", "right"):
         axes.spines[edge].set_visible(False)
-    # Below: where there is room among the lines depends on what was measured.
-    place = {
+    # Below the plot: the free space between the lines depends on the results.
+    position = {
         "loc": "upper left",
         "bbox_to_anchor": (-0.02, -0.14),
         "ncols": 2 if len(lines) > 3 else 3,
     }
-    axes.legend(fontsize=8.5, frameon=False, **place)
+    axes.legend(fontsize=8.5, frameon=False, **position)

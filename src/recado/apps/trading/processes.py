@@ -1,4 +1,4 @@
-"""The processes of a run, and what they say: a line of JSON on standard output for each thing that happened."""
+"""The processes of a run, and their output: one line of JSON on standard output for each event."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class ProcessFailedError(RuntimeError):
-    """A process of the run ended before it should have; with the last line of what it complained of."""
+    """A process ended too early. The message has the last line of its standard error."""
 
 
 class RecadoProcess:
-    """`recado …` as a process. Made by `program`."""
+    """A `recado …` process. Created by `run_process`."""
 
     def __init__(self, name: str, process: Process, stderr: IO[bytes]) -> None:
         self.name = name
@@ -34,7 +34,7 @@ class RecadoProcess:
         return self._process.pid
 
     async def read_line(self) -> str:
-        """The next one that it writes."""
+        """Return the next line of its output. Raises ProcessFailedError at the end."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:
@@ -47,7 +47,7 @@ class RecadoProcess:
     def _last_error_line(self) -> str:
         self._stderr.seek(0)
         lines = self._stderr.read().decode(errors="replace").splitlines()
-        return lines[-1].removeprefix("recado: ") if lines else "it did not say why"
+        return lines[-1].removeprefix("recado: ") if lines else "no error output"
 
     async def read_json(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.json.decode(await self.read_line())
@@ -62,11 +62,11 @@ class RecadoProcess:
                     await self._process.wait()
             except TimeoutError:
                 self._process.kill()
-        # To the end: the pipe is closed behind the last byte.
+        # Read to the end, which closes the pipe.
         await self._process.communicate()
 
     def cpu_seconds(self) -> float:
-        """What it has used so far, of the user's and the system's time.
+        """Return the CPU time that it has used so far, user and system.
 
         | pid | (name) | state | … | utime, the 14th | stime | …: a name may contain spaces.
         """
@@ -76,7 +76,7 @@ class RecadoProcess:
 
 @asynccontextmanager
 async def run_process(name: str, *arguments: str) -> AsyncIterator[RecadoProcess]:
-    """Runs while the block lasts; then it is asked to end, and waited for."""
+    """Run `recado` with these arguments during the block; then terminate it and wait for its end."""
     with TemporaryFile() as stderr:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "recado", *arguments),

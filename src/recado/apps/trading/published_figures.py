@@ -1,4 +1,4 @@
-"""What the dissertation measured, to stand beside what we do.
+"""The figures of the dissertation, for comparison.
 
 Thadeu de Russo e Carmo: Uso do padrão AMQP para transporte de mensagens entre atores remotos. Dissertação de
 mestrado, Instituto de Matemática e Estatística da Universidade de São Paulo, 2012. Tables 7.1 and 7.2: Akka's

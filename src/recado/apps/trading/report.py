@@ -19,12 +19,12 @@ class Report:
     by_latency: dict[int, BestRuns]
     tables: Sequence[FigureTable]
     runs_per_line: int
-    """The most that a line was chosen from."""
+    """The largest number of runs that a line was selected from."""
     incomplete_runs: Sequence[IncompleteRun] = ()
 
     @classmethod
     def from_archive(cls, folder: Path | str) -> Report:
-        """From the archive in a folder; NoArchive."""
+        """Create the report of an archive. Raises the error of recado.feeds if there is none."""
         return cls.from_runs(load_runs(folder))
 
     @classmethod

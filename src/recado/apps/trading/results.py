@@ -1,7 +1,7 @@
-"""What was measured, computed from the archive of the feed by pyarrow.
+"""The results of the archived runs, computed from the archive of the feed with pyarrow.
 
-A percentile lies between the two asks nearest to it, in proportion (`linear` of pyarrow, and what Spark's
-`percentile` gives): with 30,000 asks other definitions differ by less than two neighbours do.
+A percentile is interpolated linearly between the two nearest asks (`linear` of pyarrow, as `percentile` of Spark): with 30,000
+asks other definitions differ by less than two neighbours do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunResult:
 
 @dataclass(frozen=True, order=True)
 class Series:
-    """What a line of a plot shows: one transport, over one broker if it needs one."""
+    """The identity of a line in a plot: a transport, and the broker that it uses."""
 
     transport: str
     broker: str
@@ -61,24 +61,25 @@ class Series:
 
 @dataclass(frozen=True)
 class IncompleteRun:
-    """A run of which some asks are not in the archive, or are there twice."""
+    """A run whose asks are not all in the archive, or some of them twice."""
 
     run: RunSummary
     archived_count: int
     distinct_count: int
 
     def __str__(self) -> str:
-        again = self.archived_count - self.distinct_count
-        told = f"of the {self.run.asks} asks of run {self.run.run} the archive has {self.archived_count}"
-        return f"{told}, {again} of them again" if again else told
+        duplicates = self.archived_count - self.distinct_count
+        text = f"of the {self.run.asks} asks of run {self.run.run} the archive has {self.archived_count}"
+        return f"{text}, {duplicates} of them twice" if duplicates else text
 
 
 def load_complete_runs(folder: Path | str) -> list[RunResult]:
-    """All runs that were finished and are complete, in the order in which they were stored."""
+    """Return all complete runs, in the order in which they were stored."""
     return [each for each in load_runs(folder) if isinstance(each, RunResult)]
 
 
 def load_runs(folder: Path | str) -> list[RunResult | IncompleteRun]:
+    """Return all finished runs, in the order in which they were stored."""
     runs: list[RunSummary] = []
     asked: list[pa.Table] = []
     with Archive.open(folder) as archive:
@@ -117,13 +118,13 @@ def compute_results(
 
 
 def count_by_run(table: pa.Table) -> dict[str, int]:
-    """How many rows each has."""
+    """Return the number of rows of each run."""
     names = table.column("run").combine_chunks()
     return {each["values"]: each["counts"] for each in pc.value_counts(names).to_pylist()}
 
 
 def compute_figures(asks: pa.Table) -> Figures:
-    """Of the asks of one run."""
+    """Compute the figures of the asks of one run."""
     began, durations = asks.column("began"), asks.column("nanoseconds")
     ended = pc.max(pc.add(began, durations)).as_py()
     seconds = (ended - pc.min(began).as_py()) / 1e9
@@ -137,9 +138,9 @@ BestRuns = dict[tuple[Series, int], RunResult]
 
 
 def best_by_latency(results: Iterable[RunResult]) -> dict[int, BestRuns]:
-    """Of each latency, series and number of clients the run with the least mean: so chose the dissertation.
+    """Select for each latency, series and number of clients the run with the lowest mean, as in the dissertation.
 
-    A run with more asks goes before those with fewer: a trial of the programs is no measurement.
+    A run with more asks is preferred to one with fewer, which may be a trial.
     """
     found: dict[int, BestRuns] = {}
     for each in results:

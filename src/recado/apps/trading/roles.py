@@ -1,6 +1,6 @@
-"""The two programs of a run: the exchange, and the clients. What happens they tell as facts, to be written.
+"""The two programs of a run: the exchange and the clients. They report their events as JSON facts.
 
-exchange   {"listening": "127.0.0.1:41531"}      over AMQP: null, for there it has a name and no address
+exchange   {"listening": "127.0.0.1:41531"}      over AMQP: null, because nodes on a broker have no address
 clients    {"begun": true}  {"asked": 12000} …  {"done": true, "processor": 7.1, "traded": 15000000}
            {"published": 30000, "publisher": "…"}
 """
@@ -47,11 +47,11 @@ class WaitForShutdown(Protocol):
 
 
 BROKER_TIMEOUT_S: Final = 10.0
-"""A measurement without its broker ends instead of waiting."""
+"""A run ends if its broker is missing for so long."""
 
 
 def amqp_transport(url: str | None, *, serve: bool) -> AmqpTransport:
-    """Durable objects, transient messages, a connection for each channel: as in the dissertation."""
+    """Return a transport with durable queues, transient messages and a connection per channel, as in the dissertation."""
     settings = AmqpSettings(
         storage=Storage.DURABLE,
         persistent=False,
@@ -70,7 +70,7 @@ def authority(url: str) -> str:
 async def serve_exchange(
     transport: TransportKind, url: str | None, emit: EmitFact, wait_for_shutdown: WaitForShutdown
 ) -> None:
-    """The exchange, until then."""
+    """Run the exchange until `wait_for_shutdown` returns."""
     network: TcpTransport | AmqpTransport
     match transport:
         case TransportKind.TCP:
@@ -86,7 +86,8 @@ async def serve_exchange(
 
 @dataclass(frozen=True)
 class ClientsTask:
-    """What clients are to do. Of a run without a name nobody else knows: then they publish that it was, too."""
+    """The task of the clients. Without a `run` name there is no benchmark process, and the clients publish the record of the run,
+    too."""
 
     transport: TransportKind
     url: str | None
@@ -99,7 +100,7 @@ class ClientsTask:
 
 
 async def run_clients(task: ClientsTask, emit: EmitFact) -> None:
-    """All asks of a run, and then every one of them on the feed."""
+    """Send all asks of a run, then publish their timings on the feed."""
     name = task.run or uuid.uuid4().hex[:12]
     network: TcpTransport | AmqpTransport
     match task.transport:
@@ -120,7 +121,7 @@ async def run_clients(task: ClientsTask, emit: EmitFact) -> None:
 
 
 def create_run_summary(task: ClientsTask, name: str, outcome: ClientsOutcome) -> RunSummary:
-    """A run, as its clients know it."""
+    """Create the record of a run from the data of its clients."""
     return RunSummary(
         run=name,
         transport=task.transport,

@@ -1,4 +1,4 @@
-"""The shares that are traded, and who is responsible for which: fifteen of them, in three groups of five."""
+"""The traded shares: fifteen in three groups of five, with a matching engine for each group."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ RECEIVERS_COUNT: Final = 10
 
 
 def group_of(symbol: str) -> str:
-    """Whose matching engine has its book."""
+    """Return the group of a share, whose matching engine has its book."""
     return symbol[:1]

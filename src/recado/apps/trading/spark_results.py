@@ -1,4 +1,4 @@
-"""The same figures, computed by Spark: for archives with more runs than one machine reads in a moment."""
+"""Computes the same results with Spark, for archives that are too large for one machine."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .results import IncompleteRun, RunResult
 
 
 def load_runs(folder: Path | str) -> list[RunResult | IncompleteRun]:
-    """All runs that were finished, in the order in which they were stored; NoJava."""
+    """Return all finished runs in the order in which they were stored. Raises the error of recado.pipeline without Java."""
     with Archive.open(folder):
-        pass  # that there is none is told without waiting for Spark
+        pass  # a missing archive is reported without starting Spark
     rows = spark_session("recado trading").read.format("recado").option("path", str(folder)).load()
     found: list[RunResult | IncompleteRun] = []
     for line in compute_figures(rows).collect():

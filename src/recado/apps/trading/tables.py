@@ -1,4 +1,4 @@
-"""The tables of the dissertation's chapter 7, with our figures and its own side by side."""
+"""The tables of chapter 7 of the dissertation, with our figures and the published ones side by side."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LABEL_CHARACTERS_COUNT: Final = 20
 
 @dataclass(frozen=True)
 class TableLine:
-    """One line of a table: what was measured, or a difference in percent."""
+    """One line of a table: figures, or their difference in percent."""
 
     clients: int
     series: str
     ours: Figures
     theirs: Figures | None
     is_difference: bool = False
-    """From point to point."""
+    """Whether the figures are differences to TCP, in percent."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FigureTable:
 
 
 def create_tables(by_latency: dict[int, BestRuns]) -> list[FigureTable]:
-    """7.1 is the one without added latency, 7.2 the one with most; others in between have no number there."""
+    """Create a table for each latency: 7.1 without added latency, 7.2 with the highest one; those between have no number."""
     found = []
     most = max(by_latency, default=0)
     for latency, best in by_latency.items():
@@ -71,7 +71,7 @@ def create_lines(best: BestRuns, theirs: published_figures.PublishedTable) -> It
 
 
 def sort_key(series: Series) -> tuple[bool, bool, str]:
-    """Point to point first, then our own broker."""
+    """Sort TCP first, then our own broker."""
     return not series.is_point_to_point, series.broker != OWN_BROKER_NAME, series.broker
 
 
@@ -111,12 +111,12 @@ def format_cells(line: TableLine, figures: Figures | None) -> str:
         texts = [format_percent(each) for each in (*per_ask, seconds)]
     else:
         texts = [*(f"{each:,.0f}" for each in per_ask), f"{seconds:.2f}"]
-    # A space before each, so that columns stay apart when a figure is wider than its column.
+    # A space before each figure separates columns, also if a figure is too wide.
     return "".join(f" {text:>{COLUMN_CHARACTERS_COUNT - 1}}" for text in texts)
 
 
 def format_percent(difference: float) -> str:
-    """With one decimal where the column is wide enough."""
+    """Format a percentage, with one decimal if the column is wide enough."""
     text = f"{difference:+.1f} %"
     return text if len(text) < COLUMN_CHARACTERS_COUNT else f"{difference:+,.0f} %"
 
@@ -126,7 +126,7 @@ def format_milliseconds(microseconds: int) -> str:
 
 
 def format_cpu_times(chosen: Iterable[RunResult]) -> str:
-    """µs of processor time for an ask, by process."""
+    """Format the table of CPU time per ask, in µs, by process."""
     rows = sorted(
         chosen,
         key=lambda each: (
