@@ -1,4 +1,4 @@
-"""Checkpoints in a folder and on a Hadoop file system have the same files, and repeat a batch in the same way."""
+"""Checkpoints in a folder and on a Hadoop file system: the same files, and the same repeat of a batch."""
 
 from __future__ import annotations
 

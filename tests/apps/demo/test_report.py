@@ -1,4 +1,4 @@
-"""The report of the demo: differences are found, tables and pages are written, foreign folders are left alone."""
+"""The report of the demo: differences, tables and pages; foreign folders are left alone."""
 
 from __future__ import annotations
 

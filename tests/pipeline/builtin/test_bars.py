@@ -17,9 +17,9 @@ from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
 from recado.feeds.boundary import MessageBatch
 from recado.feeds.views import NO_VIEW
+from recado.pipeline import preview
 from recado.pipeline.builtin import bars
 from recado.pipeline.runner import run
-from recado.pipeline.steps import preview
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""A batch that is written twice is stored once, wherever the process was killed; tables whose columns change."""
+"""A batch that is written twice is stored once, wherever it was killed; tables whose columns change."""
 
 from __future__ import annotations
 

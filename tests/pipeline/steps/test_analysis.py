@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recado.pipeline import preview
 from recado.pipeline.definition import Branch, InvalidPipelineError, Pipeline, check
 from recado.pipeline.definition.checker import DEAD_LETTER_FIELDS, examine
 from recado.pipeline.definition.description import describe_pipeline
 from recado.pipeline.runner import run
-from recado.pipeline.steps import preview
 from recado.pipeline.steps.analysis import SparkAnalyser
 from tests.pipeline.steps.messages import message, reading, stored
 

@@ -11,9 +11,9 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from recado.pipeline import preview
 from recado.pipeline.definition import Pipeline
 from recado.pipeline.runner import run
-from recado.pipeline.steps import preview
 
 from .messages import START, message, reading, rows_of, stored
 

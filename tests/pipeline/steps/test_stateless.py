@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recado.pipeline import preview
 from recado.pipeline.definition import Branch, InvalidPipelineError, JsonField, Pipeline
 from recado.pipeline.runner import cache_tables, run
-from recado.pipeline.steps import preview
 
 from .messages import message, reading, rows_of, stored
 

@@ -22,10 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recado.feeds.archive.errors import ArchiveError
 from recado.feeds.archive.follower import ArchiveFollower
+from recado.pipeline import preview, spark_session, start
 from recado.pipeline.builtin import bars, metrics
-from recado.pipeline.runner import start
-from recado.pipeline.session import spark_session
-from recado.pipeline.steps import preview
 
 from .environment import STEP_TIMEOUT_S, DemoEnvironment
 from .market_publisher import MarketPublisher

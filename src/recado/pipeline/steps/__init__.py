@@ -14,7 +14,3 @@ watermark.py       how long a stream waits for late rows
 sources.py         the sources as DataFrames
 traversal.py       all steps of a pipeline, and the rows of each sink
 """
-
-from .traversal import preview
-
-__all__ = ["preview"]

@@ -45,6 +45,7 @@ from .enrich import apply_enrich, check_unique_keys
 from .flow import Flow, StepContext, columns, make_dead_letters
 from .resequence import apply_resequence
 from .routing import apply_dead_letter, apply_filter, apply_route, apply_wire_tap
+from .sources import read_batch, read_tables
 from .split import apply_split
 from .translate import apply_translate
 from .watermark import watermark_delays
@@ -62,8 +63,6 @@ def preview(pipeline: Pipeline, spark: SparkSession) -> dict[str, DataFrame]:
     Raises:
         InvalidPipelineError: the pipeline cannot run.
     """
-    from .sources import read_batch, read_tables
-
     check(pipeline, batch=True, analyser=SparkAnalyser(lambda: spark))
     tables = check_tables(pipeline, read_tables(pipeline, spark))
     flow = apply_steps(pipeline, Flow(read_batch(pipeline, spark)), tables, is_streaming=False)
