@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 LOOK: Final = 0.1  # seconds between two looks at the queries
 TRIGGER: Final = "300 milliseconds"
-REFUSED: Final = "Put back the checkpoint that wrote the table last"
+REFUSED: Final = "The checkpoint is older than the table"
 """What the error says of a checkpoint that is older than its table."""
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
