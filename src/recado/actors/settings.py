@@ -107,7 +107,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def amqp_settings(self) -> "AmqpSettings":
         from .remote.amqp import AmqpSettings
-        from .remote.amqp.storage import ConnectionSharing, Storage
+        from .remote.amqp.settings import ConnectionSharing, Storage
 
         return _copy_common_fields(
             self,

@@ -35,7 +35,7 @@ from recado.actors.remote.errors import (
     SerializationError,
 )
 from recado.actors.remote.events import MessageRefused
-from recado.actors.remote.inbound import store_retry
+from recado.actors.remote.inbound import backpressure
 from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import RemoteOptions
@@ -325,7 +325,7 @@ async def test_tell_wait_returns_when_a_durable_mailbox_has_the_message_on_disk(
 async def test_tell_wait_waits_for_room_on_the_disk_of_a_durable_mailbox(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_retry, "STORE_RETRY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(backpressure, "STORE_RETRY_INTERVAL_S", 0.01)
     disk = SimulatedDisk()
     async with pair(kind) as it:
         boxes = DurableMailboxes(it.server, disk)

@@ -50,6 +50,10 @@ class Probe:
 
     async def drain(self) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def close(self) -> None:
         self.closed = True
 

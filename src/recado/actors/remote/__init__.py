@@ -1,12 +1,14 @@
-"""Actors on other nodes: what they are sent, how it is sealed, and how nodes watch over each other.
+"""Actors on other nodes: transports, the wire format, delivery, monitoring and placement.
 
-    node       puts the rest together, for one system    transport   the port to what carries frames
-    ways       who the others are, and their links       tcp   amqp   memory   behind it
-    outbound   what goes out                             sealed      what is carried, from the bytes inwards
-    receiving  what comes in                             watching    signs of life
-    placing    actors that start or go there
+    node         the remote layer of one system           transport   the port to the transports
+    peer_table   known nodes and the links to them        tcp   amqp   memory   the transports
+    outbound     sending                                  wire        frames, envelopes, control messages
+    inbound      receiving                                monitoring  relations, heartbeats, failure detection
+    placement    creating and moving actors               remote_ref  references and replies
 
-The names below are resolved when they are first used: durable mailboxes need a part of this, and no node.
+A message takes this path: remote_ref ► outbound ► peer_table ► a link of the transport; there ► inbound ► the mailbox.
+
+Names are imported on first use, because durable mailboxes use parts of this package without a node.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from .transport import Transport as Transport
     from .wire.failures import register_exception as register_exception
 
-_ROOMS = {
+_EXPORTS = {
     ".serialization.class_registry": "register",
     "amqp": "AmqpSettings AmqpTransport ConnectionSharing Storage",
     "errors": "ClassNotOfferedError LimitExceededError LinkClosedError LinkLostError MessageRefusedError "
@@ -68,14 +70,14 @@ _ROOMS = {
     "transport": "Transport",
     "wire.failures": "register_exception",
 }  # fmt: skip
-_WHERE = {name: module for module, names in _ROOMS.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
-__all__ = sorted(_WHERE)
+__all__ = sorted(_MODULE_OF)
 
 
 if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name: str) -> object:
-        if name in _WHERE:
-            return getattr(import_module(f".{_WHERE[name]}", __name__), name)
+        if name in _MODULE_OF:
+            return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,10 @@
-"""What can go wrong between nodes, as those see it who send messages there."""
+"""Errors of remote messaging, as the senders of messages see them."""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
+from recado.actors.errors import ActorError
 from recado.actors.serialization.errors import InvalidEnvelopeError as InvalidEnvelopeError
 from recado.actors.serialization.errors import RemoteError as RemoteError
 from recado.actors.serialization.errors import SerializationError as SerializationError
@@ -11,62 +12,69 @@ from recado.actors.serialization.errors import UnacceptableMessageError as Unacc
 
 
 class NoRouteError(RemoteError):
-    """No link leads to this node: its address is not known."""
+    """No link leads to the node: its address is not known."""
 
 
 class NotDeliveredError(RemoteError):
-    """The message certainly did not arrive: nobody is there, or the way was lost before."""
+    """The message certainly did not arrive: the node is absent, or the link was lost before it was sent."""
 
 
 class LinkLostError(RemoteError):
-    """The link was lost after the message had gone out: nobody knows whether it was handled."""
+    """The link was lost after the message was sent: whether it was handled is not known."""
 
 
 class LinkClosedError(RemoteError):
-    """The link was closed, or its transport has given up."""
+    """The link was closed, or its transport has stopped reconnecting."""
 
 
 class LimitExceededError(RemoteError):
-    """As much waits already as may: on a link, because its peer is slow or away, or here, for others."""
+    """A limit is reached: the send buffer of a link whose peer is slow or away, or a limit of this node."""
 
 
 class InvalidFrameError(RemoteError):
-    """Bytes that are no frame, or one that is not what it seems. Nothing in it was decoded."""
+    """The bytes are not a frame, or not an authentic one. Nothing in them was decoded."""
 
 
 class RefusalReason(IntEnum):
-    """Why a node did not process a frame, as one byte."""
+    """Why a node did not process a frame; one byte on the wire."""
 
-    COOKIE = 1  # not sealed with the cookie that it demands
-    REPLAY = 2  # it was settled before
-    ENVELOPE = 3  # what was in it broke the rules
-    SERIALIZATION = 4  # a serialisation that it does not accept, or a class that it does not know
-    UNTRUSTED = 5  # it creates, moves and supervises nothing for others
-    BUSY = 6  # too much of this is going on
-    REPLACED = 7  # another node of the same name has connected since, or is at its known address
+    COOKIE = 1  # not authenticated with the required cookie
+    REPLAY = 2  # a duplicate of a settled frame
+    ENVELOPE = 3  # invalid content
+    SERIALIZATION = 4  # a serialization format that is not accepted, or an unknown class
+    UNTRUSTED = 5  # the node lets no other node create, move or supervise its actors
+    BUSY = 6  # a limit is reached
+    REPLACED = (
+        7  # another node of the same name has connected since, or is at its configured address
+    )
 
 
 class MessageRefusedError(RemoteError):
-    """The other node did not process the message, and told us why."""
+    """The other node did not process the message.
+
+    `reason` is its reason code, `detail` its explanation.
+    """
 
     def __init__(self, reason: RefusalReason, detail: str = "") -> None:
-        """`why` is the other node's own account of it."""
-        said = f": {detail}" if detail else ""
-        super().__init__(f"the node refused the message: {reason.name.lower()}{said}")
+        explanation = f": {detail}" if detail else ""
+        super().__init__(f"the node refused the message: {reason.name.lower()}{explanation}")
         self.reason = reason
         self.detail = detail
 
 
 class NodeReplacedError(RemoteError):
-    """A frame of a node whose name another one has now."""
+    """The frame is from a node whose name another node has taken over."""
 
 
 class ClassNotOfferedError(RemoteError):
-    """A class that the other node does not offer to others, or one that cannot do what it is to do."""
+    """The other node does not offer the class, or the class does not support the request."""
 
 
-class RemoteActorError(Exception):
-    """An exception of another node whose class is not registered here."""
+class RemoteActorError(ActorError):
+    """An exception of another node whose class is not registered here.
+
+    `kind` is the name of the class, `text` the text of the exception.
+    """
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}" if text else kind)

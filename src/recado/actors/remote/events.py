@@ -1,4 +1,4 @@
-"""What happened between nodes, as values for whoever listens to the system's events."""
+"""Events of remote messaging, published to the event stream of the system."""
 
 from __future__ import annotations
 
@@ -10,52 +10,58 @@ from .errors import RefusalReason
 
 
 class NodeUnreachable(ActorEvent):
-    """A node that we have to do with has been silent for too long."""
+    """A node with which relations exist was silent for `failure_timeout` seconds."""
 
     node: str
 
 
 class NodeReachable(ActorEvent):
-    """It speaks again."""
+    """An unreachable node was heard again."""
 
     node: str
 
 
 class NodeReplaced(ActorEvent):
-    """Another node with our name has connected to this one, which refuses us until we are restarted."""
+    """Another node with our name has connected to `node`, which refuses our frames until we are restarted."""
 
     node: str
 
 
 class MessageRefused(ActorEvent):
-    """Another node did not process a message of ours that nobody waits for an answer to."""
+    """A node did not process a message of ours that was not an ask."""
 
     node: str
     reason: RefusalReason
-    detail: str = ""  # the other node's own account of it
+    detail: str = ""
+    """The explanation of that node."""
 
 
 class FrameRefused(ActorEvent):
-    """We did not process a frame of somebody else."""
+    """This node did not process a frame of another one."""
 
-    peer: str  # as the transport knows it: nobody has proved it
+    peer: str
+    """As the transport names it, without authentication."""
     reason: RefusalReason
 
 
 class LinkLost(ActorEvent):
-    """A way to others is lost, and being rebuilt: a bridge to a broker, a connection that we made."""
+    """A link to a node, or to the broker, is lost; the transport reconnects."""
 
     link: str
     reason: str
 
 
 class LinkRestored(ActorEvent):
+    """A lost link is connected again."""
+
     link: str
 
 
 class LinkStillDown(ActorEvent):
-    """It has been lost for so many seconds, and is still being rebuilt. Published every `report_interval`, so
-    that the application may decide to end."""
+    """A lost link was not restored for `down_seconds`; the transport continues to reconnect.
+
+    Published every `report_interval`, so that the application can decide to stop.
+    """
 
     link: str
     down_seconds: float
@@ -63,10 +69,10 @@ class LinkStillDown(ActorEvent):
 
 
 class LinkClosed(ActorEvent):
-    """It was not rebuilt in time, and nobody tries any more. What waited in it has come back.
+    """A link was not restored within `reconnect_timeout` seconds. Its waiting frames were returned.
 
-    The next message makes a new way to a single node. The server bridge of a node is given up after `give_up`
-    seconds only, if that is set; then the node reaches nobody and is reached by nobody: close its system.
+    The next message opens a new link to a single node. The link of a node to its broker closes only if
+    `reconnect_timeout` is set; then the node is cut off in both directions, and its system should be closed.
     """
 
     link: str

@@ -1,8 +1,8 @@
-"""Nodes within one process and loop: the twin of the transports, for tests and programs of one piece.
+"""An in-memory transport: nodes within one process and loop, for tests and single-process programs.
 
-A lasting hub behaves as a broker does: what waits for a node that is away or cut off is given to it later, and
-what was not settled comes again to the next life of the node. One that is not behaves as TCP does. `wire` says
-for each frame whether it is carried, so that a test may lose what it likes.
+A durable network behaves like a broker: frames for a node that is absent or cut off are delivered later, and
+unsettled frames are redelivered to the next incarnation of the node. Other networks behave like TCP.
+`frame_filter` decides for each frame whether it is carried, so that a test can lose frames.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from .errors import LinkClosedError, NoRouteError
+from .errors import LimitExceededError, LinkClosedError, NoRouteError
 from .node import TransportMixin
-from .transport import LimitExceededError, TransportListener
+from .transport import Settle, TransportListener
 
 MAX_FRAME_BYTES: int = 64 << 20
 
 
 class MemoryNetwork:
-    """The world. All transports with the same hub reach each other."""
+    """All transports of one network can reach each other."""
 
     def __init__(self, *, durable: bool = False) -> None:
         self.is_durable = durable
@@ -26,37 +26,36 @@ class MemoryNetwork:
         self.known_nodes: set[str] = set()
         self.partitions: set[frozenset[str]] = set()
         self.frame_filter: Callable[[str, str, bytes], bool] = lambda sender, to, frame: True
+        """Called with sender, receiver and frame; the frame is dropped if it returns False."""
         self.unsettled: dict[tuple[str, str], list[bytes]] = {}
-        """By sender and receiver, if lasting: what was not settled."""
+        """Frames by sender and receiver, if the network is durable."""
 
     def partition(self, one: str, other: str) -> None:
-        """Nothing passes between the two."""
+        """Carry no frames between the two nodes."""
         self.partitions.add(frozenset((one, other)))
         for link in self._links_between(one, other):
-            link.notify_lost("severed")
+            link.notify_lost("network partition")
 
     def heal(self, one: str, other: str) -> None:
+        """End a partition; a durable network delivers the frames that waited."""
         self.partitions.discard(frozenset((one, other)))
         for link in self._links_between(one, other):
             link.notify_restored()
-        for here, there in ((one, other), (other, one)):
-            if here in self.nodes and there in self.nodes:
-                self.nodes[there].redeliver(here)
+        for sender, receiver in ((one, other), (other, one)):
+            if sender in self.nodes and receiver in self.nodes:
+                self.nodes[receiver].redeliver(sender)
 
     def is_connected(self, one: str, other: str) -> bool:
-        return (
-            one in self.nodes
-            and other in self.nodes
-            and frozenset((one, other)) not in self.partitions
-        )
+        are_open = one in self.nodes and other in self.nodes
+        return are_open and frozenset((one, other)) not in self.partitions
 
     def _links_between(self, one: str, other: str) -> list[MemoryLink]:
-        found = []
-        for here, there in ((one, other), (other, one)):
-            node = self.nodes.get(here)
-            if node is not None and there in node.links:
-                found.append(node.links[there])
-        return found
+        links = []
+        for node, peer in ((one, other), (other, one)):
+            transport = self.nodes.get(node)
+            if transport is not None and peer in transport.links:
+                links.append(transport.links[peer])
+        return links
 
 
 class MemoryTransport(TransportMixin):
@@ -71,25 +70,25 @@ class MemoryTransport(TransportMixin):
         self, node: str, client_id: str, max_frame_bytes: int, listener: TransportListener
     ) -> None:
         if node in self.network.nodes:
-            raise ValueError(f"node {node} is there already")
+            raise ValueError(f"the network has a node {node} already")
         self.name, self.max_frame_bytes, self.listener = node, max_frame_bytes, listener
         self.network.nodes[node] = self
         self.network.known_nodes.add(node)
         for other in list(self.network.nodes.values()):
             if node in other.links:
                 other.links[node].notify_restored()
-        for sender, to in self.network.unsettled:
-            if to == node:
+        for sender, receiver in self.network.unsettled:
+            if receiver == node:
                 self.redeliver(sender)
 
     def redeliver(self, sender: str) -> None:
-        """What it sent and we have not settled."""
+        """Deliver the unsettled frames of a sender again."""
         for frame in self.network.unsettled.get((sender, self.name), ()):
             self.link_to(sender).deliver(frame)
 
     def connect(self, node: str) -> MemoryLink:
         if node not in self.network.known_nodes or self.listener is None:
-            raise NoRouteError(f"no node {node} is known")
+            raise NoRouteError(f"the network has no node {node}")
         return self.link_to(node)
 
     def link_to_client(self, client_id: str) -> MemoryLink:
@@ -110,7 +109,7 @@ class MemoryTransport(TransportMixin):
             link.close()
         for other in list(self.network.nodes.values()):
             if self.name in other.links:
-                other.links[self.name].notify_lost("the node is away")
+                other.links[self.name].notify_lost("the node is closed")
         await asyncio.sleep(0)
 
 
@@ -134,44 +133,53 @@ class MemoryLink:
         if self.is_closed:
             raise LinkClosedError("closed")
         if len(frame) > MAX_FRAME_BYTES:
-            raise LimitExceededError("more than the hub holds")
-        here, hub = self._transport.name, self._network
-        if hub.frame_filter(here, self.peer, frame):
-            if hub.is_durable:
-                hub.unsettled.setdefault((here, self.peer), []).append(frame)
-            if hub.is_connected(here, self.peer):
-                hub.nodes[self.peer].link_to(here).deliver(frame)
-            elif not hub.is_durable:
-                self._notify_soon("frame_returned", frame, "nobody is there")
+            raise LimitExceededError(
+                f"the frame has {len(frame)} bytes, the network carries at most {MAX_FRAME_BYTES}"
+            )
+        node, network = self._transport.name, self._network
+        if network.frame_filter(node, self.peer, frame):
+            if network.is_durable:
+                network.unsettled.setdefault((node, self.peer), []).append(frame)
+            if network.is_connected(node, self.peer):
+                network.nodes[self.peer].link_to(node).deliver(frame)
+            elif not network.is_durable:
+                reason = f"{self.peer} is not connected"
+                self._notify_soon(lambda listener: listener.frame_returned(self, frame, reason))
 
     async def drain(self) -> None:
         if self.is_closed:
             raise LinkClosedError("closed")
 
+    def pause_reading(self) -> None:
+        pass  # frames are delivered at once, and not buffered
+
+    def resume_reading(self) -> None:
+        pass
+
     def close(self) -> None:
         self.is_closed = True
 
-    # ── what the receiver is told, at the next turn of the loop ───────────────────────────────────────────
+    # ── callbacks of the listener, in the next turn of the loop ───────────────────────────────────────────
 
     def deliver(self, frame: bytes) -> None:
-        settle: Callable[[bool], None] | None = None
+        settle: Settle | None = None
         if self._network.is_durable:
 
-            def settle(wanted: bool) -> None:
+            def settle(accepted: bool) -> None:
                 self._network.unsettled[self.peer, self._transport.name].remove(frame)
 
-        self._notify_soon("frame_received", frame, settle)
+        self._notify_soon(lambda listener: listener.frame_received(self, frame, settle))
 
     def notify_lost(self, reason: str) -> None:
-        self._notify_soon("link_lost", reason)
+        self._notify_soon(lambda listener: listener.link_lost(self, reason))
 
     def notify_restored(self) -> None:
-        self._notify_soon("link_restored")
+        self._notify_soon(lambda listener: listener.link_restored(self))
 
-    def _notify_soon(self, event: str, *arguments: object) -> None:
-        self._loop.call_soon(self._notify, event, arguments)
+    def _notify_soon(self, notify: Callable[[TransportListener], None]) -> None:
+        self._loop.call_soon(self._notify, notify)
 
-    def _notify(self, event: str, arguments: tuple[object, ...]) -> None:
-        receiver = self._transport.listener
-        if receiver is not None and not self.is_closed:
-            getattr(receiver, event)(self, *arguments)
+    def _notify(self, notify: Callable[[TransportListener], None]) -> None:
+        listener = self._transport.listener
+        if listener is not None and not self.is_closed:
+            notify(listener)

@@ -1,4 +1,4 @@
-"""How a node deals with others. The file of settings says the same in its section `[actors]`."""
+"""Options of a node. The section `[actors]` of recado.toml has the same keys."""
 
 from __future__ import annotations
 
@@ -10,30 +10,44 @@ from .wire.compression import MAX_LEVELS, CompressionScheme
 
 
 class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    cookie: str = ""
-    require_cookie: bool | None = None  # without a word of it: if there is one
-    untrusted: bool = False  # nobody outside may create, move or supervise actors here
+    """How a node communicates with others. Durations are seconds."""
 
-    client_id: str = ""  # by which servers know us; the node's name if there is none
-    metadata: dict[str, str] = {}  # said in every envelope, for whoever looks at them on the way
-    serializer: Literal["msgpack", "json"] = "msgpack"  # for messages that have no other
-    pickle: bool = False  # whether pickled messages are sent and accepted: they may run any code
+    cookie: str = ""
+    """The secret that the nodes share; frames are authenticated with it."""
+    require_cookie: bool | None = None
+    """Whether frames without the cookie are refused; None: if there is a cookie."""
+    untrusted: bool = False
+    """Whether other nodes are untrusted: they cannot create, move, stop or supervise actors here."""
+
+    client_id: str = ""
+    """How servers identify this node; by default its name."""
+    metadata: dict[str, str] = {}
+    """Added to every envelope, for programs that inspect them in transit."""
+    serializer: Literal["msgpack", "json"] = "msgpack"
+    """For messages whose class has no other one."""
+    pickle: bool = False
+    """Whether pickled messages are sent and accepted. A pickle can run any code."""
     compression: CompressionScheme = "none"
     compression_level: int | None = None
 
-    max_frame_bytes: int = 1 << 20  # bytes
-    max_decompressed_bytes: int = 16 << 20  # bytes that a compressed message may have
-    max_pending_asks: int = 100_000  # that wait for answers of other nodes
-    max_remote_watches: int = 100_000  # of others on our actors
-    max_remote_actors: int = 10_000  # actors that others have started here
+    max_frame_bytes: int = 1 << 20
+    max_decompressed_bytes: int = 16 << 20
+    """Of the body of a compressed message."""
+    max_pending_asks: int = 100_000
+    """Asks that wait for answers of other nodes."""
+    max_remote_watches: int = 100_000
+    """Watches and links of other nodes on actors here."""
+    max_remote_actors: int = 10_000
+    """Actors that other nodes have started here."""
 
-    heartbeat_interval: float = (
-        1.0  # seconds between signs of life to nodes whose actors are watched
-    )
-    failure_timeout: float = 5.0  # seconds after which a watched node is unreachable
-    # Seconds after the start in which messages that a broker kept wait for actors that are not there yet.
+    heartbeat_interval: float = 1.0
+    """Between two pings to a node with whose actors relations exist."""
+    failure_timeout: float = 5.0
+    """Silence after which such a node is unreachable."""
     warm_up: float = 2.0
-    create_timeout: float = 5.0  # seconds for another node to start or take over an actor
+    """After the start, redelivered messages for actors that are not spawned yet are held for this long."""
+    create_timeout: float = 5.0
+    """For another node to start or take over an actor."""
 
     @property
     def requires_cookie(self) -> bool:
@@ -43,7 +57,9 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         if self.require_cookie and not self.cookie:
             raise ValueError("require_cookie needs a cookie")
         if self.max_frame_bytes < 1024:
-            raise ValueError("frame_limit is less than 1024 bytes")
-        if (self.compression_level or 0) > MAX_LEVELS[self.compression]:
-            most = MAX_LEVELS[self.compression]
-            raise ValueError(f"compression_level is above {most}, the most of {self.compression}")
+            raise ValueError(f"max_frame_bytes is {self.max_frame_bytes}: at least 1024")
+        max_level = MAX_LEVELS[self.compression]
+        if (self.compression_level or 0) > max_level:
+            raise ValueError(
+                f"compression_level is {self.compression_level}: at most {max_level} for {self.compression}"
+            )

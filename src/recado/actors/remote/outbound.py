@@ -1,9 +1,9 @@
-"""What goes out to other nodes: messages, answers, signals and requests.
+"""Sending to other nodes: messages, answers, signals and requests.
 
-O1  What cannot be sent is a dead letter, and the failure of who asked. Nobody who sends waits for it, or fails.
-O2  An ask ends in an answer, an error, or its time-out, also when the link is cut.
-O3  Messages of one sender to one actor leave in the order in which they were sent.
-O4  An answer completes an ask of the incarnation that asked, and of no other: ask numbers begin at random.
+OUT1  A message that cannot be sent becomes a dead letter, and fails its ask. The sender neither waits nor fails.
+OUT2  An ask ends in an answer, an error, or its timeout, also when the link is lost.
+OUT3  Messages of one sender to one actor leave in the order in which they were sent.
+OUT4  An answer completes an ask of the incarnation that asked, and of no other: ask ids begin at a random number.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.actors")
 
-SWEEP_INTERVAL_S: Final = 1.0  # seconds between two looks for asks that nobody waits for
+SWEEP_INTERVAL_S: Final = 1.0  # of pending asks whose caller no longer waits
 MAX_CACHED_SENDERS: Final = 10_000
 
 
 class DeliveryReceipt(Message[None]):
-    """Declares the type of the answer to a message that was sent with `receipt`."""
+    """Declares the type of the answer to a message sent with `receipt`."""
 
 
 class Outbound:
@@ -60,11 +60,11 @@ class Outbound:
         self._is_compressing = options.compression != "none"
         self._max_decompressed_bytes = options.max_decompressed_bytes
         self._sender_texts: dict[int, str] = {}
-        # From a random number on: an answer to the last life of this node must not fit an ask of this one.
+        # Random, so that an answer to the last incarnation of this node fits no ask of this one (OUT4).
         self._last_id = int.from_bytes(os.urandom(8)) >> 2
         self._sweep_timer: Timer | None = None
         self.on_loop = system._call_on_loop
-        self.loop_thread = system._thread_id  # the loop's thread
+        self.loop_thread = system._thread_id
         self.pending_asks = PendingAsks(options.max_pending_asks)
 
     def close(self, reason: str) -> None:
@@ -84,8 +84,11 @@ class Outbound:
         *,
         receipt: bool = False,
     ) -> None:
-        """`text` is the recipient's address. With `receipt` the other node completes `reply` when the mailbox
-        has taken the message. A message that cannot be sent is a dead letter, and fails `reply`."""
+        """Send a message to a remote actor; `address_text` is the address of the recipient as text.
+
+        `reply` gets the answer to an ask. With `receipt` it is completed when the mailbox has accepted the message.
+        A message that cannot be sent becomes a dead letter, and fails `reply`.
+        """
         message_id = self._last_id = self._last_id + 1
         peer_table, node = self._peer_table, recipient.address.node
         try:
@@ -106,24 +109,24 @@ class Outbound:
                 receipt=receipt,
             )
             if reply is not None:
-                self._register_ask(
-                    message_id, reply, peer, DeliveryReceipt if receipt else type(message)
-                )
+                message_type = DeliveryReceipt if receipt else type(message)
+                self._register_ask(message_id, reply, peer, message_type)
             peer_table.send(peer, envelope)
         except RemoteError as error:
             self.pending_asks.discard(message_id)
-            self.report_undeliverable(recipient, message, sender, reply, error)
+            self._report_undeliverable(recipient, message, sender, reply, error)
 
     def _compress(self, body: bytes) -> tuple[int, bytes]:
-        """Raises CannotSerialise for a body that the other node would not expand."""
+        """Raises SerializationError for a body that the other node would refuse to decompress."""
         if len(body) > self._max_decompressed_bytes:
             raise SerializationError(
-                f"a message of {len(body)} bytes is more than the {self._max_decompressed_bytes} of expanded_limit",
-                "Raise it on both nodes, or send less at a time",
+                f"the message has {len(body)} bytes, above max_decompressed_bytes="
+                f"{self._max_decompressed_bytes}",
+                "Raise it on both nodes, or send smaller messages",
             )
         return self._compressor.compress(body)
 
-    def report_undeliverable(
+    def _report_undeliverable(
         self,
         recipient: ActorRef[Any],
         message: Any,
@@ -131,7 +134,7 @@ class Outbound:
         reply: Reply | None,
         error: Exception,
     ) -> None:
-        log.info("a message for %s is lost: %s", recipient, error)
+        log.info("message not sent (recipient=%s): %s", recipient, error)
         if reply is not None:
             reply.fail(error)
         self._system._dead_letter((message, sender, None), recipient, str(error))
@@ -147,9 +150,10 @@ class Outbound:
                 self._sender_texts[uid] = text
         return text
 
-    # ── asks ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── asks and answers ──────────────────────────────────────────────────────────────────────────────────
 
     def _register_ask(self, ask_id: int, reply: Reply, peer: Peer, message_type: type) -> None:
+        """Register the ask that the next frame to the peer will carry."""
         if self._sweep_timer is None:
             self._sweep_timer = self._system._clock.call_later(SWEEP_INTERVAL_S, self._sweep)
         self.pending_asks.add(ask_id, (reply, peer, peer.signer.sequence + 1, message_type))
@@ -157,15 +161,17 @@ class Outbound:
     def _sweep(self) -> None:
         clock = self._system._clock
         self.pending_asks.sweep(clock.time())
-        self._sweep_timer = (
-            clock.call_later(SWEEP_INTERVAL_S, self._sweep) if self.pending_asks else None
-        )
+        self._sweep_timer = None
+        if self.pending_asks:
+            self._sweep_timer = clock.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def send_answer(
         self, peer: Peer, incarnation: bytes, ask_id: int, value: Any, reply_type: Any = None
     ) -> None:
-        """To the ask of this number that an incarnation of the peer made (O4). `declared` is the type of the
-        reply that the message declares, if that is known."""
+        """Answer an ask of this incarnation of the peer (OUT4).
+
+        `reply_type` is the type of reply that the message declares, if known.
+        """
         if incarnation != peer.incarnation and self._is_stale(peer, incarnation):
             return
         message_id = self._last_id = self._last_id + 1
@@ -174,18 +180,17 @@ class Outbound:
             compression = 0
             if self._is_compressing:
                 compression, body = self._compress(body)
-            self._peer_table.send(
-                peer,
-                self._writer.write_answer(
-                    message_id, ask_id, peer.name, format_id, manifest, compression, body
-                ),
+            envelope = self._writer.write_answer(
+                message_id, ask_id, peer.name, format_id, manifest, compression, body
             )
+            self._peer_table.send(peer, envelope)
         except SerializationError as error:
             self.send_error(peer, incarnation, ask_id, error)
         except RemoteError as error:
-            log.info("an answer to %s is lost: %s", peer.name, error)
+            log.info("answer not sent (node=%s): %s", peer.name, error)
 
     def send_error(self, peer: Peer, incarnation: bytes, ask_id: int, error: BaseException) -> None:
+        """Answer an ask by an exception."""
         if incarnation != peer.incarnation and self._is_stale(peer, incarnation):
             return
         message_id = self._last_id = self._last_id + 1
@@ -197,12 +202,15 @@ class Outbound:
         )
         try:
             self._peer_table.send(peer, envelope)
-        except RemoteError as lost:
-            log.info("an answer to %s is lost: %s", peer.name, lost)
+        except RemoteError as send_error:
+            log.info("answer not sent (node=%s): %s", peer.name, send_error)
 
     def _is_stale(self, peer: Peer, incarnation: bytes) -> bool:
-        """Whether the peer is known to have begun another life since. A broker may deliver frames of the last
-        life behind the first of the next one: there the asker decides, to which the number is unknown."""
+        """Whether the asker is known to be gone, replaced by another incarnation of its node.
+
+        A broker may deliver frames of the last incarnation after the first one of the next: on a durable link the
+        answer is sent, and a later incarnation drops it because it does not know the ask id.
+        """
         if not peer.incarnation or (peer.link is not None and peer.link.is_durable):
             return False
         log.info(
@@ -212,21 +220,27 @@ class Outbound:
         )
         return True
 
-    # ── what nodes say to each other ──────────────────────────────────────────────────────────────────────
+    # ── control messages ──────────────────────────────────────────────────────────────────────────────────
 
     def send_control(self, peer: Peer, control: Control, target: str = "") -> None:
-        """To the node, or about one of its actors. Raises NoWay, Full."""
+        """Send a one-way control message to a node, or to one of its actors (`target`).
+
+        Raises NoRouteError, LinkClosedError, LimitExceededError.
+        """
         self._post_control(peer, target or peer.name, control, one_way=True)
 
     async def request(
         self,
         node: str,
         control: Control,
-        timeout: float,
+        timeout: float,  # noqa: ASYNC109  all asks share the timers of OpenAsks
         on_answer: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Have another node do something, and wait for its answer, or for what `arrived` makes of it. Raises
-        what they raise."""
+        """Send a request to another node, and return its answer.
+
+        `on_answer` converts the answer as soon as it arrives, before the next frame is processed. Raises the errors
+        of the other node and of `on_answer`, and AskTimeoutError.
+        """
         peer = self._peer_table.peer(node)
         target = self._system.ref(Address(node, "node"))
         future = self._system._open_asks.open(target, timeout)
@@ -240,25 +254,25 @@ class Outbound:
 
     def _post_control(self, peer: Peer, target: str, control: Control, *, one_way: bool) -> None:
         message_id = self._last_id = self._last_id + 1
-        self._peer_table.send(
-            peer,
-            self._writer.write_message(
-                message_id,
-                target,
-                "",
-                None if one_way else 0,
-                MSGPACK,
-                CONTROL_MANIFEST,
-                PLAIN,
-                encode_control(control),
-                control=True,
-            ),
+        envelope = self._writer.write_message(
+            message_id,
+            target,
+            "",
+            None if one_way else 0,
+            MSGPACK,
+            CONTROL_MANIFEST,
+            PLAIN,
+            encode_control(control),
+            control=True,
         )
+        self._peer_table.send(peer, envelope)
 
 
 class CallbackReply(Reply):
-    """The Reply of a request whose answer has an effect as soon as it comes: what came together with it is
-    processed before whoever waits goes on."""
+    """The Reply of a request whose answer takes effect before the next frame is processed.
+
+    The task that awaits the future continues only in a later turn of the loop.
+    """
 
     def __init__(self, future: Future[Any], on_answer: Callable[[Any], Any]) -> None:
         self._future = future
@@ -278,11 +292,11 @@ class CallbackReply(Reply):
         if not self.done():
             try:
                 self._future.complete(self._on_answer(value))
-            except Exception as error:  # noqa: BLE001  it is the answer of who waits
+            except Exception as error:  # noqa: BLE001  the requester gets it
                 self.fail(error)
 
 
 def _timeout_ms(reply: Reply) -> int:
-    """How long its asker waits; 0 if it does not say."""
+    """Return how long the asker waits; 0 if unknown."""
     timeout = reply.timeout
     return 0 if timeout is None else min(int(timeout * 1000), 0xFFFFFFFF)

@@ -1,4 +1,4 @@
-"""Another node, as this one knows it."""
+"""What a node knows of another one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from recado.actors.supervision.signals import CellSignal
 from .transport import PeerLink
 from .wire.frame import FrameSigner
 
-MAX_PAST_INCARNATIONS: Final = 64  # incarnations of a node that are refused after others have come
-MAX_SENT_SIGNALS: Final = 1000  # that are remembered, so that a refusal tells us which one it was
+MAX_PAST_INCARNATIONS: Final = 64  # of one node, whose frames are refused after it was replaced
+MAX_SENT_SIGNALS: Final = 1000  # remembered to know which one a refusal is about
 
 
 class Peer:
@@ -32,25 +32,26 @@ class Peer:
 
     def __init__(self, name: str, signer: FrameSigner, now: float) -> None:
         self.name = name
-        self.signer = signer  # one incarnation of ours, as long as we know it
+        self.signer = signer  # has our incarnation towards this peer
         self.link: PeerLink | None = None
-        self.connected_by_us = False  # whether we made the link
-        self.incarnation = b""  # the incarnation under which it speaks
-        # Earlier ones, which are not heard any more, and the link that each of them spoke on.
+        self.connected_by_us = False  # whether we opened the link
+        self.incarnation = b""  # of the peer; empty before its first frame
+        # The links of earlier incarnations, whose frames are refused.
         self.past_incarnations: OrderedDict[bytes, ReferenceType[PeerLink] | None] = OrderedDict()
-        self.has_spoken = False  # since the last look
-        self.last_heard = now  # when it was last found to have spoken
+        self.has_spoken = False  # since the last heartbeat
+        self.last_heard = now  # the heartbeat at which it had spoken
         self.is_unreachable = False
+        # By the sequence of their frames.
         self.sent_signals: OrderedDict[int, tuple[Address, CellSignal]] = OrderedDict()
 
     def retire_incarnation(self) -> None:
-        """Its present incarnation is an earlier one from now on."""
+        """Refuse the present incarnation from now on, except on its own link."""
         self.past_incarnations[self.incarnation] = None if self.link is None else ref(self.link)
         if len(self.past_incarnations) > MAX_PAST_INCARNATIONS:
             self.past_incarnations.popitem(last=False)
 
     def remember_signal(self, target: Address, signal: CellSignal) -> None:
-        """It is in the next frame."""
+        """Remember the signal that the next frame will carry."""
         self.sent_signals[self.signer.sequence + 1] = target, signal
         if len(self.sent_signals) > MAX_SENT_SIGNALS:
             self.sent_signals.popitem(last=False)

@@ -1,7 +1,7 @@
-"""The ways to other nodes: who they are, and on which links they are reached.
+"""The known peers, with their incarnations and the links on which they are reached.
 
-W1  There are no more peers than the limit: of those that nothing binds to us, the longest known is forgotten.
-W2  The link on which a node spoke is the way back to it, unless we have made one ourselves, and it lasts.
+PT1  The number of peers is limited: of those not in use, the one known for longest is forgotten.
+PT2  A frame of a peer makes its link the way back to it, unless we have opened a link ourselves.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ class PeerTable:
         self._is_in_use = is_in_use
         self._max_peers = max_peers
         self.peers: dict[str, Peer] = {}
-        self.by_incarnation: dict[bytes, Peer] = {}  # by the incarnation under which they speak
-        self._by_own_incarnation: dict[bytes, Peer] = {}
+        self.by_incarnation: dict[bytes, Peer] = {}  # of the peer
+        self._by_own_incarnation: dict[bytes, Peer] = {}  # of this node towards the peer
 
     def peer(self, name: str) -> Peer:
-        """Raises Full."""
-        found = self.peers.get(name)
-        if found is None:
+        """Return the peer of this name, adding it if necessary. Raises LimitExceededError."""
+        peer = self.peers.get(name)
+        if peer is None:
             if len(self.peers) >= self._max_peers:
                 self._evict_unused()
-            found = self.peers[name] = Peer(
-                name, FrameSigner(self._authenticator, os.urandom(16)), self._now()
-            )
-            self._by_own_incarnation[found.signer.incarnation] = found
-        return found
+            signer = FrameSigner(self._authenticator, os.urandom(16))
+            peer = self.peers[name] = Peer(name, signer, self._now())
+            self._by_own_incarnation[signer.incarnation] = peer
+        return peer
 
     def _evict_unused(self) -> None:
         for peer in self.peers.values():
@@ -55,24 +54,24 @@ class PeerTable:
                 self.by_incarnation.pop(peer.incarnation, None)
                 del self._by_own_incarnation[peer.signer.incarnation]
                 return
-        raise LimitExceededError(f"{self._max_peers} nodes are known already")
+        raise LimitExceededError(f"{self._max_peers} nodes are known and in use")
 
     def set_incarnation(self, peer: Peer, incarnation: bytes) -> None:
-        """It speaks under another incarnation."""
+        """Record the present incarnation of a peer."""
         self.by_incarnation.pop(peer.incarnation, None)
         peer.incarnation = incarnation
         peer.past_incarnations.pop(incarnation, None)
         self.by_incarnation[incarnation] = peer
 
     def find_by_own_incarnation(self, incarnation: bytes) -> Peer | None:
-        """To whom we speak under this incarnation."""
+        """Return the peer to which we send frames under this incarnation."""
         return self._by_own_incarnation.get(incarnation)
 
     def peers_on(self, link: PeerLink) -> list[Peer]:
         return [peer for peer in self.peers.values() if peer.link is link]
 
     def link_to(self, peer: Peer) -> PeerLink:
-        """Raises NoWay, Gone."""
+        """Return the link to a peer, connecting if necessary. Raises NoRouteError, LinkClosedError."""
         link = peer.link
         if link is None:
             link = peer.link = self._transport.connect(peer.name)
@@ -80,17 +79,19 @@ class PeerTable:
         return link
 
     def adopt_link(self, peer: Peer, link: PeerLink) -> None:
-        """It spoke on this link (W2)."""
+        """Use a link on which the peer has sent a frame (PT2)."""
         if link is not peer.link and not peer.connected_by_us:
             peer.link = link
 
     def detach_link(self, link: PeerLink) -> None:
+        """Forget a closed link."""
         for peer in self.peers_on(link):
             peer.link = None
             peer.connected_by_us = False
 
     def send(self, peer: Peer, envelope: bytes) -> None:
-        """Seal it and send it. Raises CannotSerialise, NoWay, Gone, Full."""
+        """Sign an envelope and post it. Raises SerializationError, NoRouteError, LinkClosedError,
+        LimitExceededError."""
         frame = peer.signer.sign(envelope)
         try:
             (peer.link or self.link_to(peer)).post(frame)

@@ -1,7 +1,7 @@
 """Asks that wait for answers of other nodes.
 
-PD1  An answer completes the ask whose id it names, once, and only if it comes from the node that was asked.
-PD2  What nobody waits for any more is forgotten within one sweep; there are never more than the limit.
+PD1  An answer completes the ask whose id it has, once, and only if it comes from the node that was asked.
+PD2  An ask whose caller no longer waits is removed by the next sweep; the number of asks is limited.
 """
 
 from __future__ import annotations
@@ -14,28 +14,31 @@ from recado.actors.ref import Reply
 from .errors import LimitExceededError
 from .peer import Peer
 
-ASK_EXPIRY_S: Final = 600.0  # seconds after which an ask is forgotten of whose end nobody told us
+ASK_EXPIRY_S: Final = 600.0  # for asks whose timeout is not known
 
 PendingAsk: TypeAlias = tuple[Reply, Peer, int, type]
-"""Where the answer goes, who was asked, the sequence of the frame that did, and the class of the message."""
+"""Where the answer goes, the peer that was asked, the sequence of the frame, and the class of the message."""
 
 
 class PendingAsks:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._asks: dict[int, PendingAsk] = {}
-        self._expires_at: dict[int, float] = {}  # of those that the last sweep saw
+        self._expires_at: dict[int, float] = {}  # of the asks that the last sweep has seen
 
     def __len__(self) -> int:
         return len(self._asks)
 
     def add(self, ask_id: int, ask: PendingAsk) -> None:
-        """Raises Full."""
+        """Raises LimitExceededError."""
         if len(self._asks) >= self._limit:
-            raise LimitExceededError(f"{self._limit} asks wait for other nodes already")
+            raise LimitExceededError(
+                f"{self._limit} asks wait for other nodes", "Raise max_pending_asks"
+            )
         self._asks[ask_id] = ask
 
     def take(self, ask_id: int, peer: Peer) -> PendingAsk | None:
+        """Remove and return the ask that a peer has answered (PD1)."""
         ask = self._asks.get(ask_id)
         if ask is None or ask[1] is not peer:
             return None
@@ -46,7 +49,7 @@ class PendingAsks:
         self._asks.pop(ask_id, None)
 
     def take_by_sequence(self, peer: Peer, sequence: int) -> PendingAsk | None:
-        """The ask that went out in this frame. It looks at all of them: for what happens seldom."""
+        """Remove and return the ask sent in this frame. A linear search: only for refused and returned frames."""
         for ask_id, ask in self._asks.items():
             if ask[1] is peer and ask[2] == sequence:
                 del self._asks[ask_id]
@@ -54,17 +57,17 @@ class PendingAsks:
         return None
 
     def has_asks_to(self, peer: Peer) -> bool:
-        return any(waiting[1] is peer for waiting in self._asks.values())
+        return any(ask[1] is peer for ask in self._asks.values())
 
     def fail_all(self, peer: Peer | None, make_error: Callable[[], Exception]) -> None:
-        """All that wait for this node, or for any; each with an error of its own."""
-        failed = [number for number, waiting in self._asks.items() if peer in (None, waiting[1])]
-        for number in failed:
-            # What is raised in several places gathers all their traces.
-            self._asks.pop(number)[0].fail(make_error())
+        """Fail all asks to this peer, or to any if it is None."""
+        failed = [ask_id for ask_id, ask in self._asks.items() if peer in (None, ask[1])]
+        for ask_id in failed:
+            # Each gets its own error: an exception raised in several places collects all their tracebacks.
+            self._asks.pop(ask_id)[0].fail(make_error())
 
     def sweep(self, now: float) -> None:
-        """Forget those that nobody waits for. To ask each of them now and then is cheaper than to be told."""
+        """Remove asks that are done or expired. Polling them is cheaper than a callback on each."""
         previous, self._expires_at = self._expires_at, {}
         for ask_id, (reply, _, _, _) in list(self._asks.items()):
             expires_at = previous.get(ask_id) or now + (reply.timeout or ASK_EXPIRY_S)

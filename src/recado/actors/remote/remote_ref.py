@@ -1,6 +1,6 @@
-"""How references to actors of other nodes deliver, and where answers to other nodes go.
+"""Delivery to actors of other nodes, and the replies to their asks.
 
-Both are called by any thread, and go on in the loop's.
+Both are called from any thread, and continue in that of the loop.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class RemoteDelivery:
-    """The Post of one address on another node."""
+    """The DeliveryTarget of one address on another node."""
 
     __slots__ = ("_address_text", "_node", "_ref")
 
     def __init__(self, node: Node, address: Address) -> None:
         self._node = node
         self._ref: ActorRef[Any] = ActorRef(address, self, node.system)
-        self._address_text = str(address)  # 2 µs, and it is in every envelope
+        self._address_text = str(address)  # takes 2 µs, and is in every envelope
 
     @property
     def ref(self) -> ActorRef[Any]:
@@ -39,26 +39,28 @@ class RemoteDelivery:
         self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None:
         node = self._node
+        send, text = node.outbound.send, self._address_text
         if get_ident() == node.system._thread_id:
-            node.outbound.send(self._ref, self._address_text, message, sender, reply)
+            send(self._ref, text, message, sender, reply)
         else:
-            node.system._call_on_loop(
-                node.outbound.send, self._ref, self._address_text, message, sender, reply
-            )
+            node.system._call_on_loop(send, self._ref, text, message, sender, reply)
 
     async def deliver_wait(
         self,
         address: Address,
         message: Any,
         sender: ActorRef[Any] | None,
-        timeout: float | None,  # noqa: ASYNC109  all asks share the timers of Asks
+        timeout: float | None,  # noqa: ASYNC109  all asks share the timers of OpenAsks
     ) -> None:
-        """Return when the other node says that the mailbox has taken the message. Raises AskTimeout, Cut and
-        Undelivered as an ask does, ActorStopped if the other node has no such actor, and CannotSerialise."""
+        """Send a message, and return when the other node reports that the mailbox has accepted it.
+
+        Raises AskTimeoutError, LinkLostError and NotDeliveredError as an ask does, ActorStoppedError if the other
+        node has no such actor, and SerializationError.
+        """
         node = self._node
         receipt = node.system._open_asks.open(self._ref, timeout)
         try:
-            with suppress(TimeoutError):  # then the receipt is overdue as well
+            with suppress(TimeoutError):  # then the receipt times out as well
                 async with asyncio.timeout(receipt.timeout):
                     await node.drain(address.node)
         except BaseException:
@@ -78,20 +80,14 @@ class RemoteDelivery:
 
 
 class RemoteReply(Reply):
-    """The Reply of an ask from another node, made by the incarnation under which that speaks.
+    """The Reply to an ask of another node.
 
-    `patience` is for how many seconds it waits, if it said so; `declared` the type of the reply that the
-    message declares, if that is known."""
+    `timeout` is how many seconds the asker waits, if known.
+    """
 
     __slots__ = (
-        "_ask_id",
-        "_done",
-        "_incarnation",
-        "_outbound",
-        "_peer",
-        "_reply_type",
-        "is_untrusted",
-        "timeout"
+        "_ask_id", "_done", "_incarnation", "_outbound", "_peer", "_reply_type", "is_untrusted",
+        "timeout",
     )  # fmt: skip
 
     timeout: float | None
@@ -108,7 +104,8 @@ class RemoteReply(Reply):
         incarnation: bytes | None = None,
         reply_type: Any = None,
     ) -> None:
-        """`life` is the incarnation that asked, if it is not the present one of the peer."""
+        """`incarnation` is that of the asker, by default the present one of the peer; `reply_type` is the type of
+        reply that the message declares, if known."""
         self.timeout = timeout
         self.is_untrusted = is_untrusted
         self._outbound = outbound
@@ -120,11 +117,11 @@ class RemoteReply(Reply):
 
     @property
     def asker(self) -> Asker:
-        """For a later life of this node."""
+        """The address of the asker, with which a later incarnation of this node can answer."""
         peer = self._peer
-        # Over a link that we made we reach the node by its name, as that life will.
-        client = "" if peer.link is None or peer.connected_by_us else peer.link.peer
-        return Asker(peer.name, client, self._incarnation, self._ask_id)
+        # Over a link that we opened the asker is reached by its node name, also by a later incarnation.
+        client_id = "" if peer.link is None or peer.connected_by_us else peer.link.peer
+        return Asker(peer.name, client_id, self._incarnation, self._ask_id)
 
     def done(self) -> bool:
         return self._done
@@ -133,19 +130,11 @@ class RemoteReply(Reply):
         if not self._done:
             self._done = True
             outbound = self._outbound
+            answer = self._peer, self._incarnation, self._ask_id, value, self._reply_type
             if get_ident() == outbound.loop_thread:
-                outbound.send_answer(
-                    self._peer, self._incarnation, self._ask_id, value, self._reply_type
-                )
+                outbound.send_answer(*answer)
             else:
-                outbound.on_loop(
-                    outbound.send_answer,
-                    self._peer,
-                    self._incarnation,
-                    self._ask_id,
-                    value,
-                    self._reply_type,
-                )
+                outbound.on_loop(outbound.send_answer, *answer)
 
     def fail(self, error: BaseException) -> None:
         if not self._done:
@@ -157,7 +146,7 @@ class RemoteReply(Reply):
 
 
 class DiscardReply(Reply):
-    """The Reply of a stranger's message that is no ask: by one to which the actor replies it would fail."""
+    """The Reply of a one-way message of an untrusted peer: an actor that replies to it does not fail."""
 
     @property
     def is_untrusted(self) -> bool:

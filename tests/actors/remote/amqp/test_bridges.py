@@ -9,10 +9,9 @@ import pytest
 
 import recado
 from recado.actors.remote.amqp import ConnectionSharing, Storage, transport
+from recado.actors.remote.amqp.bridge import DeliveredFrames
 from recado.actors.remote.amqp.frame_batch import BATCH_MAX_BYTES, encode_batch
-from recado.actors.remote.amqp.handler import DeliveredFrames
-from recado.actors.remote.errors import LinkClosedError, NoRouteError
-from recado.actors.remote.transport import LimitExceededError
+from recado.actors.remote.errors import LimitExceededError, LinkClosedError, NoRouteError
 from recado.client import (
     AuthenticationError,
     CannotConnectError,
@@ -379,7 +378,7 @@ async def test_a_node_waits_for_its_broker() -> None:
 async def test_a_node_waits_for_its_broker_no_longer_than_give_up() -> None:
     async with recado.Broker() as broker:
         url = broker.url
-    with pytest.raises(CannotConnectError, match="connection to .* refused"):
+    with pytest.raises(CannotConnectError, match=r"connection to .* refused"):
         async with end(url, "server", reconnect_timeout=0.3):
             pass
 

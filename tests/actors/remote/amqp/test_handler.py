@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recado.actors.remote.amqp.handler import DeliveredFrames, client_id_of
+from recado.actors.remote.amqp.bridge import DeliveredFrames
+from recado.actors.remote.amqp.link import client_id_of
 from recado.amqp.properties import Properties, encode_properties
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from recado.actors.remote.amqp import naming
-from recado.actors.remote.amqp.bridge import client_topology, server_topology
-from recado.actors.remote.amqp.storage import EXCHANGE_PARAMETERS, QUEUE_PARAMETERS, Storage
-from recado.actors.remote.amqp.topology import BindingSpec, ExchangeSpec, QueueSpec
+from recado.actors.remote.amqp.settings import EXCHANGE_PARAMETERS, QUEUE_PARAMETERS, Storage
+from recado.actors.remote.amqp.topology import (
+    BindingSpec,
+    ExchangeSpec,
+    QueueSpec,
+    client_topology,
+    server_topology,
+)
 
 
 def test_the_server_bridge() -> None:

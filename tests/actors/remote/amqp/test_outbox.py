@@ -13,7 +13,7 @@ from recado.actors.remote.amqp.outbox import (
     OutboxEntry,
     OutboxMessage,
 )
-from recado.actors.remote.transport import LimitExceededError
+from recado.actors.remote.errors import LimitExceededError
 
 LIMIT = 3 * BATCH_MAX_BYTES
 KEYS = ("key", "other")
@@ -112,8 +112,8 @@ def test_there_is_room_again_when_half_of_it_is_gone() -> None:
     for number in range(1, 5):
         outbox.put("key", b"")
         outbox.mark_published(number, outbox.next_message())
-    assert not outbox.has_room
+    assert not outbox.has_space
     outbox.mark_settled(range(1, 2))
-    assert not outbox.has_room
+    assert not outbox.has_space
     outbox.mark_settled(range(2, 3))
-    assert outbox.has_room
+    assert outbox.has_space

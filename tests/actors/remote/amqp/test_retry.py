@@ -24,10 +24,12 @@ def test_the_window_is_open_from_the_beginning() -> None:
 
 
 def test_by_default_the_window_never_closes() -> None:
-    attempts = BridgeRetries(AmqpSettings().backoff)
+    attempts = BridgeRetries(AmqpSettings().retry_policy)
     attempts.next_delay(0.0, 1.0)
     assert attempts.next_delay(1e9, 1.0) is not None
-    assert BridgeRetries(AmqpSettings(reconnect_timeout=5.0).backoff).next_delay(0.0, 1.0) == 0.0
+    assert (
+        BridgeRetries(AmqpSettings(reconnect_timeout=5.0).retry_policy).next_delay(0.0, 1.0) == 0.0
+    )
 
 
 def test_a_node_that_is_not_on_the_broker_is_not_looked_for_without_end() -> None:
@@ -36,7 +38,7 @@ def test_a_node_that_is_not_on_the_broker_is_not_looked_for_without_end() -> Non
         (AmqpSettings(reconnect_timeout=5.0), 5.0),
         (AmqpSettings(reconnect_timeout=1e6), ABSENCE_MAX_S),
     ):
-        attempts = BridgeRetries(settings.search_backoff)
+        attempts = BridgeRetries(settings.search_policy)
         attempts.next_delay(0.0, 1.0)
         assert attempts.next_delay(seconds - 1, 1.0) is not None
         assert attempts.next_delay(seconds, 1.0) is None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import recado
 from recado.actors.remote.amqp import ConnectionSharing
-from recado.actors.remote.amqp.connection import ConnectionActor, ConnectionSupervisor
-from recado.actors.remote.amqp.reader import ReadChannelActor
-from recado.actors.remote.amqp.restart import BridgeActor
+from recado.actors.remote.amqp.actors import (
+    BridgeActor,
+    ConnectionActor,
+    ConnectionSupervisor,
+    ReadChannelActor,
+)
 from recado.actors.remote.amqp.transport import AmqpTransport
 from recado.actors.remote.events import LinkLost, LinkRestored
 from recado.client import Connection

@@ -60,7 +60,7 @@ def test_incarnations_do_not_know_of_each_other() -> None:
 
 
 def test_the_longest_silent_incarnation_is_forgotten() -> None:
-    replay = Deduplicator(incarnations=2)
+    replay = Deduplicator(max_incarnations=2)
     replay.accept_once(ONE, 1)
     replay.accept_once(OTHER, 1)
     replay.accept_once(ONE, 2)
@@ -82,7 +82,7 @@ def test_what_is_being_processed_is_bounded() -> None:
 
 def with_gaps() -> tuple[Deduplicator, SenderHistory]:
     """Every second number up to 20 is settled, the others are being processed; three gaps are the most."""
-    replay = Deduplicator(gaps=3)
+    replay = Deduplicator(ranges_max=3)
     sequences = replay.history_of(ONE)
     for number in range(1, 20, 2):
         replay.mark_pending(ONE, number)

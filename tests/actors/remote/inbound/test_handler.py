@@ -9,7 +9,7 @@ import pytest
 
 from recado.actors import ActorRef, ActorSystem
 from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
-from recado.actors.remote.inbound import store_retry
+from recado.actors.remote.inbound import backpressure
 from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.options import RemoteOptions
 from recado.actors.remote.wire.envelope_pb2 import Envelope
@@ -22,7 +22,7 @@ from tests.actors.remote.shop import Ack, Book, Log, Place, until
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_retry, "STORE_RETRY_INTERVAL_S", 0.01)
+    monkeypatch.setattr(backpressure, "STORE_RETRY_INTERVAL_S", 0.01)
 
 
 def node(options: RemoteOptions | None = None) -> ActorSystem:

@@ -233,7 +233,7 @@ async def test_one_that_fails_at_once_is_restarted_by_its_supervisor_there() -> 
 async def test_a_temporary_one_is_not_restarted() -> None:
     async with pair() as it:
         it.at_server.creation.offer(Book)
-        ref = await it.at_client.creation.create("server", Book, lifecycle=TEMPORARY)
+        ref = await it.at_client.creation.create("server", Book, restart_type=TEMPORARY)
         ref.tell(Fail("the end"))
         await until(lambda: it.server._find_cell(ref.address) is None)
 
@@ -245,9 +245,9 @@ async def test_a_temporary_one_is_stopped_when_its_group_is_restarted(kind: str)
         it.at_server.creation.offer(Book)
         boss: ActorRef[Any] = await it.client.spawn(Boss)
         group, create = AllForOne(), it.at_client.creation.create
-        above: dict[str, Any] = {"supervisor": boss, "supervision": group}
+        above: dict[str, Any] = {"supervisor": boss, "supervisor_strategy": group}
         lasting = await create("server", Book, 1, **above)
-        passing = await create("server", Book, lifecycle=TEMPORARY, **above)
+        passing = await create("server", Book, restart_type=TEMPORARY, **above)
         lasting.tell(Fail("for both"))
         await until(lambda: it.server._find_cell(passing.address) is None)
         assert await lasting.ask(Log()) == [1]

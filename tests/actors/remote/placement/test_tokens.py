@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recado.actors.ref import ActorRef
 from recado.actors.remote.peer import Peer
-from recado.actors.remote.placement.tokens import MAX_TOKENS, PlacementTokens
+from recado.actors.remote.placement.creation import MAX_TOKENS, PlacementTokens
 
 
 @dataclass

@@ -8,13 +8,13 @@ import socket
 
 import pytest
 
-from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.errors import LimitExceededError, LinkClosedError
 from recado.actors.remote.events import LinkLost, LinkStillDown
 from recado.actors.remote.tcp import TcpTransport, transport
 from recado.actors.remote.tcp.connection import MAC_INTERVAL_BYTES, MAC_MARKER, PONG
 from recado.actors.remote.tcp.handshake import MAGIC, StreamMac
 from recado.actors.remote.tcp.transport import TcpSettings
-from recado.actors.remote.transport import LimitExceededError, PeerLink
+from recado.actors.remote.transport import PeerLink
 from recado.actors.remote.wire.frame import REFUSAL_MIN_BYTES
 from tests.actors.remote.recorder import Recorder
 from tests.actors.remote.running import in_a_loop

@@ -1,16 +1,18 @@
-"""Which deliveries of a channel are done with, and the fewest words that tell the broker.
+"""Batches of acks: which deliveries of a channel are settled, and the fewest acks that tell the broker.
 
-Deliveries have the tags 1, 2, … in the order in which they came. Mostly they are settled in that order, so
-one ack with `multiple` is enough for many.
+Delivery tags are 1, 2, … in the order of delivery. Deliveries are usually settled in that order, so one ack with
+`multiple` covers many.
 
-AK1  Each tag is told once, and none that was not settled.
-AK2  An ack names a tag that the broker still has: others end the channel.
+AK1  Each tag is acknowledged or rejected once, and only after it was settled.
+AK2  An ack names a tag that the broker has not settled yet; otherwise the broker would close the channel.
 """
 
 from __future__ import annotations
 
 
 class AckBatch:
+    """Collects settled delivery tags, and returns the fewest acks for them."""
+
     __slots__ = (
         "_last_unsent",
         "_settled_beyond",
@@ -20,15 +22,15 @@ class AckBatch:
     )
 
     def __init__(self) -> None:
-        self.settled_upto = 0  # all up to this one are settled
-        self._settled_beyond: set[int] = set()  # these too
-        # Settled, and not told yet:
-        self._unsent_count = 0  # so many of those up to `upto`,
-        self._last_unsent = 0  # of which this is the highest;
-        self._unsent_beyond: set[int] = set()  # and these beyond it
+        self.settled_upto = 0  # all tags up to this one are settled
+        self._settled_beyond: set[int] = set()  # and these above it
+        # Settled tags for which no ack was sent:
+        self._unsent_count = 0  # the number of those up to `settled_upto`
+        self._last_unsent = 0  # the highest of these
+        self._unsent_beyond: set[int] = set()  # those above `settled_upto`
 
     def settle(self, tag: int) -> int:
-        """How many are settled and not told."""
+        """Add a tag. Returns the number of settled tags without an ack."""
         if tag == self.settled_upto + 1:
             self.settled_upto = self._last_unsent = tag
             self._unsent_count += 1
@@ -40,17 +42,17 @@ class AckBatch:
         return self._unsent_count + len(self._unsent_beyond)
 
     def mark_rejected(self, tag: int) -> None:
-        """The broker was told otherwise, by a reject."""
+        """The tag was settled by a reject: it needs no ack."""
         self._settled_beyond.add(tag)
         self._advance()
 
     def take_acks(self) -> list[tuple[int, bool]]:
-        """Tags to acknowledge, each with whether it stands for all before it as well."""
-        tags = [(self._last_unsent, self._unsent_count > 1)] if self._unsent_count else []
-        tags += [(tag, False) for tag in sorted(self._unsent_beyond)]
+        """Return the tags to acknowledge, each with the flag `multiple`."""
+        acks = [(self._last_unsent, self._unsent_count > 1)] if self._unsent_count else []
+        acks += [(tag, False) for tag in sorted(self._unsent_beyond)]
         self._unsent_count = 0
         self._unsent_beyond.clear()
-        return tags
+        return acks
 
     def _advance(self) -> None:
         while self.settled_upto + 1 in self._settled_beyond:

@@ -1,29 +1,29 @@
-"""Bridges: what a node sends and receives through a broker, and what outlives the actors that do it.
+"""Bridges: how a node sends and receives through a broker, and the state that survives reconnects.
 
-    server bridge of N   makes the exchange of N, reads what is for N, writes to clients of N
-    client bridge to N   reads what N writes to this client, writes to N
+    server bridge of N   declares the exchange of N, reads the messages for N, writes to the clients of N
+    client bridge to N   writes to N, and reads the messages from N to this client
 
-    Bridge ◄── ConnectionActor          supervised: when one fails it is restarted with what is kept here,
-            ├── ReadChannelActor        and makes all on the broker anew that it had
+    Bridge ◄── ConnectionActor          supervised: a failed actor is restarted with the state of the bridge,
+            ├── ReadChannelActor        and declares its exchanges, queues and bindings again
             └── WriteChannelActor
 
-The actors own the connection and its channels; what is posted while the channel is there is written by the
-bridge itself, because a turn through a mailbox would cost more than the writing.
+The actors own the connections and channels (actors.py). While a channel is open the bridge itself publishes on it,
+because a mailbox in between would cost more than publishing.
 
-BR1  A frame that was taken is given to every new channel until the broker has confirmed or returned it.
-BR2  Whoever watches hears `lost` and `healed` in turns, and `gone` at most once, at last. In between it hears
-     `down` every `report_interval` while the bridge is lost.
+BR1  An accepted frame is published on every new channel until the broker has confirmed or returned it.
+BR2  The listener is notified of `bridge_lost` and `bridge_restored` alternately, and of `bridge_closed` at most
+     once, at the end. While the bridge is lost it is notified of `bridge_still_down` every `report_interval`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
-
-import msgspec
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Protocol
 
 from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.transport import Settle
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import (
     CannotConnectError,
@@ -35,60 +35,68 @@ from recado.client import (
     ReturnedMessage,
 )
 
-from . import naming
 from .confirmation import BridgePublisher, CheckpointPublisher, ConfirmPublisher
 from .frame_batch import BATCH_MAX_FRAMES
-from .handler import BridgeFrameHandler, ReportingBridgeListener
 from .outbox import BridgeOutbox, OutboxEntry
 from .retry import BridgeRetries
-from .settings import AmqpSettings
-from .storage import EXCHANGE_PARAMETERS, QUEUE_PARAMETERS, ConnectionSharing, Storage
-from .topology import BindingSpec, ExchangeSpec, QueueSpec, TopologyObject
+from .settings import AmqpSettings, ConnectionSharing, Storage
+from .topology import BridgeTopology
 
-NACKED: Final = "the broker refused it"
-
-
-class BridgeTopology(msgspec.Struct, frozen=True):
-    """What a bridge has on the broker."""
-
-    name: str
-    exchange: str
-    read_objects: tuple[TopologyObject, ...]
-    queue: str
-    write_objects: tuple[TopologyObject, ...]
-    probe_key: str | None
-    """The key under which somebody must be found before anything is written."""
+NACKED: Final = "the broker rejected the message"
 
 
-def server_topology(node: str, storage: Storage) -> BridgeTopology:
-    exchange = ExchangeSpec(naming.inbound_exchange(node), EXCHANGE_PARAMETERS[storage])
-    queue = QueueSpec(naming.inbound_queue(node), QUEUE_PARAMETERS[storage])
-    binding = BindingSpec(queue.name, exchange.name, naming.key_to_server(node))
-    # Both channels need the exchange, and neither knows which of them comes first.
-    return BridgeTopology(
-        name=f"server {node}",
-        exchange=exchange.name,
-        read_objects=(exchange, queue, binding),
-        queue=queue.name,
-        write_objects=(exchange,),
-        probe_key=None,
-    )
+class DeliveredFrames:
+    """Frames that the broker delivered together, at least one. Each is redelivered until it is settled.
+
+    Frame i came with the encoded properties `headers[i]`, and is settled by `settles[i]`.
+    """
+
+    __slots__ = ("frames", "headers", "settles")
+
+    def __init__(
+        self, headers: list[bytes], frames: list[bytes], settles: Sequence[Settle]
+    ) -> None:
+        self.headers = headers
+        self.frames = frames
+        self.settles = settles
+
+    def group_by_header(self) -> Iterator[DeliveredFrames]:
+        """Iterate over the groups of consecutive frames with equal headers."""
+        headers = self.headers
+        if headers.count(headers[0]) == len(headers):  # the usual case
+            yield self
+            return
+        first = 0
+        for _, group in groupby(headers):
+            last = first + sum(1 for _ in group)
+            part = slice(first, last)
+            yield DeliveredFrames(headers[part], self.frames[part], self.settles[part])
+            first = last
 
 
-def client_topology(node: str, client_id: str, storage: Storage) -> BridgeTopology:
-    queue = QueueSpec(naming.outbound_queue(node, client_id), QUEUE_PARAMETERS[storage])
-    exchange = naming.inbound_exchange(node)
-    return BridgeTopology(
-        name=f"client {client_id} of {node}",
-        exchange=exchange,
-        read_objects=(
-            queue,
-            BindingSpec(queue.name, exchange, naming.key_to_client(node, client_id)),
-        ),
-        queue=queue.name,
-        write_objects=(),
-        probe_key=naming.key_to_server(node),
-    )
+class BridgeFrameHandler(Protocol):
+    """Receives the frames of a bridge; the links implement it."""
+
+    def frames_delivered(self, delivered: DeliveredFrames) -> bool:
+        """Handle frames. True: settle them all as accepted now. False: the handler settles each."""
+
+    def frame_rejected(self, key: str, frame: bytes, reason: str) -> None:
+        """A posted frame was not delivered: no queue is bound to its key, or the broker rejected it."""
+
+
+class BridgeListener(Protocol):
+    def bridge_lost(self, reason: str) -> None:
+        """The broker, or the node on it, cannot be reached; the bridge reconnects."""
+
+    def bridge_restored(self) -> None: ...
+
+    def bridge_closed(self, reason: str) -> None:
+        """The bridge was not restored within `reconnect_timeout`."""
+
+
+class ReportingBridgeListener(BridgeListener, Protocol):
+    def bridge_still_down(self, seconds: float, reason: str) -> None:
+        """The bridge has been lost for so long; called every `report_interval`."""
 
 
 class Bridge:
@@ -110,39 +118,45 @@ class Bridge:
         self.settings = settings
         self.handler = handler
         self.max_frame_bytes = max_frame_bytes
-        self.connect_retries = BridgeRetries(settings.backoff)
-        # The server bridge does not depend on another node.
-        search = settings.backoff if topology.probe_key is None else settings.search_backoff
-        self.read_retries = BridgeRetries(search)
-        self.write_retries = BridgeRetries(search)
+        self.connect_retries = BridgeRetries(settings.retry_policy)
+        # A client bridge depends on another node, which may be absent while the broker is there.
+        is_server = topology.probe_key is None
+        channel_policy = settings.retry_policy if is_server else settings.search_policy
+        self.read_retries = BridgeRetries(channel_policy)
+        self.write_retries = BridgeRetries(channel_policy)
         self.outbox = BridgeOutbox(settings.send_buffer_bytes)
         self.connections: list[Connection] = []
-        self.cancel_connect: Callable[[], object] | None = None  # an attempt to connect
-        self.close_reason: str | None = None
-        self.last_error: Exception | None = None  # the last one, while it is not up
-        self.first_up = asyncio.get_running_loop().create_future()
-        self._listener = listener
+        self.cancel_connect: Callable[[], object] | None = None  # during an attempt to connect
+        self.close_reason: str | None = None  # set when the bridge is closed
+        self.last_error: Exception | None = None  # while the bridge is not up
         self._loop = asyncio.get_running_loop()
+        self.first_up = self._loop.create_future()  # done when the bridge is up for the first time
+        self._listener = listener
         self._is_reading = False
-        self._publisher: BridgePublisher | None = None  # on a channel, while there is one
+        self._publisher: BridgePublisher | None = None  # while there is a channel to write on
         self._has_been_up = False
-        self._is_lost = False
+        self._is_lost = False  # and the listener was notified
         self._lost_at = 0.0
-        self._report_timer: asyncio.TimerHandle | None = None  # while it is lost
+        self._report_timer: asyncio.TimerHandle | None = None  # while lost
         self._absent_since: float | None = None
         self._waiters: list[asyncio.Future[None]] = []
-        # One message came, and nothing was posted since: what is next is its answer, or what had to wait for
-        # it, and goes out at once. All else goes together with what is posted in the same turn, up to TOGETHER.
+        # True after one frame was received and nothing was posted since: the next frame is probably its answer,
+        # and is published at once. Other frames wait for those posted in the same turn, up to BATCH_MAX_FRAMES.
         self.send_at_once = True
         self._send_scheduled = False
         self.is_durable = settings.persistent and settings.storage is Storage.DURABLE
-        mode = 2 if self.is_durable else 1
-        self._properties = encode_properties(Properties(reply_to=client_id, delivery_mode=mode))
+        delivery_mode = 2 if self.is_durable else 1
+        self._properties = encode_properties(
+            Properties(reply_to=client_id, delivery_mode=delivery_mode)
+        )
 
-    # ── out ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────
 
     def post(self, key: str, frame: bytes) -> None:
-        """Take it (BR1). Raises `LimitExceededError` if too much waits, `Gone` if there is nothing to wait for."""
+        """Accept a frame for sending (BR1).
+
+        Raises LimitExceededError if the outbox is full, LinkClosedError if the bridge is closed.
+        """
         if self.close_reason is not None:
             raise LinkClosedError(self.close_reason)
         self.outbox.put(key, frame)
@@ -160,7 +174,7 @@ class Bridge:
         self._send()
 
     def _send(self) -> None:
-        """All that waits, now."""
+        """Publish all waiting frames now."""
         if self._publisher is not None and self.outbox.waiting_count:
             self._publisher.channel.protocol.call_and_flush(self._publish, self._publisher)
 
@@ -174,7 +188,8 @@ class Bridge:
             outbox.mark_published(number, message)
 
     async def drain(self) -> None:
-        while not self.outbox.has_room:
+        """Wait until the outbox is at most half full. Raises LinkClosedError if the bridge was closed."""
+        while not self.outbox.has_space:
             if self._publisher is not None:
                 self._publisher.request_confirm()
             await self._wait_for_change()
@@ -182,7 +197,7 @@ class Bridge:
             raise LinkClosedError(self.close_reason)
 
     async def wait_until_confirmed(self) -> None:
-        """Wait until all is confirmed or came back; also for a channel, unless there will be none."""
+        """Wait until all frames are confirmed or returned; also for a channel, unless the broker rejects us."""
         while not self.outbox.is_empty and not isinstance(self.last_error, ConnectionRejectedError):
             if self._publisher is not None:
                 self._publisher.request_confirm()
@@ -200,48 +215,53 @@ class Bridge:
                 if not waiter.done():
                     waiter.set_result(None)
 
+    # ── outcomes of published messages ────────────────────────────────────────────────────────────────────
+
     def _confirmed(self, numbers: range, ok: bool) -> None:
         settled = self.outbox.mark_settled(numbers)
         if not ok:
-            for sent in settled:
-                self._return_entries(sent.entries(), NACKED)
+            for message in settled:
+                self._return_entries(message.entries(), NACKED)
         self._notify_change()
 
-    def _returned(self, message: ReturnedMessage) -> None:
-        found = self.outbox.take_returned(message.routing_key, message.body)
-        if found is not None and self._publisher is not None:
-            number, sent = found
+    def _returned(self, returned: ReturnedMessage) -> None:
+        taken = self.outbox.take_returned(returned.routing_key, returned.body)
+        if taken is not None and self._publisher is not None:
+            number, message = taken
             self._publisher.mark_returned(number)
-            self._return_entries(sent.entries(), f"no route: {message.reply_text}")
+            self._return_entries(message.entries(), f"no route: {returned.reply_text}")
             self._notify_change()
 
     def _return_entries(self, entries: list[OutboxEntry], reason: str) -> None:
         for key, frame in entries:
             self.handler.frame_rejected(key, frame, reason)
 
+    def _return_all(self, reason: str) -> None:
+        self._return_entries(self.outbox.take_all(), reason)
+        self._notify_change()
+
     def node_absent(self, reason: str) -> None:
-        """The broker is there, and nobody that this bridge leads to. Who was there until now may return."""
+        """The node of a client bridge is not on the broker.
+
+        Frames to it are returned at once if it was never there, otherwise after `absence_timeout`: it may return.
+        """
         now = self._loop.time()
         if self._absent_since is None:
             self._absent_since = now
         if not self._has_been_up or now - self._absent_since >= self.settings.absence_timeout:
             self._return_all(reason)
 
-    def _return_all(self, reason: str) -> None:
-        self._return_entries(self.outbox.take_all(), reason)
-        self._notify_change()
-
-    # ── what the actors tell ──────────────────────────────────────────────────────────────────────────────
+    # ── calls of the actors ───────────────────────────────────────────────────────────────────────────────
 
     def reading_started(self) -> None:
         self._is_reading = True
         self._check_up()
 
     def writing_started(self, channel: Channel) -> None:
-        """Everything that waits goes out on this one, and all that comes."""
+        """Publish all frames on this channel, the waiting and the future ones."""
         channel.on_return = self._returned
-        kind = ConfirmPublisher if self.is_durable else CheckpointPublisher
-        self._publisher = kind(channel, self._confirmed)
+        publisher_class = ConfirmPublisher if self.is_durable else CheckpointPublisher
+        self._publisher = publisher_class(channel, self._confirmed)
         self._send()
         self._absent_since = None
         self._check_up()
@@ -269,7 +289,7 @@ class Bridge:
         self._notify_change()
 
     def attempt_failed(self, error: Exception) -> None:
-        """An attempt did. Who waits for the first one to succeed need not, if the next would fail as well."""
+        """An attempt of an actor failed. If the broker rejects us, `first_up` fails: the next attempt would too."""
         self._mark_lost(error)
         if isinstance(error, ConnectionRejectedError):
             self._fail_first_up(error)
@@ -278,7 +298,7 @@ class Bridge:
     def _fail_first_up(self, error: Exception) -> None:
         if not self.first_up.done():
             self.first_up.set_exception(error)
-            self.first_up.exception()  # or asyncio would complain where nobody waits for it
+            self.first_up.exception()  # otherwise asyncio complains if it is never awaited
 
     def _mark_lost(self, error: Exception) -> None:
         self.last_error = error
@@ -293,20 +313,24 @@ class Bridge:
 
     def _report(self) -> None:
         self._schedule_report()
-        self._listener.bridge_still_down(self._loop.time() - self._lost_at, str(self.last_error))
+        down_seconds = self._loop.time() - self._lost_at
+        self._listener.bridge_still_down(down_seconds, str(self.last_error))
 
     def _stop_reporting(self) -> None:
         if self._report_timer is not None:
             self._report_timer.cancel()
 
+    # ── end ───────────────────────────────────────────────────────────────────────────────────────────────
+
     def give_up(self, error: BaseException) -> None:
+        """Close the bridge because it was not restored in time."""
         if self.close_reason is None:
             reason = str(error)
             self.close(reason)
             self._listener.bridge_closed(reason)
 
     def close(self, reason: str) -> None:
-        """Nothing is taken any more, what was not sent comes back, and no silent broker is waited for."""
+        """Accept no more frames, return the unconfirmed ones, and abort connections that are not up."""
         self.close_reason = reason
         self._fail_first_up(CannotConnectError(f"no bridge for {self.topology.name}: {reason}"))
         self._stop_reporting()

@@ -1,13 +1,14 @@
-"""How a bridge learns that the broker has what it was sent: by confirms, or by asking now and then.
+"""How a bridge learns that the broker has received its messages: by publisher confirms, or by checkpoints.
 
-    Confirms      the broker says it of each message, when it is where it stays: on disk, if it is to last
-    Checkpoints   an empty question on the same channel, now and then while there is something to ask
+    ConfirmPublisher      the broker confirms each message, once it is stored if it is persistent
+    CheckpointPublisher   an empty request on the same channel, from time to time while messages are unconfirmed
 
-A broker does what a channel says in its order. So when it answers a question it has done all before it: routed
-each message, and given back those that had nowhere to go. A confirm says no more than that of a message which
-lasts no longer than the broker itself, and costs it as much as the message.
+A broker processes the methods of a channel in order. When it answers a request, it has routed all messages before
+it, and returned those without a queue. For a message that is not persistent a confirm says no more than that, and
+costs the broker as much as the message itself.
 
-RC1  Numbers are given from 1 on, and told as settled once, in ranges; none after the channel has ended.
+CF1  Messages are numbered from 1 on, and each number is reported as settled once, in ranges; none is reported after
+     the channel has closed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Final, Protocol, TypeAlias
 from recado.client import Channel, ClientError
 
 CHECKPOINT_INTERVAL_S: Final = 0.1
-"""Seconds between two questions: each wakes both sides. What is not answered is kept, so that it can be sent
-again, and whoever waits for room asks at once."""
+"""Each checkpoint wakes both sides. Unconfirmed messages are held, to be published again if the channel is lost; a
+caller that waits for space requests a checkpoint at once."""
 
 ConfirmCallback: TypeAlias = Callable[[range, bool], None]
-"""These numbers are settled, and whether the broker took them."""
+"""Called with the numbers of settled messages, and whether the broker accepted them."""
 
 
 class BridgePublisher(Protocol):
@@ -31,13 +32,13 @@ class BridgePublisher(Protocol):
     def channel(self) -> Channel: ...
 
     def publish(self, exchange: str, key: str, body: bytes, properties: bytes) -> int:
-        """The message's number."""
+        """Publish a message and return its number."""
 
     def request_confirm(self) -> None:
-        """Somebody waits: do not put it off."""
+        """A caller waits for space: have everything so far confirmed without delay."""
 
     def mark_returned(self, number: int) -> None:
-        """The broker gave this one back, and settled it by that."""
+        """The broker has returned this message, which settles it."""
 
 
 class ConfirmPublisher:
@@ -49,10 +50,10 @@ class ConfirmPublisher:
         return self.channel.publish(exchange, key, body, properties, mandatory=True)
 
     def request_confirm(self) -> None:
-        """It answers by itself."""
+        """The broker confirms without a request."""
 
     def mark_returned(self, number: int) -> None:
-        """It answers for the others by itself, too."""
+        """The broker confirms the other messages without a request."""
 
 
 class CheckpointPublisher:
@@ -90,7 +91,7 @@ class CheckpointPublisher:
             self._confirm_upto(upto)
 
     def mark_returned(self, number: int) -> None:
-        """As good as an answer: what was before it has been routed."""
+        """A return is as good as a checkpoint: all earlier messages were routed."""
         self._confirm_upto(number)
 
     def _confirm_upto(self, upto: int) -> None:

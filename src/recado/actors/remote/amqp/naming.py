@@ -1,17 +1,17 @@
-"""The names of what the bridges have on a broker; the same for everybody, so that all find each other.
+"""Names of the exchanges, queues and routing keys of bridges; all nodes use the same scheme.
 
-    exchange  actor.exchange.in.NODE        direct; the server bridge of NODE has made it
-    queue     actor.queue.in.NODE           to it, by the key  to.server.NODE
-    queue     actor.queue.out.NODE.CLIENT   from it, by the key  client.NODE.CLIENT
+    exchange  actor.exchange.in.NODE        direct; declared by the server bridge of NODE
+    queue     actor.queue.in.NODE           messages to NODE, by the key  to.server.NODE
+    queue     actor.queue.out.NODE.CLIENT   messages from NODE to CLIENT, by the key  client.NODE.CLIENT
 
-They are those of the dissertation.
+The names are those of the dissertation by Carmo.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-SHORT_STRING_MAX_BYTES: Final = 255  # bytes of an AMQP short string
+SHORT_STRING_MAX_BYTES: Final = 255  # of an AMQP short string
 
 
 def inbound_exchange(node: str) -> str:
@@ -35,12 +35,13 @@ def key_to_client(node: str, client_id: str) -> str:
 
 
 def check_names(node: str, client_id: str = "") -> None:
-    """ValueError if no name with these in it could be written."""
+    """Raise ValueError if a name with these parts would be too long for AMQP, or if the node has no name."""
     if not node:
         raise ValueError("a node on a broker needs a name")
-    # The longest of them; the exchange's is as long as this with an empty client.
-    size = len(max(inbound_exchange(node), outbound_queue(node, client_id), key=len).encode())
-    if size > SHORT_STRING_MAX_BYTES:
+    # One of these is the longest name; they are equally long with an empty client id.
+    names = inbound_exchange(node), outbound_queue(node, client_id)
+    excess = max(len(name.encode()) for name in names) - SHORT_STRING_MAX_BYTES
+    if excess > 0:
         raise ValueError(
-            f"node {node!r} and client {client_id!r} are {size - SHORT_STRING_MAX_BYTES} bytes too long"
+            f"the names of node {node!r} and client {client_id!r} are {excess} bytes too long for AMQP"
         )

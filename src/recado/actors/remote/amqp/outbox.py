@@ -1,9 +1,9 @@
-"""What a bridge was given to send, until the broker has it. No channel is known here.
+"""The outbox of a bridge: frames to send, until the broker has confirmed them. It does not know the channel.
 
-OB1  A frame is in exactly one place: waiting, out on the channel in one message, or settled and forgotten.
-OB2  What waits for one key is in the order of posting. When the channel is lost, what was out waits again, in
-     its order and before all others.
-OB3  `held` is the size of everything that is here, and never above the limit.
+OB1  A frame is either waiting, or published in one message, or settled and forgotten.
+OB2  Frames for one key wait in the order of posting. When the channel is lost, the published frames wait again, in
+     their order and before all others.
+OB3  `held_bytes` is the size of all frames in the outbox, and never above the limit.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .frame_batch import decode_batch, encode_batch, fit_batch
 OutboxEntry: TypeAlias = tuple[str, bytes]
 """The routing key, and the frame."""
 
-ENTRY_OVERHEAD_BYTES: Final = 200  # bytes, about, that an entry takes beside its frame
+ENTRY_OVERHEAD_BYTES: Final = 200  # approximate memory of an entry besides its frame
 
 
 class OutboxMessage(NamedTuple):
-    """One message, and how many frames are in it."""
+    """A message with one or more frames."""
 
     key: str
     body: bytes
@@ -39,40 +39,44 @@ class BridgeOutbox:
         self._max_bytes = max_bytes
         self.held_bytes = 0
         self.waiting_count = 0
-        """Frames that are not out."""
-        self._waiting: dict[str, list[bytes]] = {}  # by their keys
-        self._published: dict[int, OutboxMessage] = {}  # by their numbers on the channel, in order
+        """Frames that are not published."""
+        self._waiting: dict[str, list[bytes]] = {}  # by routing key
+        self._published: dict[int, OutboxMessage] = {}  # by publish number on the channel, in order
 
     def __len__(self) -> int:
-        return sum(sent.frame_count for sent in self._published.values()) + self.waiting_count
+        published = sum(message.frame_count for message in self._published.values())
+        return published + self.waiting_count
 
     @property
     def is_empty(self) -> bool:
         return not self.held_bytes
 
     @property
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
+        """Whether it is at most half full."""
         return self.held_bytes <= self._max_bytes // 2
 
     def put(self, key: str, frame: bytes) -> None:
-        """It waits. Raises `LimitExceededError`."""
-        held = self.held_bytes + len(frame) + ENTRY_OVERHEAD_BYTES
-        if held > self._max_bytes:
-            raise LimitExceededError(f"{self.held_bytes} bytes wait for the broker already")
-        self.held_bytes = held
+        """Add a frame. Raises LimitExceededError."""
+        held_bytes = self.held_bytes + len(frame) + ENTRY_OVERHEAD_BYTES
+        if held_bytes > self._max_bytes:
+            raise LimitExceededError(
+                f"the outbox is full: {self.held_bytes} bytes wait for the broker",
+                "Raise send_buffer_bytes, or send less while the broker is slow or away",
+            )
+        self.held_bytes = held_bytes
         self.waiting_count += 1
         self._waiting.setdefault(key, []).append(frame)
 
     def next_message(self) -> OutboxMessage:
-        """A message of the first frames that wait for one key, as many as fit. One waits at least."""
+        """Return a message with the first frames that wait for one key, as many as fit. At least one waits."""
         key, frames = next(iter(self._waiting.items()))
         count, size = fit_batch(frames)
-        return OutboxMessage(
-            key, encode_batch(frames[:count]), count, size + ENTRY_OVERHEAD_BYTES * count
-        )
+        body = encode_batch(frames[:count])
+        return OutboxMessage(key, body, count, size + ENTRY_OVERHEAD_BYTES * count)
 
     def mark_published(self, number: int, message: OutboxMessage) -> None:
-        """The next message was published, under this number of the channel."""
+        """The message of `next_message` was published, with this number on the channel."""
         frames = self._waiting[message.key]
         if len(frames) == message.frame_count:
             del self._waiting[message.key]
@@ -82,24 +86,25 @@ class BridgeOutbox:
         self._published[number] = message
 
     def mark_settled(self, numbers: range) -> list[OutboxMessage]:
-        """The broker has said what becomes of these: nothing more is owed to them."""
-        settled = [sent for number in numbers if (sent := self._published.pop(number, None))]
-        self.held_bytes -= sum(sent.held_bytes for sent in settled)
+        """Remove and return the messages with these numbers, which the broker has confirmed or rejected."""
+        settled = [message for number in numbers if (message := self._published.pop(number, None))]
+        self.held_bytes -= sum(message.held_bytes for message in settled)
         return settled
 
     def take_returned(self, key: str, body: bytes) -> tuple[int, OutboxMessage] | None:
-        """The broker gave this back: its number, and what it is. None if it is none of ours, or was settled.
+        """Remove and return a message that the broker has returned, with its number.
 
-        It gives back in the order of publishing, so the one that is meant is among the first.
+        None if it is not in the outbox, or was settled. The broker returns messages in the order of publishing, so
+        the search ends early.
         """
-        for number, sent in self._published.items():
-            if sent.body == body and sent.key == key:
+        for number, message in self._published.items():
+            if message.body == body and message.key == key:
                 self.mark_settled(range(number, number + 1))
-                return number, sent
+                return number, message
         return None
 
     def requeue_published(self) -> None:
-        """The channel is gone, and nobody knows what became of what was out."""
+        """The channel is lost: whether the published frames arrived is unknown, so they wait again (OB2)."""
         entries = self._entries()
         self._clear()
         self.waiting_count = len(entries)
@@ -107,7 +112,7 @@ class BridgeOutbox:
             self._waiting.setdefault(key, []).append(frame)
 
     def take_all(self) -> list[OutboxEntry]:
-        """Everything, for good."""
+        """Empty the outbox, and return everything that was in it."""
         entries = self._entries()
         self._clear()
         self.held_bytes = 0
@@ -119,17 +124,15 @@ class BridgeOutbox:
         self.waiting_count = 0
 
     def _entries(self) -> list[OutboxEntry]:
-        out = [entry for sent in self._published.values() for entry in sent.entries()]
-        return out + [(key, frame) for key, frames in self._waiting.items() for frame in frames]
+        published = [entry for message in self._published.values() for entry in message.entries()]
+        waiting = [(key, frame) for key, frames in self._waiting.items() for frame in frames]
+        return published + waiting
 
     def check(self) -> None:
-        """OB1 to OB3, for tests."""
+        """Assert OB1 to OB3, for tests."""
         entries = self._entries()
         assert all(self._waiting.values())
         assert len(entries) == len(self)
-        assert (
-            self.held_bytes
-            == sum(len(frame) + ENTRY_OVERHEAD_BYTES for _, frame in entries)
-            <= self._max_bytes
-        )
+        size = sum(len(frame) + ENTRY_OVERHEAD_BYTES for _, frame in entries)
+        assert self.held_bytes == size <= self._max_bytes
         assert list(self._published) == sorted(self._published)

@@ -1,6 +1,6 @@
-"""When an actor that was restarted may try again, and when there is nothing more to try.
+"""Delays between the attempts of a bridge actor. Time and random numbers are arguments.
 
-It outlives the actor's instances. Time and chance are arguments.
+The state survives the restarts of the actor.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from recado.client.retry import ReconnectSchedule, RetryPolicy
 
 
 class BridgeRetries:
-    def __init__(self, backoff: RetryPolicy) -> None:
-        self._schedule = ReconnectSchedule(backoff)
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._schedule = ReconnectSchedule(policy)
         self._is_first = True
         self._has_succeeded = False
 
     @property
     def attempt_count(self) -> int:
-        """Since the loss."""
+        """Attempts since the loss."""
         return self._schedule.attempt_count
 
     def elapsed(self, now: float) -> float:
-        """Seconds since the loss."""
+        """Return the seconds since the loss."""
         return self._schedule.seconds_since_loss(now)
 
     def next_delay(self, now: float, random_fraction: float) -> float | None:
-        """Seconds to wait; None when it took too long. The first attempt is made at once."""
+        """Return the seconds to wait before the next attempt; None at the reconnect timeout.
+
+        The very first attempt is made at once.
+        """
         if self._is_first or self._has_succeeded:
             self._has_succeeded = False
             self._schedule.record_loss(now)

@@ -1,7 +1,8 @@
-"""How bridges deal with their broker. The file of settings says the same in its section `[actors]`."""
+"""Options of the AMQP transport. The section `[actors]` of recado.toml has the same keys."""
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 import msgspec
@@ -9,60 +10,106 @@ import msgspec
 from recado.actors.durable_mailbox.sequence_set import RANGES_MAX
 from recado.client.retry import RetryPolicy
 
-from .storage import ConnectionSharing, Storage
-
 ABSENCE_MAX_S: Final = 600.0
-"""A client bridge whose node is not on the broker for so long is dismantled: it has a connection, and probes
-three times a second. The next message to that node builds another one."""
+"""A client bridge closes when its node is not on the broker for so long: it has a connection, and probes the node
+three times a second. The next message to that node opens another one."""
+
+
+class Storage(enum.Enum):
+    """How long the exchanges and queues of a bridge, and the messages in them, exist.
+
+    Each node chooses it for the objects that it declares.
+    """
+
+    DURABLE = "durable"  # until deleted: a node finds its messages when it returns
+    TRANSIENT = "transient"  # as long as the broker runs
+    EXCLUSIVE_AUTODELETE = "exclusive_autodelete"  # as long as the connection that declared them
+
+
+class ConnectionSharing(enum.Enum):
+    """Which channels of a bridge share a connection."""
+
+    PER_NODE = "one_connection_per_node"  # the reading and the writing one
+    PER_CHANNEL = "one_connection_per_channel"  # none, so that neither blocks the other
+
+
+class ExchangeParameters(msgspec.Struct, frozen=True):
+    durable: bool
+    auto_delete: bool
+
+
+class QueueParameters(msgspec.Struct, frozen=True):
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+
+
+EXCHANGE_PARAMETERS = {
+    Storage.DURABLE: ExchangeParameters(durable=True, auto_delete=False),
+    Storage.TRANSIENT: ExchangeParameters(durable=False, auto_delete=False),
+    Storage.EXCLUSIVE_AUTODELETE: ExchangeParameters(durable=False, auto_delete=True),
+}
+QUEUE_PARAMETERS = {
+    Storage.DURABLE: QueueParameters(durable=True, exclusive=False, auto_delete=False),
+    Storage.TRANSIENT: QueueParameters(durable=False, exclusive=False, auto_delete=False),
+    Storage.EXCLUSIVE_AUTODELETE: QueueParameters(durable=False, exclusive=True, auto_delete=True),
+}
 
 
 class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of the AMQP transport. Durations are seconds."""
+
     storage: Storage = Storage.DURABLE
-    persistent: bool = True  # whether messages in durable queues outlast the broker, too
+    persistent: bool = True
+    """Whether messages in durable queues survive a restart of the broker."""
     server_sharing: ConnectionSharing = ConnectionSharing.PER_NODE
     client_sharing: ConnectionSharing = ConnectionSharing.PER_NODE
-    server_bridge: bool = True  # False for a node that only asks others: it has no server bridge
+    server_bridge: bool = True
+    """Whether other nodes can reach this one by its name; a node that only sends asks needs no server bridge."""
 
     connect_timeout: float = 5.0
-    """Seconds for one attempt to connect, and for a broker that is there to accept the first bridge. A broker
-    that is away when the node is opened is waited for, up to `give_up`."""
-    read_timeout: float = 20.0  # seconds of the broker's silence after which a connection is dead
-    retry_max: float = 0.3  # seconds between two attempts, at most
+    """For one attempt to connect, and for a broker that is there to accept the server bridge at the start. An
+    absent broker is waited for, up to `reconnect_timeout`."""
+    read_timeout: float = 20.0
+    """A connection on which nothing is received from the broker for this long is closed."""
+    retry_max: float = 0.3
+    """Longest delay between two attempts to connect."""
     reconnect_timeout: float | None = None
-    """Seconds without the broker after which a bridge ends; None retries forever."""
-    report_interval: float = 60.0  # seconds between two events BridgeDown of a bridge that is lost
-    absence_timeout: float = 2.0  # seconds that a node which was there may be missing on the broker
+    """A bridge closes when the broker cannot be reached for this long; None retries forever."""
+    report_interval: float = 60.0
+    """Interval of the `LinkStillDown` events of a lost bridge."""
+    absence_timeout: float = 2.0
+    """How long a node that was on the broker may be missing before frames to it are returned."""
 
-    send_buffer_bytes: int = (
-        64 << 20
-    )  # bytes that a bridge holds until the broker has confirmed them
-    prefetch: int = 4096  # frames that came and are not settled; a message has up to 40
-    max_clients: int = 10_000  # that a server bridge remembers
+    send_buffer_bytes: int = 64 << 20
+    """Frames that a bridge holds until the broker has confirmed them."""
+    prefetch: int = 4096
+    """Received frames that are not settled; a message has up to 40."""
+    max_clients: int = 10_000
+    """Clients that a server bridge remembers."""
 
     def __post_init__(self) -> None:
         if not 0 < self.prefetch <= RANGES_MAX:
-            # Of what an earlier life left unsettled a durable mailbox remembers no more than that.
+            # A durable mailbox remembers no more frames that the last incarnation left unsettled.
             raise ValueError(f"prefetch is {self.prefetch}: it has to be from 1 to {RANGES_MAX}")
 
     @property
-    def backoff(self) -> RetryPolicy:
-        return RetryPolicy(
-            retry_initial=0.05, retry_max=self.retry_max, reconnect_timeout=self.reconnect_timeout
-        )
+    def retry_policy(self) -> RetryPolicy:
+        """For attempts to reach the broker."""
+        return self._policy(self.reconnect_timeout)
 
     @property
-    def search_backoff(self) -> RetryPolicy:
-        """For a bridge to one node, while the broker is there and that node is not."""
-        limits = (
-            [ABSENCE_MAX_S]
-            if self.reconnect_timeout is None
-            else [ABSENCE_MAX_S, self.reconnect_timeout]
-        )
+    def search_policy(self) -> RetryPolicy:
+        """For attempts of a client bridge while the broker is there and its node is not."""
+        timeout = self.reconnect_timeout
+        return self._policy(ABSENCE_MAX_S if timeout is None else min(ABSENCE_MAX_S, timeout))
+
+    def _policy(self, reconnect_timeout: float | None) -> RetryPolicy:
         return RetryPolicy(
-            retry_initial=0.05, retry_max=self.retry_max, reconnect_timeout=min(limits)
+            retry_initial=0.05, retry_max=self.retry_max, reconnect_timeout=reconnect_timeout
         )
 
     @property
     def heartbeat_seconds(self) -> int:
-        """The client takes two of them without a word for the end."""
+        """The AMQP heartbeat: the client closes a connection after two of them without input."""
         return max(1, round(self.read_timeout / 2))

@@ -1,9 +1,9 @@
-"""AMQP as a transport: nodes are names, and one port of one broker is all that has to be open.
+"""The AMQP transport: nodes reach each other by name, and only one port of one broker has to be open.
 
-    async with ActorSystem("exchange", transport=Amqp("amqp://localhost")) as system: …
+    async with ActorSystem("exchange", transport=AmqpTransport("amqp://localhost")) as system: …
 
-The actors that have its connections and channels live in a system of their own: no registry of the application
-has them, its `stop_all` leaves them alone, and `close` is their end.
+The actors that own its connections and channels run in their own actor system: they are not in the registry of the
+application, its `stop_all` does not stop them, and `close` does.
 """
 
 from __future__ import annotations
@@ -36,24 +36,25 @@ from recado.client import (
     parse_url,
 )
 
-from .bridge import Bridge, BridgeTopology, client_topology, server_topology
-from .connection import CloseBridge, ConnectionSupervisor, OpenBridge
-from .handler import BridgeListener
+from .actors import CloseBridge, ConnectionSupervisor, OpenBridge
+from .bridge import Bridge, BridgeListener
 from .link import AmqpLink, ClientBridgeLink, ServerBridgeLinks
 from .naming import check_names
-from .settings import AmqpSettings
-from .storage import ConnectionSharing
+from .settings import AmqpSettings, ConnectionSharing
+from .topology import BridgeTopology, client_topology, server_topology
 
-CLOSE_TIMEOUT_S: Final = 2.0  # for what was posted to be confirmed; then it comes back
+CLOSE_TIMEOUT_S: Final = 2.0  # for the broker to confirm posted frames; then they are returned
 
 log = logging.getLogger("recado.actors")
 
 
 class AmqpTransport(TransportMixin):
+    """Connects nodes through an AMQP broker."""
+
     def __init__(
         self, url: str | ConnectionParameters, settings: AmqpSettings | None = None
     ) -> None:
-        """How long to wait for the broker is said by `settings`, not by the URL."""
+        """`settings` override the timeouts in the URL. Raises ValueError for an invalid URL."""
         self._settings = settings or AmqpSettings()
         self.address = msgspec.structs.replace(
             parse_url(url) if isinstance(url, str) else url,
@@ -67,11 +68,11 @@ class AmqpTransport(TransportMixin):
         self._supervisor: ActorRef[OpenBridge | CloseBridge]
         self._server_links: ServerBridgeLinks | None = None
         self._links: dict[str, ClientBridgeLink] = {}
-        self._close_reason: str | None = None  # why there is nothing any more
+        self._close_reason: str | None = None  # set when the transport has given up
 
     @property
     def registry(self) -> Registry:
-        """The actors that have its connections and channels, for whoever wants to look at them."""
+        """The actors that own the connections and channels. Raises NoRouteError if it is not open."""
         if self._system is None:
             raise NoRouteError("the transport is not open")
         return self._system.registry
@@ -79,21 +80,26 @@ class AmqpTransport(TransportMixin):
     async def open(
         self, node: str, client_id: str, max_frame_bytes: int, listener: TransportListener
     ) -> None:
+        """Open the transport, and wait for the broker if there is a server bridge.
+
+        Raises CannotConnectError if the broker refuses the bridge, or is absent for `reconnect_timeout` seconds, and
+        ValueError for names that are too long.
+        """
         check_names(node, client_id)
+        settings = self._settings
         self._client_id = client_id
         self._max_frame_bytes = max_frame_bytes
         self._listener = listener
         self._system = await ActorSystem(f"amqp.{node}").__aenter__()
         self._supervisor = await self._system.spawn(ConnectionSupervisor)
-        if self._settings.server_bridge:
-            settings = self._settings
-            server = self._server_links = ServerBridgeLinks(
+        if settings.server_bridge:
+            server_links = self._server_links = ServerBridgeLinks(
                 node, listener, settings.max_clients, self._server_bridge_given_up
             )
-            plan = server_topology(node, settings.storage)
-            server.bridge = self._make_bridge(plan, settings.server_sharing, server)
+            topology = server_topology(node, settings.storage)
+            server_links.bridge = self._make_bridge(topology, settings.server_sharing, server_links)
             try:
-                await self._wait_until_up(server.bridge)
+                await self._wait_until_up(server_links.bridge)
             except BaseException:
                 await self.close()
                 raise
@@ -111,13 +117,15 @@ class AmqpTransport(TransportMixin):
                 raise NoRouteError(str(error)) from None
             settings = self._settings
             link = self._links[node] = ClientBridgeLink(node, self._listener, self._close_bridge)
-            plan = client_topology(node, self._client_id, settings.storage)
-            link.bridge = self._make_bridge(plan, settings.client_sharing, link, self._client_id)
+            topology = client_topology(node, self._client_id, settings.storage)
+            link.bridge = self._make_bridge(
+                topology, settings.client_sharing, link, self._client_id
+            )
         return link
 
     def link_to_client(self, client_id: str) -> AmqpLink:
         if self._server_links is None:
-            raise NoRouteError(f"without a server bridge no client is answered: {client_id}")
+            raise NoRouteError(f"no server bridge to answer client {client_id} (server_bridge)")
         return self._server_links.link_to(client_id)
 
     def _make_bridge(
@@ -141,8 +149,11 @@ class AmqpTransport(TransportMixin):
         return bridge
 
     async def _wait_until_up(self, bridge: Bridge) -> None:
-        """Wait until the bridge is up. A broker that is away is waited for; one that is there and refuses the
-        bridge for `connect_timeout` (another node may have its name, and just be ending) is an error."""
+        """Wait for the bridge, as long as the broker is absent.
+
+        A broker that is there and refuses the bridge for `connect_timeout` is an error; before that, another node may
+        have its name, and be about to end.
+        """
         while not bridge.first_up.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.connect_timeout):
@@ -154,9 +165,10 @@ class AmqpTransport(TransportMixin):
         bridge.first_up.result()
 
     def _server_bridge_given_up(self, reason: str) -> None:
-        """The server bridge was given up: a node that others do not reach does not reach others either."""
+        """Close the client bridges too: a node that cannot be reached must not reach other nodes either."""
+        timeout = self._settings.reconnect_timeout
         self._close_reason = (
-            f"the node gave up its broker (give_up={self._settings.reconnect_timeout:g}): {reason}"
+            f"the broker cannot be reached (reconnect_timeout={timeout:g}): {reason}"
         )
         for link in tuple(self._links.values()):
             link.bridge.give_up(LinkClosedError(self._close_reason))
@@ -169,19 +181,19 @@ class AmqpTransport(TransportMixin):
 
     def _publish_event(self, event: LinkEvent) -> None:
         match event:
-            case LinkLost(bridge, reason):
-                log.warning("the bridge of %s is lost, and being rebuilt: %s", bridge, reason)
-            case LinkRestored(bridge):
-                log.info("the bridge of %s is well again", bridge)
-            case LinkStillDown(bridge, seconds, reason):
+            case LinkLost(link, reason):
+                log.warning("bridge lost, reconnecting (bridge=%s): %s", link, reason)
+            case LinkRestored(link):
+                log.info("bridge restored (bridge=%s)", link)
+            case LinkStillDown(link, down_seconds, reason):
                 log.warning(
-                    "bridge still down, reconnecting (bridge=%s down_s=%.0f give_up=%s): %s",
-                    bridge, seconds, self._settings.reconnect_timeout, reason,
+                    "bridge still down, reconnecting (bridge=%s down_s=%.0f reconnect_timeout=%s): %s",
+                    link, down_seconds, self._settings.reconnect_timeout, reason,
                 )  # fmt: skip
-            case LinkClosed(bridge, reason):
+            case LinkClosed(link, reason):
                 log.error(
-                    "bridge given up (bridge=%s give_up=%s): %s",
-                    bridge, self._settings.reconnect_timeout, reason,
+                    "bridge closed: reconnect timeout (bridge=%s reconnect_timeout=%s): %s",
+                    link, self._settings.reconnect_timeout, reason,
                 )  # fmt: skip
         if self._listener is not None:
             self._listener.publish_event(event)
@@ -204,21 +216,24 @@ class AmqpTransport(TransportMixin):
             for wait in late:
                 wait.cancel()
         for bridge in bridges:
-            if left := len(bridge.outbox):
+            if unconfirmed := len(bridge.outbox):
                 log.warning(
-                    "the broker has not taken %d messages of %s", left, bridge.topology.name
+                    "closing bridge: frames not confirmed by the broker (bridge=%s frames=%d waited_s=%g)",
+                    bridge.topology.name,
+                    unconfirmed,
+                    CLOSE_TIMEOUT_S,
                 )
             bridge.close("closed")
         await system.close()
 
 
 class BridgeEventPublisher:
-    """Tells the node and the application."""
+    """Publishes the events of a bridge to the application, and passes them on to its link."""
 
     def __init__(
-        self, bridge: str, listener: BridgeListener, publish: Callable[[LinkEvent], None]
+        self, link_name: str, listener: BridgeListener, publish: Callable[[LinkEvent], None]
     ) -> None:
-        self._link_name = bridge
+        self._link_name = link_name
         self._listener = listener
         self._publish = publish
 

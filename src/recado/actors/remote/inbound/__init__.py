@@ -1,7 +1,6 @@
-"""What comes from other nodes: it is checked, then posted to a cell, or refused.
+"""Frames from other nodes: checked, deduplicated, and delivered to a mailbox or refused.
 
-inbound    the way in                             refusals   what breaks the rules, and who is told
-replay     which frames were settled before       returned   what we sent, and nobody took
-early      for actors that are about to start     slowing    for mailboxes that are full
-controls   what nodes say to each other           storing    for disks that are
+handler         the path of a frame to its mailbox           refusals   refused frames, theirs and ours
+deduplication   which frames were settled before             warmup     for actors that are not spawned yet
+controls        messages between the nodes themselves        backpressure   full mailboxes and full disks
 """

@@ -1,14 +1,15 @@
-"""Which frames were settled: so that none is processed twice, and none that was not is refused.
+"""Deduplication: which frames of each sender were settled, so that none is processed twice.
 
-A broker gives again what was not settled, in another order if need be; somebody who wrote down a frame may
-send it again. Both are frames that came before. They differ in that the first was not settled here.
+A broker redelivers unsettled frames, possibly in another order; an attacker may replay a recorded frame. Both are
+frames that came before. They differ in that the redelivered one was not settled here.
 
-RP1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
-RP2  One that came and was not settled is not refused when it comes again, once the first is let go (`forget`).
-RP3  While one is being processed, a second copy is refused for now: it is `PENDING`.
-RP4  Memory is bounded: by incarnations, of which the longest silent is forgotten, and by the gaps of each:
-     where there are too many, the lowest are taken for settled, but for what in them came and was not settled.
-     A sender uses each number once, so there are few: what it had no room for, what never arrived.
+DD1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
+DD2  A frame that came and was not settled is accepted when it comes again, after `release`.
+DD3  While a frame is being processed, further copies of it are `PENDING` and not processed.
+DD4  Memory is bounded. Of the incarnations, the one silent for longest is forgotten. Of the gaps in one
+     incarnation's sequence numbers, the lowest are treated as settled when there are too many, except for frames
+     that came and were not settled. A sender uses each number once, so gaps are few: frames for which it had no
+     space, and frames that never arrived.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ MAX_PENDING_COUNT: Final = 65_536
 
 class FrameStatus(Enum):
     NEW = auto()
-    PENDING = auto()  # it is here, and not yet settled
+    PENDING = auto()  # being processed, not settled yet
     SETTLED = auto()
 
 
-NEW: Final = FrameStatus.NEW  # which is said for each frame
+NEW: Final = FrameStatus.NEW  # returned for nearly every frame
 
 
 class SenderHistory(SequenceSet):
-    """Those of one sender: which were settled, and which are being processed."""
+    """The settled sequence numbers of one incarnation, and those being processed."""
 
     __slots__ = ("pending",)
 
@@ -42,9 +43,8 @@ class SenderHistory(SequenceSet):
         self.pending: set[int] = set()
 
     def status_of(self, number: int) -> FrameStatus:
-        """It has come: what is known of it."""
         pending = self.pending
-        if not pending and not self.starts and number > self.floor:  # beyond all, as nearly always
+        if not pending and not self.starts and number > self.floor:  # the usual case: in order
             return NEW
         if number in pending:
             return FrameStatus.PENDING
@@ -62,33 +62,35 @@ class SenderHistory(SequenceSet):
             self.compact(self.ends[-1], unsettled=self.pending)
 
     def highest(self) -> int:
-        """The highest that came, to a node that is given its frames in order."""
+        """Return the highest number received, for a transport that delivers in order."""
         highest = self.ends[-1] if self.ends else self.floor
         return max(highest, max(self.pending, default=0))
 
     def unsettled(self) -> set[int]:
-        """What came, and may come again."""
+        """Return the numbers that were received and may be redelivered."""
         return self.pending | self.excluded
 
 
 class Deduplicator:
-    """What is known of every sender. The caller has made sure that frames are authentic."""
+    """The histories of all senders. Only authentic frames may be recorded."""
 
-    def __init__(self, incarnations: int = MAX_INCARNATIONS, gaps: int = RANGES_MAX) -> None:
-        self._max_incarnations = incarnations
-        self._max_gaps = gaps
+    def __init__(
+        self, max_incarnations: int = MAX_INCARNATIONS, ranges_max: int = RANGES_MAX
+    ) -> None:
+        self._max_incarnations = max_incarnations
+        self._ranges_max = ranges_max
         self._histories: OrderedDict[bytes, SenderHistory] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._histories)
 
     def accept_once(self, incarnation: bytes, sequence: int) -> bool:
-        """A frame has come that is settled at once: whether it is new."""
+        """Settle a frame at once. Returns False if it is a duplicate."""
         history = self._histories.get(incarnation)
         if history is None or len(self._histories) > self._max_incarnations // 2:
             history = self.history_of(incarnation)
         if sequence == history.floor + 1 and not history.pending and not history.starts:
-            history.floor = sequence  # the next one, as nearly always
+            history.floor = sequence  # the usual case: in order
             return True
         if sequence in history or sequence in history.pending:
             return False
@@ -96,27 +98,29 @@ class Deduplicator:
         return True
 
     def mark_pending(self, incarnation: bytes, sequence: int) -> None:
-        """It is NEW, and not settled at once: the caller owes a `settle` or a `forget`."""
+        """Record a NEW frame that will be settled later: the caller owes a `settle` or a `release`."""
         self.history_of(incarnation).pending.add(sequence)
 
     def release(self, incarnation: bytes, sequence: int) -> None:
-        """It was not processed, and may come again."""
+        """Forget a pending frame that was not processed: it may come again."""
         history = self._histories.get(incarnation)
         if history is not None:
             history.pending.discard(sequence)
 
     def received_from(self, incarnation: bytes) -> SenderHistory | None:
-        """What is known of one sender, if anything is."""
+        """Return the history of a sender, None if nothing was received from it."""
         return self._histories.get(incarnation)
 
     def history_of(self, incarnation: bytes) -> SenderHistory:
-        """What is known of one sender; it is remembered from now on."""
+        """Return the history of a sender, creating it if necessary."""
         histories = self._histories
         history = histories.get(incarnation)
         if history is None:
-            history = histories[incarnation] = SenderHistory(self._max_gaps)
+            history = histories[incarnation] = SenderHistory(self._ranges_max)
             if len(histories) > self._max_incarnations:
                 histories.popitem(last=False)
-        elif len(histories) > self._max_incarnations // 2:  # until then the order does not matter
+        elif (
+            len(histories) > self._max_incarnations // 2
+        ):  # before that, the LRU order is not needed
             histories.move_to_end(incarnation)
         return history

@@ -1,12 +1,18 @@
-"""What comes in from other nodes: checked in the order in which it is cheapest to refuse.
+"""The path of a frame from a transport to a mailbox: cheap checks first.
 
-    size ─► seal ─► replay ─► envelope ─► target ─► serialisation ─► body ─► actor
+    size ─► MAC ─► duplicate? ─► envelope ─► target ─► format ─► body ─► mailbox
 
-I1  Nothing of a frame is decoded before its seal is checked; nothing of a settled one is processed again.
-I2  Whatever comes, `received` raises nothing. Who sent a frame that was refused is told so (refusals.py).
-I3  What can be settled is settled once: when it is where it stays until it is handled, or when it was refused.
-I4  While the actors of a node that is closed stop, no message that can be settled is delivered or buried: it
-    stays unsettled, and comes to the next life.
+A frame may come with a `settle` callback, from a transport that redelivers unsettled frames (AMQP). It is settled
+as accepted when its message is stored or in a mailbox with space, and as rejected when the frame is refused. If
+that takes time, the frame is *pending* in the deduplicator; copies that the broker delivers meanwhile add their
+`settle` to those of the first one.
+
+INB1  Nothing of a frame is decoded before its MAC was verified; no settled frame is processed again.
+INB2  `frame_received` raises nothing, whatever the frame contains. The sender of a refused frame is told
+      (refusals.py).
+INB3  A frame with `settle` is settled once: when its message is where it stays until it is handled, or refused.
+INB4  While the actors of a closing node stop, no message with `settle` is delivered or becomes a dead letter: it
+      stays unsettled, and is redelivered to the next incarnation of the node.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from recado.actors.address import Address
 from recado.actors.errors import SystemClosedError, actor_stopped_error
+from recado.actors.ref import Reply
 from recado.actors.remote.errors import (
     InvalidEnvelopeError,
     InvalidFrameError,
@@ -48,11 +55,10 @@ from recado.actors.runtime.mailbox import MessageEnvelope, Origin, StoredCallbac
 from recado.actors.runtime.state import CellState
 from recado.actors.serialization.class_registry import reply_type_of
 
-from .backpressure import LinkBackpressure
+from .backpressure import LinkBackpressure, StoreRetries
 from .controls import ControlHandler, UntrustedControlError, WrongNodeError
 from .deduplication import NEW, Deduplicator, FrameStatus
 from .refusals import Refusals
-from .store_retry import StoreRetries
 from .warmup import WarmupBuffer
 
 if TYPE_CHECKING:
@@ -76,18 +82,26 @@ class InboundHandler:
         self._serializers = node.serializers
         self._addresses: dict[str, Address] = {}
         self._reply_types: dict[type, Any] = {}
-        # Of what is being processed, one for each time that it came: a link that was not sure repeats it, and
-        # the broker has both. To settle what came on a channel that is gone is harmless.
+        # Of each frame being processed, one callback per delivery: a link that is not sure repeats a frame, and
+        # the broker has both. Settling a delivery on a closed channel is harmless.
         self._pending_settles: dict[Origin, list[Settle]] = {}
         self._backpressure = LinkBackpressure(node.system)
         self._store_retries = StoreRetries(node.system)
         self._is_quiescing = False
-        self._discard_reply = DISCARD_REPLY if node.options.untrusted else None
+        self._one_way_reply = DISCARD_REPLY if node.options.untrusted else None
         self.warmup = WarmupBuffer(self._system._clock, self._has_actor)
-        self._refusals = Refusals(node)
-        self._controls = ControlHandler(node, self._parse_target, self._make_reply)
+        self.refusals = Refusals(node)
+        self._controls = ControlHandler(node, self)
 
-    # ── the seal, and replay ──────────────────────────────────────────────────────────────────────────────
+    def quiesce(self) -> None:
+        """The actors are about to stop (INB4)."""
+        self._is_quiescing = True
+
+    def close(self) -> None:
+        self.warmup.close()
+        self._store_retries.close()
+
+    # ── MAC and deduplication ─────────────────────────────────────────────────────────────────────────────
 
     def frame_received(self, link: PeerLink, frame: bytes, settle: Settle | None) -> None:
         try:
@@ -100,58 +114,58 @@ class InboundHandler:
         history = None
         if settle is None:
             if not self.deduplicator.accept_once(incarnation, sequence):
-                self._refusals.refuse(link, incarnation, sequence, RefusalReason.REPLAY)
+                self.refusals.refuse(link, incarnation, sequence, RefusalReason.REPLAY)
                 return
-        elif (
-            status := (history := self.deduplicator.history_of(incarnation)).status_of(sequence)
-        ) is not NEW:
-            if (
-                status is FrameStatus.SETTLED
-            ):  # repeated by a link that was not sure: nobody's fault
-                settle(True)
-            elif (settles := self._pending_settles.get((incarnation, sequence))) is not None:
-                settles.append(settle)
-            return
+        else:
+            history = self.deduplicator.history_of(incarnation)
+            if (status := history.status_of(sequence)) is not NEW:
+                if (
+                    status is FrameStatus.SETTLED
+                ):  # repeated by a link that was not sure: no offence
+                    settle(True)
+                elif (settles := self._pending_settles.get((incarnation, sequence))) is not None:
+                    settles.append(settle)
+                return
         try:
             envelope = read_envelope(data)
             accepted = self._process(link, envelope, (incarnation, sequence), settle)
         except RemoteError as error:
-            self._refusals.refuse(link, incarnation, sequence, _refusal_reason(error), str(error))
+            reason = _refusal_reason(error)
+            self.refusals.refuse(link, incarnation, sequence, reason, str(error))
             accepted = False
         except Exception:
-            log.exception("a frame from %s could not be processed", link.peer or "somebody")
-            self._refusals.refuse(link, incarnation, sequence, RefusalReason.ENVELOPE)
+            log.exception("error while processing frame (peer=%s)", link.peer or "unknown")
+            self.refusals.refuse(link, incarnation, sequence, RefusalReason.ENVELOPE)
             accepted = False
         if settle is not None and history is not None and accepted is not None:
             history.settle(sequence)
-            if not accepted:  # it may have failed when it was about to be stored
+            if not accepted:  # storing may have begun before the failure
                 self._pending_settles.pop((incarnation, sequence), None)
             settle(accepted)
 
     def _handle_invalid_frame(self, link: PeerLink, frame: bytes, error: InvalidFrameError) -> None:
         if isinstance(error, FrameAuthenticationError):
-            self._refusals.refuse(link, error.incarnation, error.sequence, RefusalReason.COOKIE)
+            self.refusals.refuse(link, error.incarnation, error.sequence, RefusalReason.COOKIE)
             return
         if is_refusal(frame):
             try:
-                self._refusals.handle_refusal(decode_refusal(frame))
+                self.refusals.handle_refusal(decode_refusal(frame))
                 return
-            except InvalidFrameError as worse:
-                error = worse
-        self._refusals.add_strike(link, str(error))
+            except InvalidFrameError as invalid_refusal:
+                error = invalid_refusal
+        self.refusals.add_strike(link, str(error))
 
     def unauthenticated_frames_received(self, link: PeerLink, frames: list[bytes]) -> None:
         for frame in frames:
-            if is_refusal(frame):  # it refuses us as we refuse it
+            if is_refusal(frame):  # the peer refuses our frames, as we refuse its
                 self.frame_received(link, frame, None)
             elif len(frame) >= HEADER_BYTES:
+                incarnation = frame[1 : 1 + INCARNATION_BYTES]
                 sequence = int.from_bytes(frame[1 + INCARNATION_BYTES : HEADER_BYTES])
-                self._refusals.refuse(
-                    link, frame[1 : 1 + INCARNATION_BYTES], sequence, RefusalReason.COOKIE
-                )
+                self.refusals.refuse(link, incarnation, sequence, RefusalReason.COOKIE)
 
     def _defer_settle(self, origin: Origin, settle: Settle) -> StoredCallback:
-        """It is settled by what this gives, in any thread."""
+        """Mark a frame as pending. Returns the callback that settles it, to be called from any thread."""
         self.deduplicator.mark_pending(*origin)
         self._pending_settles[origin] = [settle]
         return partial(self._system._call_on_loop, self._complete_settle, origin)
@@ -160,28 +174,30 @@ class InboundHandler:
         settles = self._pending_settles.pop(origin, None)
         if settles is None:
             return
-        if isinstance(error, SystemClosedError):  # it comes to the next life
+        if isinstance(error, SystemClosedError):  # redelivered to the next incarnation (INB4)
             self.deduplicator.release(*origin)
         else:
             self.deduplicator.history_of(origin[0]).settle(origin[1])
             _settle_all(settles, error is None)
 
-    # ── the envelope ──────────────────────────────────────────────────────────────────────────────────────
+    # ── envelope ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _process(
         self, link: PeerLink, envelope: Envelope, origin: Origin, settle: Settle | None
     ) -> bool | None:
-        """True if it is where it stays. None if not: then it is settled later (I3), or never (I4)."""
-        # Who speaks under this incarnation said its name when it began to.
+        """Process an authentic, new frame. Raises RemoteError to refuse it.
+
+        Returns True if the frame can be settled now, None if it is settled later (INB3) or not at all (INB4).
+        """
+        # The peer is known by its incarnation, whose first frame stated the name of the node.
         peer = self._peers_by_incarnation.get(origin[0])
         if peer is None or peer.link is not link or peer.is_unreachable:
             peer = self._identify_peer(link, envelope)
-            if origin[0] in peer.past_incarnations and self._node.remote_watcher.is_superseded(
-                peer, link
-            ):
+            watcher = self._node.remote_watcher
+            if origin[0] in peer.past_incarnations and watcher.is_superseded(peer, link):
                 return self._process_from_replaced(link, peer, envelope, origin)
-            self._node.remote_watcher.update_peer(peer, link, origin[0])
-        peer.has_spoken = True  # when, is looked at by the heartbeat: asking the clock takes 0.1 µs
+            watcher.update_peer(peer, link, origin[0])
+        peer.has_spoken = True  # the heartbeat notes the time: reading the clock here takes 0.1 µs
         kind = envelope.kind
         if kind == ANSWER:
             self._handle_answer(peer, envelope)
@@ -190,55 +206,83 @@ class InboundHandler:
         elif kind == CONTROL:
             self._controls.handle(peer, envelope)
         else:
-            raise InvalidEnvelopeError(f"an envelope of unknown kind {kind}")
+            raise InvalidEnvelopeError(f"unknown envelope kind {kind}")
         return True
 
     def _process_from_replaced(
         self, link: PeerLink, peer: Peer, envelope: Envelope, origin: Origin
     ) -> bool | None:
-        """Of a node that another one of its name has replaced. What it told before it could know of that is
-        taken; the rest is refused, as answers would go to the other one. Raises Replaced."""
-        spoke_on = peer.past_incarnations[origin[0]]
-        is_told = envelope.kind == MESSAGE and envelope.one_way and not envelope.receipt
-        if not is_told or spoke_on is None or spoke_on() is not link:
+        """Process a frame of a node that another one of its name has replaced.
+
+        One-way messages on its own link are accepted: it may have sent them before it knew. Other frames are
+        refused, because their answers would go to the other node. Raises NodeReplacedError.
+        """
+        its_link = peer.past_incarnations[origin[0]]
+        is_tell = envelope.kind == MESSAGE and envelope.one_way and not envelope.receipt
+        if not is_tell or its_link is None or its_link() is not link:
             raise NodeReplacedError(
                 f"another node named {peer.name} has connected since. {RENAME_HINT}"
             )
         return self._deliver(link, peer, envelope, origin, None)
 
     def _identify_peer(self, link: PeerLink, envelope: Envelope) -> Peer:
-        """Somebody whom we do not know, or not like this."""
+        """Return the peer named in the envelope, which is new, or known on another link or incarnation."""
         name = envelope.node
         if not name or name == self._system.name:
-            raise InvalidEnvelopeError(f"a node that calls itself {name!r}")
+            raise InvalidEnvelopeError(f"invalid name of the sending node: {name!r}")
         if link.peer not in ("", name, envelope.client):
-            raise InvalidEnvelopeError(f"{name} speaks on a link of {link.peer}")
+            raise InvalidEnvelopeError(f"frame of {name} on a link of {link.peer}")
         return self._node.peer_table.peer(name)
 
+    def _handle_answer(self, peer: Peer, envelope: Envelope) -> None:
+        if envelope.target != self._system.name:
+            raise WrongNodeError(f"answer for node {envelope.target}")
+        ask = self._pending_asks.take(envelope.answers, peer)
+        if ask is None:
+            log.debug("dropping answer: no pending ask (node=%s)", peer.name)
+            return
+        reply, _, _, message_type = ask
+        if envelope.HasField("exception"):
+            reply.fail(decode_exception(envelope.exception))
+            return
+        try:
+            value = self._decode_payload(envelope.message, self._reply_type(message_type))
+        except RemoteError as error:
+            reply.fail(error)
+        else:
+            reply.complete(value)
+
+    # ── delivery to a mailbox ─────────────────────────────────────────────────────────────────────────────
+
     def _deliver(
-        self, link: PeerLink, peer: Peer, envelope: Envelope, origin: Origin, settle: Settle | None
+        self,
+        link: PeerLink,
+        peer: Peer,
+        envelope: Envelope,
+        origin: Origin,
+        settle: Settle | None,
     ) -> bool | None:
+        """Deliver a message, or hold it during the warm-up. Returns as `_process` does."""
         text = envelope.target
-        target = self._addresses.get(text) or self._parse_target(text)
+        target = self._addresses.get(text) or self.parse_target(text)
         message = self._decode_payload(envelope.message)
         text = envelope.sender
         sender = self._node.resolve_ref(text) if text else None
-        reply_type = None if envelope.one_way else self._reply_type(type(message))
-        reply = (
-            self._discard_reply
-            if envelope.one_way
-            else self._make_reply(peer, envelope, reply_type)
-        )
-        letter = message, sender, reply
+        reply: Reply | None
+        if envelope.one_way:
+            reply = self._one_way_reply
+        else:
+            reply = self.make_reply(peer, envelope, self._reply_type(type(message)))
+        delivered = message, sender, reply
         receipt = self._make_receipt(peer, envelope) if envelope.receipt else None
-        early = self.warmup
-        # Also what is for a uid: who had it in an earlier life may have an heir of its name.
+        warmup = self.warmup
+        # By name, even if the target has a uid: an actor of this name may replace that of the last incarnation.
         name = target.name
-        if early.is_open and settle is not None and name and early.must_hold(name):
+        if warmup.is_open and settle is not None and name and warmup.must_hold(name):
             self._defer_settle(origin, settle)
-            early.hold(name, partial(self._deliver_held, link, target, letter, origin, receipt))
+            warmup.hold(name, partial(self._deliver_held, link, target, delivered, origin, receipt))
             return None
-        return self._deliver_to_cell(link, target, letter, origin, settle, receipt)
+        return self._deliver_to_cell(link, target, delivered, origin, settle, receipt)
 
     def _has_actor(self, name: str) -> bool:
         return self._node.exposed_cell(Address(self._system.name, name)) is not None
@@ -247,42 +291,45 @@ class InboundHandler:
         self,
         link: PeerLink,
         target: Address,
-        letter: MessageEnvelope,
+        delivered: MessageEnvelope,
         origin: Origin,
         receipt: StoredCallback | None,
     ) -> None:
         settle = partial(_settle_all, self._pending_settles[origin])
-        if self._deliver_to_cell(link, target, letter, origin, settle, receipt):
+        if self._deliver_to_cell(link, target, delivered, origin, settle, receipt):
             self._complete_settle(origin)
 
     def _deliver_to_cell(
         self,
         link: PeerLink,
         target: Address,
-        letter: MessageEnvelope,
+        delivered: MessageEnvelope,
         origin: Origin,
         settle: Settle | None,
         receipt: StoredCallback | None,
     ) -> bool | None:
-        """As `_take`. `receipt` is called when it is known whether the mailbox has taken the message."""
-        if self._is_quiescing and settle is not None:  # I4
+        """Put a message into its mailbox. Returns as `_process` does.
+
+        `receipt` is called when it is known whether the mailbox has accepted the message.
+        """
+        if self._is_quiescing and settle is not None:  # INB4
             return None
         cell = self._node.exposed_cell(target) or self._system._find_durable_cell(target)
         if cell is None:
             recipient = self._system.ref(target)
-            self._system._dead_letter(letter, recipient)
+            self._system._dead_letter(delivered, recipient)
             if receipt is not None:
                 receipt(actor_stopped_error(recipient))
             return True
         if cell.durable_mailbox is None and not cell.capacity:
-            cell.deliver(target, *letter)
+            cell.deliver(target, *delivered)
             if receipt is not None:
                 receipt(None)
             return True
         if receipt is not None and cell.durable_mailbox is None:
             receipt = partial(_fail_if_stopped, cell, receipt)
         settled = None if settle is None else self._defer_settle(origin, settle)
-        self._enqueue(cell, target, letter, origin, _call_both(settled, receipt))
+        self._enqueue(cell, target, delivered, origin, _call_both(settled, receipt))
         if cell.capacity and settle is None:
             self._backpressure.pause_if_full(link, cell)
         return None
@@ -291,78 +338,69 @@ class InboundHandler:
         self,
         cell: Cell,
         target: Address,
-        letter: MessageEnvelope,
+        delivered: MessageEnvelope,
         origin: Origin,
         settled: StoredCallback | None,
     ) -> None:
-        """It is settled when it is stored, and when there is room."""
+        """Put a message into a durable or bounded mailbox; call `settled` when it is stored and has space."""
         if cell.durable_mailbox is not None:
-            then = (
-                None
-                if settled is None
-                else partial(self._store_retries.handle_stored, cell, settled)
-            )
-            cell.put_durably(letter, origin, then)
-        else:
-            cell.deliver(target, *letter)
+            stored = None
             if settled is not None:
-                call_when_space(cell, partial(self._settle_after_room, cell, settled))
+                stored = partial(self._store_retries.handle_stored, cell, settled)
+            cell.put_durably(delivered, origin, stored)
+        else:
+            cell.deliver(target, *delivered)
+            if settled is not None:
+                call_when_space(cell, partial(self._settle_after_space, cell, settled))
 
-    def _settle_after_room(self, cell: Cell, settled: StoredCallback) -> None:
-        if not (self._is_quiescing and cell.state is CellState.STOPPED):  # there it was buried (I4)
+    def _settle_after_space(self, cell: Cell, settled: StoredCallback) -> None:
+        # In a stopped cell of a closing node the message is a dead letter: left unsettled (INB4).
+        if not (self._is_quiescing and cell.state is CellState.STOPPED):
             settled(None)
 
-    def quiesce(self) -> None:
-        self._is_quiescing = True
+    # ── parts of an envelope ──────────────────────────────────────────────────────────────────────────────
 
-    def close(self) -> None:
-        self.warmup.close()
-        self._store_retries.close()
-
-    def _make_reply(self, peer: Peer, envelope: Envelope, reply_type: Any = None) -> RemoteReply:
-        milliseconds = envelope.patience
-        timeout = milliseconds / 1000 if milliseconds else None
-        is_untrusted = self._options.untrusted
+    def make_reply(self, peer: Peer, envelope: Envelope, reply_type: Any = None) -> RemoteReply:
+        timeout_ms = envelope.patience
         return RemoteReply(
             self._outbound,
             peer,
             envelope.id,
-            timeout,
-            is_untrusted=is_untrusted,
+            timeout_ms / 1000 if timeout_ms else None,
+            is_untrusted=self._options.untrusted,
             reply_type=reply_type,
         )
 
     def _make_receipt(self, peer: Peer, envelope: Envelope) -> StoredCallback:
-        """Tells the sender that the mailbox has taken its message, or why not. Raises BadEnvelope for an ask,
-        whose frame would get two answers."""
+        """Return a callback that answers whether the mailbox has accepted the message. Raises
+        InvalidEnvelopeError for an ask, whose frame would get two answers."""
         if not envelope.one_way:
-            raise InvalidEnvelopeError("an ask that asks for a receipt")
-        reply = self._make_reply(peer, envelope)
+            raise InvalidEnvelopeError("an ask cannot request a delivery receipt")
+        reply = self.make_reply(peer, envelope)
 
-        def taken(error: BaseException | None) -> None:
+        def answer(error: BaseException | None) -> None:
             if error is None:
                 reply.complete(None)
-            elif not isinstance(
-                error, SystemClosedError
-            ):  # the message comes to the next life, which answers
+            elif not isinstance(error, SystemClosedError):  # then the next incarnation answers
                 reply.fail(error)
 
-        return taken
+        return answer
 
-    def _reply_type(self, kind: type) -> Any:
+    def _reply_type(self, message_type: type) -> Any:
         try:
-            return self._reply_types[kind]
+            return self._reply_types[message_type]
         except KeyError:
-            declared = self._reply_types[kind] = reply_type_of(kind)
-            return declared
+            reply_type = self._reply_types[message_type] = reply_type_of(message_type)
+            return reply_type
 
-    def _parse_target(self, text: str) -> Address:
+    def parse_target(self, text: str) -> Address:
+        """Return an address of this node. Raises WrongNodeError, InvalidEnvelopeError."""
         try:
             address = Address.parse(text)
         except ValueError as error:
             raise InvalidEnvelopeError(str(error)) from None
         if address.node != self._system.name:
-            raise WrongNodeError(f"a message for {text}")
+            raise WrongNodeError(f"message for {text}, which is on another node")
         if len(self._addresses) >= MAX_CACHED_ADDRESSES:
             self._addresses.clear()
         self._addresses[text] = address
@@ -370,30 +408,11 @@ class InboundHandler:
 
     def _decode_payload(self, payload: Payload, reply_type: Any = None) -> object:
         body = payload.body
+        format_id, manifest = payload.serialisation, payload.manifest
         if payload.compression:
-            self._serializers.check_readable(payload.serialisation, payload.manifest, reply_type)
+            self._serializers.check_readable(format_id, manifest, reply_type)
             body = decompress(payload.compression, body, self._options.max_decompressed_bytes)
-        return self._serializers.deserialize(
-            payload.serialisation, payload.manifest, body, reply_type
-        )
-
-    def _handle_answer(self, peer: Peer, envelope: Envelope) -> None:
-        if envelope.target != self._system.name:
-            raise WrongNodeError(f"an answer for {envelope.target}")
-        waiting = self._pending_asks.take(envelope.answers, peer)
-        if waiting is None:
-            log.debug("an answer of %s that nobody waits for", peer.name)
-            return
-        reply, _, _, kind = waiting
-        if envelope.HasField("exception"):
-            reply.fail(decode_exception(envelope.exception))
-            return
-        try:
-            value = self._decode_payload(envelope.message, self._reply_type(kind))
-        except RemoteError as error:
-            reply.fail(error)
-        else:
-            reply.complete(value)
+        return self._serializers.deserialize(format_id, manifest, body, reply_type)
 
 
 def _call_both(
@@ -410,7 +429,7 @@ def _call_both(
 
 
 def _fail_if_stopped(cell: Cell, receipt: StoredCallback, error: BaseException | None) -> None:
-    """There is room in a bounded mailbox, or its actor has stopped, which leaves dead letters."""
+    """A bounded mailbox has space, or its actor has stopped and the message is a dead letter."""
     receipt(actor_stopped_error(cell.ref) if cell.state is CellState.STOPPED else error)
 
 

@@ -1,11 +1,11 @@
-"""What came before those that it is for: a node that returns finds its messages before it has its actors.
+"""Warm-up: messages for actors that are not spawned yet are held for a short time after the start.
 
-A program opens its system, and then spawns. A broker gives what it kept as soon as the system is open. So for a
-short while a message for a name that nobody has is not a dead letter yet.
+A program opens its system, and then spawns actors. A broker redelivers messages as soon as the system is open. So
+during the warm-up a message for a name without an actor is not a dead letter yet.
 
-EA1  What came for one name is delivered in the order in which it came.
-EA2  Nothing waits here longer than until the end of the warm-up, and all of it is unsettled: who sent it, or
-     keeps it, still has it. How much that is, is bounded by them.
+WU1  Held messages for one name are delivered in the order of arrival.
+WU2  No message is held beyond the end of the warm-up, and all held messages are unsettled: the broker, which
+     still has them, bounds their number by its prefetch limit.
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ class WarmupBuffer:
     def __init__(self, clock: Clock, has_actor: Callable[[str], bool]) -> None:
         self._clock = clock
         self._has_actor = has_actor
-        self._ends_at = 0.0
         self._held: dict[str, list[Callable[[], None]]] = {}
         self.is_open = False
 
     def open(self, seconds: float) -> None:
-        self._ends_at = self._clock.time() + seconds
+        """Start the warm-up."""
         self.is_open = seconds > 0
         if self.is_open:
             self._clock.call_later(seconds, self._finish)
 
     def must_hold(self, name: str) -> bool:
-        """Whether what comes for it is to be held: somebody may come for it, or others wait before it."""
+        """Whether a message for this name waits: there is no such actor yet, or earlier messages wait."""
         return name in self._held or not self._has_actor(name)
 
     def hold(self, name: str, deliver: Callable[[], None]) -> None:
-        """Deliver it later."""
+        """Call `deliver` when the actor exists, or at the end of the warm-up."""
         if name not in self._held:
             self._held[name] = []
             self._clock.call_later(POLL_INTERVAL_S, self._poll, name)
@@ -61,12 +60,16 @@ class WarmupBuffer:
     def _finish(self) -> None:
         self.is_open = False
         if self._held:
-            count = sum(map(len, self._held.values()))
-            log.warning("%d messages came for actors that were not spawned in time", count)
+            log.warning(
+                "warm-up ended: messages for actors that were not spawned (messages=%d names=%d "
+                "setting=warm_up)",
+                sum(map(len, self._held.values())),
+                len(self._held),
+            )
         for name in list(self._held):
             self._release(name)
 
     def close(self) -> None:
-        """The node is closed: what is held comes to its next life."""
+        """Drop the held messages: the broker redelivers them to the next incarnation of the node."""
         self.is_open = False
         self._held.clear()

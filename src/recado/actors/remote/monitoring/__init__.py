@@ -1,1 +1,1 @@
-"""Whether the nodes are there that something binds us to: `watch` says who hears what, `remote_watcher` asks."""
+"""Relations between actors of two nodes, heartbeats, and the detection of failed nodes."""

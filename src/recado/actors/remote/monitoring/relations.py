@@ -1,25 +1,27 @@
-"""Which actors here are bound to actors elsewhere, and what follows when a node falls silent or comes back.
+"""Relations between local and remote actors, and the consequences when a node fails or returns.
 
-Nothing here sends or tells the time: the node asks, and does what it is told.
+A relation is a watch, a supervision or a tie. Nothing here sends, or reads the clock: the remote watcher calls
+these methods and applies the effects that they return.
 
-Signals travel as they are, so a watched actor's death is confirmed by its own node: Down with the reason.
-What no signal can tell is that a node is gone. Then this does: Down whose reason is an Unreachable, and
-nobody knows more.
+Signals travel unchanged, so the death of a watched actor is confirmed by its own node, by a Down with the reason.
+No signal can report that a node has failed. Then the table returns Down signals with NodeUnreachableError as their
+reason: whether the actors are alive is not known.
 
-V1  A bond is entered by the signal that makes it, on both sides, and ends by the signal that ends it.
-V2  When a node has been silent for too long, each actor that is bound to one of its own is told, once; then the
-    bonds are gone.
-V3  When a node comes back before that, or in another life, the bonds that were made here are made there again,
-    with the actors of before (V6): one that is not there any more is confirmed dead by that.
-V4  There are no more bonds made by others than the limit.
-V5  Who was bound by its name alone is called so in what follows from the bond: those who made it know no other.
-V6  A bond is with one incarnation of an actor. If it was made by name, the actor's node says which uid has the
-    name, and the bond is made again with that one only. If the first word of another life of the node comes
-    before that, the signal reached the last life or this one. A *probe* tells: the same signal, for a uid that
-    no actor has. Its answer says that the actor is dead, and comes after the uid if this life got the signal.
-    If the signal was sent twice by then, the actor is dead.
-V7  A bond has a token, which is in all that follows from it. So the end of an earlier bond of the same two
-    actors, told late or twice, does not end the present one.
+REL1  A relation is entered by the signal that creates it, on both nodes, and removed by the signal that ends it.
+REL2  When a node becomes unreachable, each actor with a relation to one of its actors is notified, once; then the
+      relations are removed.
+REL3  When a node returns before that, or as another incarnation, the relations created here are created there
+      again, with the same actors (REL6): an actor that no longer exists is confirmed dead by that.
+REL4  The number of relations created by other nodes is limited.
+REL5  An actor to which a relation was created by its name is referred to by that name (its *alias*) in all signals
+      of the relation, because the creator knows no other.
+REL6  A relation is with one actor (uid), not with a name. If it was created by name, the node of the actor reports
+      which uid has the name, and the relation is renewed with that uid only. If the node restarts before that, it
+      is open whether the signal reached the last incarnation or this one. A *probe* tells: the same signal for a
+      uid that no actor has. Its answer reports the actor dead, and arrives after the uid if this incarnation
+      received the signal. If the signal was sent twice by then, the actor is dead.
+REL7  A relation has a token, which is in all its signals. So the end of an earlier relation between the same two
+      actors, reported late or twice, does not end the present one.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ Ref: TypeAlias = ActorRef[Any]
 
 
 class RelationKind(Enum):
-    WATCHES = auto()  # the actor here watches the one there
+    """The role of the local actor."""
+
+    WATCHES = auto()
     WATCHED_BY = auto()
     SUPERVISES = auto()
     SUPERVISED_BY = auto()
@@ -58,13 +62,14 @@ class RelationKind(Enum):
 
 
 _REMOTE_KINDS = (RelationKind.WATCHED_BY, RelationKind.SUPERVISED_BY)
-# Those made here, by the signals that make them; a tie is made by either side.
+"""Relations that the remote node creates; a tie is created by either."""
 _SIGNAL_TYPES: Final[dict[RelationKind, type[Watch | Link | Tie]]] = {
     RelationKind.WATCHES: Watch,
     RelationKind.SUPERVISES: Link,
     RelationKind.TIED: Tie,
 }
-NO_ACTOR_ID: Final = 2**63 - 1  # larger than those of actors
+"""The signals by which the local node creates relations."""
+NO_ACTOR_ID: Final = 2**63 - 1  # a uid above those of actors, for probes (REL6)
 
 
 class Relation(NamedTuple):
@@ -74,21 +79,21 @@ class Relation(NamedTuple):
 
 
 class RelationState(NamedTuple):
-    """What is said of a bond in signals, beside the two actors."""
+    """What signals of a relation state, besides its two actors."""
 
     token: int = 0
-    """Given by the node that made the bond (V7)."""
+    """Assigned by the node that created the relation (REL7)."""
     alias: str = ""
-    """How the other node calls the actor here, if not by its full address (V5)."""
+    """How the other node refers to the local actor, if not by its full address (REL5)."""
     uid: int = 0
-    """Of the actor there, if it was bound by name and its node has said which one that is (V6)."""
+    """Of the remote actor, if it was addressed by name and its node has reported the uid (REL6)."""
     probe_token: int = 0
-    """The token of the last probe, if there was one (V6)."""
+    """The token of the last probe, if there was one (REL6)."""
     is_repeated: bool = False
-    """Whether the signal was sent again before the uid was known (V6)."""
+    """Whether the signal was sent again before the uid was known (REL6)."""
 
     def is_ended_by(self, token: int) -> bool:
-        """Whether the end that was told with this token is that of the bond. Nodes that give none mean any."""
+        """Whether an end reported with this token is that of this relation; without a token it is."""
         if token and token == self.probe_token:
             return not self.uid
         return token in (0, self.token)
@@ -98,9 +103,9 @@ NO_STATE: Final = RelationState()
 
 
 class OrphanedChild(NamedTuple):
-    """The supervisor of an actor here is gone, or only what the two said to each other is (`supervisor_gone` is False).
+    """Effect: a local actor cannot expect a decision of its remote supervisor about a pending failure.
 
-    Nobody will decide about a failure that is not decided yet.
+    The supervisor is gone, or only signals between the two were lost (`supervisor_gone` is False).
     """
 
     child: Ref
@@ -110,7 +115,7 @@ class OrphanedChild(NamedTuple):
 
 
 class SignalDue(NamedTuple):
-    """A signal for an actor, here or there."""
+    """Effect: a signal to send to a local or remote actor."""
 
     ref: Ref
     signal: CellSignal
@@ -121,20 +126,20 @@ Effect: TypeAlias = SignalDue | OrphanedChild
 
 class RelationTable:
     def __init__(self, limit: int) -> None:
+        """`limit` is the number of relations that other nodes may create (REL4)."""
         self._limit = limit
-        self._remote_count = 0
-        self._last_token = 0  # the last one
-        self.by_node: dict[
-            str, dict[Relation, RelationState]
-        ] = {}  # by node; one without bonds is not in it
+        self._remote_count = 0  # relations created by other nodes
+        self._last_token = 0
+        self.by_node: dict[str, dict[Relation, RelationState]] = {}
+        """By the remote node; a node without relations is not in it."""
 
     def __len__(self) -> int:
         return sum(map(len, self.by_node.values()))
 
-    # ── what passes by ────────────────────────────────────────────────────────────────────────────────────
+    # ── signals sent and received ─────────────────────────────────────────────────────────────────────────
 
     def record_sent(self, remote: Ref, signal: CellSignal) -> RelationState:
-        """What has to be said with it."""
+        """Record a signal to a remote actor. Returns the state to send with it."""
         match signal:
             case Watch(local):
                 return self._establish(Relation(RelationKind.WATCHES, local, remote))
@@ -147,7 +152,8 @@ class RelationTable:
             case Unlink(local):
                 return self._remove(Relation(RelationKind.SUPERVISES, local, remote))
             case Failed(local, _):
-                return self._state(Relation(RelationKind.SUPERVISED_BY, local, remote)) or NO_STATE
+                relation = Relation(RelationKind.SUPERVISED_BY, local, remote)
+                return self._state(relation) or NO_STATE
             case Ended(local, _):
                 return self._remove(Relation(RelationKind.SUPERVISED_BY, local, remote))
             case Tie(local):
@@ -158,7 +164,7 @@ class RelationTable:
                 return NO_STATE
 
     def undo_sent(self, remote: Ref, signal: CellSignal) -> None:
-        """It was sent, and refused."""
+        """Remove the relation of a signal that was sent and refused."""
         match signal:
             case Watch(local):
                 self._remove(Relation(RelationKind.WATCHES, local, remote))
@@ -172,30 +178,29 @@ class RelationTable:
     def record_received(
         self, local: Ref, signal: CellSignal, alias: str = "", token: int = 0
     ) -> bool:
-        """`alias` is how they call the actor here, if not by its own address. False: it is about an earlier
-        bond, and the actor must not hear of it (V7). Raises Full."""
+        """Record a signal from a remote actor; `alias` is how it refers to the local one, if by name.
+
+        Returns False if the signal is about an earlier relation, and must not be delivered (REL7). Raises
+        LimitExceededError.
+        """
         match signal:
             case Watch(remote):
-                self._add(
-                    Relation(RelationKind.WATCHED_BY, local, remote), RelationState(token, alias)
-                )
+                state = RelationState(token, alias)
+                self._add(Relation(RelationKind.WATCHED_BY, local, remote), state)
             case Unwatch(remote):
                 self._remove(Relation(RelationKind.WATCHED_BY, local, remote))
             case Down(remote, _):
                 return self._end_by_peer(Relation(RelationKind.WATCHES, local, remote), token)
             case Link(remote):
-                self._add(
-                    Relation(RelationKind.SUPERVISED_BY, local, remote), RelationState(token, alias)
-                )
+                state = RelationState(token, alias)
+                self._add(Relation(RelationKind.SUPERVISED_BY, local, remote), state)
             case Unlink(remote):
                 self._remove(Relation(RelationKind.SUPERVISED_BY, local, remote))
             case Ended(remote, _):
                 return self._end_by_peer(Relation(RelationKind.SUPERVISES, local, remote), token)
             case Tie(remote):
                 relation = Relation(RelationKind.TIED, local, remote)
-                if (
-                    self._state(relation) is None
-                ):  # or it is ours, and the other side makes it again
+                if self._state(relation) is None:  # otherwise it is ours, and the peer renews it
                     self._add(relation, RelationState(token, alias))
             case Untie(remote) | Exit(remote, _):
                 relation = Relation(RelationKind.TIED, local, remote)
@@ -208,7 +213,7 @@ class RelationTable:
         return True
 
     def set_uid(self, local: Ref, named: Ref, uid: int, token: int) -> None:
-        """The actor that a bond of ours calls by name has this uid (V6)."""
+        """Set the uid of a remote actor to which a relation was created by name (REL6)."""
         for kind in _SIGNAL_TYPES:
             relation = Relation(kind, local, named)
             state = self._state(relation)
@@ -216,11 +221,11 @@ class RelationTable:
                 self.by_node[named.address.node][relation] = state._replace(uid=uid)
 
     def add_supervised_child(self, child: Ref, supervisor: Ref) -> None:
-        """An actor was started here for a supervisor there. Raises Full."""
+        """Record an actor that was started here for a remote supervisor. Raises LimitExceededError."""
         self._add(Relation(RelationKind.SUPERVISED_BY, child, supervisor))
 
     def _establish(self, relation: Relation) -> RelationState:
-        """Here. One that is there already stays as it is: it is with the same actor (V6)."""
+        """Create a relation from here. An existing one stays: it is with the same actor (REL6)."""
         state = self._state(relation)
         if state is None:
             self._last_token += 1
@@ -237,7 +242,10 @@ class RelationTable:
         if relation not in relations and relation.kind in _REMOTE_KINDS:
             if self._remote_count >= self._limit:
                 self._remove_if_empty(relation.remote.address.node)
-                raise LimitExceededError(f"{self._limit} bonds were made by other nodes already")
+                raise LimitExceededError(
+                    f"other nodes have {self._limit} watches and links on actors here",
+                    "Raise max_remote_watches",
+                )
             self._remote_count += 1
         relations[relation] = state
 
@@ -245,7 +253,7 @@ class RelationTable:
         return self.by_node.get(relation.remote.address.node, {}).get(relation)
 
     def _end_by_peer(self, relation: Relation, token: int) -> bool:
-        """They say that it has ended: whether it was this one."""
+        """Remove a relation that the peer reports as ended. Returns False if the token is of another one."""
         state = self._state(relation)
         if state is not None and not state.is_ended_by(token):
             return False
@@ -265,15 +273,15 @@ class RelationTable:
         if not self.by_node.get(node, True):
             del self.by_node[node]
 
-    # ── silence and return ────────────────────────────────────────────────────────────────────────────────
+    # ── nodes that fail and return ────────────────────────────────────────────────────────────────────────
 
     def node_unreachable(self, node: str, reason_text: str) -> list[Effect]:
-        """Nobody knows what is there any more."""
+        """Remove all relations with a node (REL2)."""
         relations = self.by_node.pop(node, {})
         self._remote_count -= sum(relation.kind in _REMOTE_KINDS for relation in relations)
         effects: list[Effect] = []
         for kind, local, remote in relations:
-            reason = NodeUnreachableError(f"{remote} is out of reach: {reason_text}")
+            reason = NodeUnreachableError(f"{remote} is unreachable: {reason_text}")
             match kind:
                 case RelationKind.WATCHES | RelationKind.SUPERVISES | RelationKind.TIED:
                     effects += _remote_actor_gone(kind, local, remote, reason)
@@ -284,32 +292,31 @@ class RelationTable:
         return effects
 
     def node_returned(self, node: str, *, restarted: bool) -> list[Effect]:
-        """It speaks again; `reborn` if it is another life, in which nobody of the last one is left."""
-        relations = self.by_node.get(node, {})
+        """Renew the relations with a node that is heard again (REL3).
+
+        `restarted` if it is another incarnation, which has no actors of the last one.
+        """
         effects: list[Effect] = []
-        for relation, state in list(relations.items()):
+        for relation, state in list(self.by_node.get(node, {}).items()):
             match relation.kind:
                 case RelationKind.WATCHES | RelationKind.SUPERVISES | RelationKind.TIED:
                     if restarted and _is_by_name(relation, state):
                         if state.is_repeated:
                             self._remove(relation)
-                            gone = NoSuchActorError(
-                                f"{relation.remote} is gone: its node began another life"
+                            effects += _remote_actor_gone(
+                                *relation,
+                                NoSuchActorError(f"{relation.remote} is gone: its node restarted"),
                             )
-                            effects += _remote_actor_gone(*relation, gone)
                             continue
                         self._last_token += 1
                         self._add(relation, state._replace(probe_token=self._last_token))
-                    effects.append(
-                        SignalDue(relation.remote, _SIGNAL_TYPES[relation.kind](relation.local))
-                    )
+                    signal = _SIGNAL_TYPES[relation.kind](relation.local)
+                    effects.append(SignalDue(relation.remote, signal))
                 case RelationKind.WATCHED_BY | RelationKind.SUPERVISED_BY if restarted:
                     self._remove(relation)
-                    effects.append(_maker_gone(relation))
+                    effects.append(_creator_gone(relation))
                 case RelationKind.SUPERVISED_BY:
-                    reason = NodeUnreachableError(
-                        f"{relation.remote} was out of reach for a moment"
-                    )
+                    reason = NodeUnreachableError(f"{relation.remote} was unreachable for a moment")
                     effects.append(
                         OrphanedChild(
                             relation.local, relation.remote, reason, supervisor_gone=False
@@ -321,22 +328,22 @@ class RelationTable:
 
 
 def _is_by_name(relation: Relation, state: RelationState) -> bool:
-    """Whether it is not known which actor it is with (V6)."""
+    """Whether the uid of the remote actor is not known yet (REL6)."""
     return not (relation.remote.address.uid or state.uid)
 
 
-def _maker_gone(relation: Relation) -> Effect:
-    """Who made it there is gone."""
+def _creator_gone(relation: Relation) -> Effect:
+    """Return the effect of the end of a remote watcher or supervisor."""
     if relation.kind is RelationKind.WATCHED_BY:
         return SignalDue(relation.local, Unwatch(relation.remote))
-    reason = NodeUnreachableError(f"{relation.remote} is gone: its node began another life")
+    reason = NodeUnreachableError(f"{relation.remote} is gone: its node restarted")
     return OrphanedChild(relation.local, relation.remote, reason)
 
 
 def _remote_actor_gone(
     kind: RelationKind, local: Ref, remote: Ref, reason: ActorError
 ) -> list[Effect]:
-    """What an actor here is told that has bound itself to one that is gone."""
+    """Return the signals to a local actor whose watched, supervised or tied remote actor is gone."""
     match kind:
         case RelationKind.WATCHES:
             return [SignalDue(local, Down(remote, reason))]
@@ -350,8 +357,8 @@ def _remote_actor_gone(
 
 
 def signal_undelivered(remote: Ref, signal: CellSignal, reason_text: str) -> list[Effect]:
-    """A signal certainly did not arrive: what its sender would hear if the actor there were gone."""
-    reason = NodeUnreachableError(f"{remote} is out of reach: {reason_text}")
+    """Return the effects of a signal that certainly did not arrive: those of an absent actor."""
+    reason = NodeUnreachableError(f"{remote} is unreachable: {reason_text}")
     match signal:
         case Watch(local):
             return _remote_actor_gone(RelationKind.WATCHES, local, remote, reason)

@@ -1,6 +1,9 @@
-"""Who is there: signs of life, links that are lost and come back, and signals between actors of two nodes.
+"""The remote watcher: heartbeats, failure detection, and signals between actors of two nodes.
 
-The rules are those of watch.py; here are the clock, the links, and the actors that are told.
+The rules for relations are in relations.py; here are the clock, the links and the notified actors.
+
+A node with which relations exist is pinged every `heartbeat_interval`. Any authentic frame counts as an answer.
+After `failure_timeout` without one the node is unreachable, and the relations with it end.
 """
 
 from __future__ import annotations
@@ -34,8 +37,7 @@ from recado.actors.remote.wire.controls import (
 )
 from recado.actors.remote.wire.frame import ALL_FRAMES_ID, encode_refusal
 from recado.actors.supervision.signal_handler import absent_reply
-from recado.actors.supervision.signals import CellSignal, Failed, Stop, Tie, Unlink, Watch
-from recado.actors.supervision.signals import Link as LinkSignal
+from recado.actors.supervision.signals import CellSignal, Failed, Link, Stop, Tie, Unlink, Watch
 
 from .relations import Effect, OrphanedChild, RelationTable, SignalDue, signal_undelivered
 
@@ -43,14 +45,18 @@ if TYPE_CHECKING:
     from recado.actors.runtime.clock import Timer
     from recado.actors.system import ActorSystem
 
-RENAME_HINT: Final = "Give each node a name of its own."
+RENAME_HINT: Final = "Give each node its own name."
 
 log = logging.getLogger("recado.actors")
 
 
 class RemoteWatcher:
     def __init__(
-        self, system: ActorSystem, peer_table: PeerTable, outbound: Outbound, options: RemoteOptions
+        self,
+        system: ActorSystem,
+        peer_table: PeerTable,
+        outbound: Outbound,
+        options: RemoteOptions,
     ) -> None:
         self._system = system
         self._peer_table = peer_table
@@ -63,15 +69,16 @@ class RemoteWatcher:
         if self._heartbeat_timer is not None:
             self._heartbeat_timer.cancel()
 
-    # ── signals to other nodes ────────────────────────────────────────────────────────────────────────────
+    # ── signals ───────────────────────────────────────────────────────────────────────────────────────────
 
     def send_signal(self, target: Address, address_text: str, signal: CellSignal) -> None:
+        """Send a signal to a remote actor; `address_text` is its address as text."""
         try:
             peer = self._peer_table.peer(target.node)
             with self._monitoring(peer):
                 state = self.relations.record_sent(self._system.ref(target), signal)
-            # Of these somebody has to hear if they are refused.
-            if isinstance(signal, Watch | LinkSignal | Tie | Failed):
+            # The sender of one of these has to learn if it is refused.
+            if isinstance(signal, Watch | Link | Tie | Failed):
                 peer.remember_signal(target, signal)
             message = encode_signal(signal, state.alias, state.token, state.uid)
             self._outbound.send_control(peer, message, address_text)
@@ -79,19 +86,18 @@ class RemoteWatcher:
             self.signal_undelivered(target, signal, str(error))
 
     def signal_undelivered(self, target: Address, signal: CellSignal, reason: str) -> None:
-        """It certainly did not arrive. What it bound stays bound until the node is given up: it may come
-        back."""
+        """A signal certainly did not arrive. A relation stays until the node is unreachable: it may return."""
         if target.node not in self.relations.by_node:
             self.apply(signal_undelivered(self._system.ref(target), signal, reason))
 
     def signal_refused(self, target: Address, signal: CellSignal, error: Exception) -> None:
-        """The node is there, and does not want it: what was to be bound is not."""
+        """The node has refused a signal: the relation does not come into being."""
         remote = self._system.ref(target)
         self.relations.undo_sent(remote, signal)
         self.apply(signal_undelivered(remote, signal, str(error)))
 
     def add_supervised_child(self, child: ActorRef[Any], supervisor: ActorRef[Any]) -> None:
-        """An actor was started here for a supervisor there. Raises Full."""
+        """Record an actor that was started here for a remote supervisor. Raises LimitExceededError."""
         with self._monitoring(self._peer_table.peer(supervisor.address.node)):
             self.relations.add_supervised_child(child, supervisor)
 
@@ -103,28 +109,31 @@ class RemoteWatcher:
         target: Address,
         message: RemoteSignal,
     ) -> bool:
-        """A signal came for an actor of ours, which they call by `target`. False: it must not hear of it.
-        Raises Full."""
+        """Record a signal for a local actor, which the peer addresses as `target`.
+
+        Returns False if the signal must not be delivered. Raises LimitExceededError.
+        """
         alias = "" if target.uid else str(target)
         with self._monitoring(peer):
             deliver = self.relations.record_received(local, signal, alias, message.token)
-        if alias and not message.uid and isinstance(signal, Watch | LinkSignal | Tie):
+        if alias and not message.uid and isinstance(signal, Watch | Link | Tie):
             self._send_control(peer, ActorIdentified(str(local), message.token), message.ref)
         return deliver
 
     def answer_for_absent_actor(
         self, peer: Peer, target: Address, signal: CellSignal, message: RemoteSignal
     ) -> None:
-        """A signal came for an actor that is not there; if it names a uid, perhaps another has its name."""
+        """Answer a signal for an actor that does not exist; with a uid, another one may have its name."""
         system = self._system
-        gone = Address(target.node, target.name, message.uid or target.uid)
-        answer = absent_reply(ActorRef(target, system._dead_letter_office, system), signal, gone)
+        absent = Address(target.node, target.name, message.uid or target.uid)
+        ref: ActorRef[Any] = ActorRef(target, system._dead_letter_office, system)
+        answer = absent_reply(ref, signal, absent)
         if answer is not None:
-            to, reply = answer
-            self._send_control(peer, encode_signal(reply, token=message.token), str(to))
+            recipient, reply = answer
+            self._send_control(peer, encode_signal(reply, token=message.token), str(recipient))
 
     def actor_identified(self, local: ActorRef[Any], remote: ActorRef[Any], token: int) -> None:
-        """The node of an actor that we bound by its name says which one that is."""
+        """A peer reports the uid of an actor to which we created a relation by name."""
         address = remote.address
         named = self._system.ref(Address(address.node, address.name))
         self.relations.set_uid(local, named, address.uid, token)
@@ -133,13 +142,13 @@ class RemoteWatcher:
         try:
             self._outbound.send_control(peer, control, target)
         except RemoteError as error:
-            log.debug("%s cannot be answered: %s", peer.name, error)
+            log.debug("cannot answer signal (node=%s): %s", peer.name, error)
 
-    # ── signs of life ─────────────────────────────────────────────────────────────────────────────────────
+    # ── heartbeats ────────────────────────────────────────────────────────────────────────────────────────
 
     @contextmanager
     def _monitoring(self, peer: Peer) -> Iterator[None]:
-        """Within it, bonds with this node may come about: then its silence counts from now on."""
+        """If the first relation with this node is created within the block, start its failure detection."""
         was_monitored = peer.name in self.relations.by_node
         yield
         if not was_monitored and peer.name in self.relations.by_node:
@@ -153,46 +162,49 @@ class RemoteWatcher:
     def _send_heartbeats(self) -> None:
         self._heartbeat_timer = None
         now = self._system._clock.time()
+        timeout = self._options.failure_timeout
         for name in list(self.relations.by_node):
             peer = self._peer_table.peer(name)
             if peer.has_spoken:
                 peer.has_spoken, peer.last_heard = False, now
-            if now - peer.last_heard >= self._options.failure_timeout:
-                self._mark_unreachable(peer, f"silent for {self._options.failure_timeout:g} s")
+            if now - peer.last_heard >= timeout:
+                self._mark_unreachable(peer, f"silent for {timeout:g} s (failure_timeout)")
             else:
                 try:
                     self._outbound.send_control(peer, Ping())
                 except RemoteError as error:
-                    log.debug("%s cannot be asked for a sign of life: %s", name, error)
+                    log.debug("cannot send heartbeat (node=%s): %s", name, error)
         if self.relations.by_node:
             self._heartbeat_timer = self._system._clock.call_later(
                 self._options.heartbeat_interval, self._send_heartbeats
             )
 
     def _mark_unreachable(self, peer: Peer, reason: str) -> None:
-        log.warning("node %s is unreachable: %s", peer.name, reason)
+        log.warning("node unreachable (node=%s): %s", peer.name, reason)
         peer.is_unreachable = True
         self._system._publish_event(NodeUnreachable(peer.name))
         self.apply(self.relations.node_unreachable(peer.name, reason))
 
     def update_peer(self, peer: Peer, link: PeerLink, incarnation: bytes) -> None:
-        """An authentic frame of it came, and it is not as we know it: on another link, of another life. Raises
-        Replaced."""
+        """Handle an authentic frame of a peer on another link, of another incarnation, or after unreachability.
+
+        Raises NodeReplacedError.
+        """
         if peer.incarnation not in (b"", incarnation) and not link.is_durable:
             self._supersede(peer, link)
-        moved = peer.link is not None and peer.link is not link
+        link_changed = peer.link is not None and peer.link is not link
         self._peer_table.adopt_link(peer, link)
         if peer.incarnation != incarnation:
             restarted = bool(peer.incarnation)
             self._peer_table.set_incarnation(peer, incarnation)
-            self._restore_relations(peer, restarted=restarted)
-        elif moved and peer.link is link:
-            self._restore_relations(peer, restarted=False)
+            self._renew_relations(peer, restarted=restarted)
+        elif link_changed and peer.link is link:
+            self._renew_relations(peer, restarted=False)
         if peer.is_unreachable:
             peer.is_unreachable = False
             self._system._publish_event(NodeReachable(peer.name))
 
-    def _restore_relations(self, peer: Peer, *, restarted: bool) -> None:
+    def _renew_relations(self, peer: Peer, *, restarted: bool) -> None:
         self.apply(self.relations.node_returned(peer.name, restarted=restarted))
 
     # ── links ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -200,15 +212,15 @@ class RemoteWatcher:
     def link_lost(self, link: PeerLink, reason: str) -> None:
         if not link.is_durable:
             for peer in self._peer_table.peers_on(link):
-                self._fail_asks(peer, f"the link to {peer.name} was cut: {reason}")
+                self._fail_asks(peer, f"the link to {peer.name} was lost: {reason}")
 
     def link_restored(self, link: PeerLink) -> None:
         for peer in self._peer_table.peers_on(link):
-            self._restore_relations(peer, restarted=False)
+            self._renew_relations(peer, restarted=False)
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         for peer in self._peer_table.peers_on(link):
-            self._fail_asks(peer, f"the link to {peer.name} is gone: {reason}")
+            self._fail_asks(peer, f"the link to {peer.name} was closed: {reason}")
         self._peer_table.detach_link(link)
 
     def _fail_asks(self, peer: Peer, reason: str) -> None:
@@ -217,18 +229,24 @@ class RemoteWatcher:
     # ── two nodes of one name ─────────────────────────────────────────────────────────────────────────────
 
     def is_superseded(self, peer: Peer, link: PeerLink) -> bool:
-        """Whether an earlier incarnation is not heard on this link. It is on one that we made: the node at the
-        known address is the right one, though it may be a stand-in and later the first one again."""
+        """Whether frames of a past incarnation are refused on this link.
+
+        They are accepted on a link that we opened: the node at the configured address is the right one, even if a
+        stand-in with its name was there for a while.
+        """
         return not link.is_durable and not (peer.connected_by_us and peer.link is link)
 
     def _supersede(self, peer: Peer, link: PeerLink) -> None:
-        """Another incarnation of it speaks. Where no broker sees to it that there is one node of a name, the
-        later one replaces the earlier. Raises Replaced if it must not."""
+        """Replace the known incarnation of a peer by another one that has connected.
+
+        A broker ensures that there is one node of a name. Elsewhere the later one replaces the earlier one, unless
+        that is at its configured address. Raises NodeReplacedError in that case.
+        """
         known = peer.link
         if known is not None and known is not link:
             if peer.connected_by_us and known.is_up:
                 raise NodeReplacedError(
-                    f"{peer.name} is connected at its own address. {RENAME_HINT}"
+                    f"{peer.name} is connected at its configured address. {RENAME_HINT}"
                 )
             if not peer.connected_by_us:
                 log.warning(
@@ -244,35 +262,35 @@ class RemoteWatcher:
         try:
             link.post(encode_refusal(incarnation, ALL_FRAMES_ID, RefusalReason.REPLACED))
         except RemoteError as error:
-            log.debug("a node cannot be told that it was replaced: %s", error)
+            log.debug("cannot notify replaced node (peer=%s): %s", link.peer or "unknown", error)
 
     def handle_own_replacement(self, peer: Peer) -> None:
-        """That node says that another one of our name has replaced us."""
+        """A peer reports that another node with our name has replaced us."""
         log.error(
-            "replaced by another node of the same name (name=%s at=%s): what this one sends there is refused "
+            "replaced by another node of the same name (name=%s at=%s): its frames to that node are refused "
             "until it is restarted. %s",
             self._system.name,
             peer.name,
             RENAME_HINT,
         )
         self._system._publish_event(NodeReplaced(peer.name))
-        why = f"another node named {self._system.name} has connected since. {RENAME_HINT}"
+        detail = f"another node named {self._system.name} has connected since. {RENAME_HINT}"
         self._outbound.pending_asks.fail_all(
-            peer, lambda: MessageRefusedError(RefusalReason.REPLACED, why)
+            peer, lambda: MessageRefusedError(RefusalReason.REPLACED, detail)
         )
-        if peer.link is not None:  # the peer still takes what is told on this connection
+        if peer.link is not None:  # the peer still accepts one-way messages on this connection
             peer.link.close()
 
-    # ── what follows ──────────────────────────────────────────────────────────────────────────────────────
+    # ── effects ───────────────────────────────────────────────────────────────────────────────────────────
 
     def apply(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case SignalDue(ref, signal):
                     ref._send_signal(signal)
-                case OrphanedChild(child, supervisor, reason, parted):
+                case OrphanedChild(child, supervisor, reason, supervisor_gone):
                     cell = self._system._find_cell(child.address)
                     if cell is not None and cell.is_suspended:
                         child._send_signal(Stop(reason))
-                    elif parted:
+                    elif supervisor_gone:
                         child._send_signal(Unlink(supervisor))

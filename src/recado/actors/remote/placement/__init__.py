@@ -1,1 +1,1 @@
-"""Actors that are started on another node, or go there; `unheard` takes back what nobody waits for."""
+"""Placement of actors on other nodes: creating them there, and moving them."""

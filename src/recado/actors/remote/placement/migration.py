@@ -1,18 +1,19 @@
-"""Actors that move to another node between two messages, and what stays behind: somebody who forwards.
+"""Moving an actor to another node between two messages. A forwarder stays at its old address.
 
-    old place                                  new place
-    hold, snapshot ──── Move(state) ─────────► new instance, restore
-    forwards to it ◄─── its new address ──────
+    old node                                            new node
+    hold the actor, snapshot ──── MoveActor(state) ───► new instance, restore
+    become a forwarder       ◄─── its new address ─────
 
-An actor that can move has `snapshot()`, which gives its state as something that travels, and
-`restore(state)`. Its class is offered on the new node, and made there without arguments.
+An actor that can move has `snapshot()`, which returns its state as a serializable value, and `restore(state)`. Its
+class is offered on the new node, where it is constructed without arguments.
 
-MO1  What was told to the old reference, before, during or after the move, arrives in order.
-MO2  At most one of the two places handles messages. If the move fails the actor goes on where it was.
-     (What was made there is taken back by a word that can be lost: then its node goes on to have it.)
-MO3  Who watches the old reference hears of the death of the moved actor, which its new node supervises.
-MO4  The instance that was here is told its end (`stopped`) when the new one is there. What it monitored is not
-     monitored any more, unless the new one does.
+MO1  Messages sent to the old reference, before, during or after the move, arrive in order.
+MO2  At most one of the two instances handles messages. If the move fails the actor continues where it was. (The new
+     instance is abandoned by a message that can be lost: then it remains on its node.)
+MO3  Actors that monitor the old reference are notified of the death of the moved actor, which its new node
+     supervises.
+MO4  The old instance gets `post_stop` when the new one exists. It no longer monitors the actors that it monitored;
+     the new instance has to do so itself.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from recado.actors.supervision.lifecycle import (
 )
 from recado.actors.supervision.links import monitor, unmonitor
 from recado.actors.supervision.signals import ChildFailed, Down, Signal, Stop
-from recado.actors.supervision.strategy import PERMANENT, TEMPORARY, RestartType
+from recado.actors.supervision.strategy import PERMANENT, TEMPORARY
 
-from .tokens import abandon_remote
+from .creation import abandon_remote
 
 if TYPE_CHECKING:
     from recado.actors.remote.node import Node
@@ -47,11 +48,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.actors")
 
-REMONITOR_DELAY_S: Final = 5.0  # seconds after the node of the moved actor was out of reach
+REMONITOR_DELAY_S: Final = 5.0  # after the node of the moved actor became unreachable
 
 
 class NotMovableError(ActorError):
-    """It is not of the kind that can, or not in a state in which it could."""
+    """The actor's class does not support moving, or its present state does not allow it."""
 
 
 @runtime_checkable
@@ -62,8 +63,10 @@ class Movable(Protocol):
 
 
 class Forwarder(Actor[Any]):
-    """What is left of an actor that has moved. It lives until that one is down: also while the node of that
-    one is out of reach, since it may come back."""
+    """Replaces a moved actor at its old address.
+
+    It lives until the moved actor is down, also while the node of that one is unreachable: it may return.
+    """
 
     def __init__(self, moved: ActorRef[Any]) -> None:
         self._moved = moved
@@ -75,13 +78,14 @@ class Forwarder(Actor[Any]):
         match signal:
             case Down(ref, reason) if ref == self._moved:
                 if isinstance(reason, NodeUnreachableError):
-                    clock = self.system._clock
-                    again = clock.call_later(REMONITOR_DELAY_S, partial(self.monitor, ref))
-                    self._cell.on_instance_end(again.cancel)
+                    timer = self.system._clock.call_later(
+                        REMONITOR_DELAY_S, partial(self.monitor, ref)
+                    )
+                    self._cell.on_instance_end(timer.cancel)
                 else:
                     self.ref._send_signal(Stop(reason))
             case Down() | ChildFailed():
-                pass  # what the actor watched before it moved; and it supervises nobody
+                pass  # of an actor that it monitored before the move; it supervises none
 
 
 class Migration:
@@ -89,14 +93,17 @@ class Migration:
         self._node = node
         self._system = node.system
 
-    # ── away ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── moving away ───────────────────────────────────────────────────────────────────────────────────────
 
     async def move(self, ref: ActorRef[Any], to: str) -> ActorRef[Any]:
-        """Move an actor of ours to another node, as soon as it handles nothing; its new reference. The old one
-        goes on to reach it, as long as this node lives. Raises CannotMove, and what the other node says."""
+        """Move a local actor to the node `to`, once it handles no message, and return its new reference.
+
+        The old reference reaches it as long as this node runs. Raises NotMovableError, ActorStoppedError,
+        AskTimeoutError after `create_timeout` seconds, and the errors of the other node.
+        """
         cell = self._system._find_cell(ref.address)
         if cell is None:
-            raise ActorStoppedError(f"{ref} is not here, or not any more")
+            raise ActorStoppedError(f"{ref} has stopped, or is not on this node")
         _check_movable(cell)
         if not await _hold_cell(cell):
             raise ActorStoppedError(f"{ref} has stopped")
@@ -120,18 +127,19 @@ class Migration:
         return moved
 
     async def _transfer(self, cell: Cell, to: str) -> ActorRef[Any]:
+        """Start the new instance on the other node from a snapshot."""
         assert cell.actor is not None
-        actor = cast(Movable, cell.actor)  # that it is one was checked
-        serialisation, manifest, state = self._node.serializers.serialize(actor.snapshot())
+        actor = cast(Movable, cell.actor)  # `_check_movable` has verified it
+        format_id, manifest, state = self._node.serializers.serialize(actor.snapshot())
         token = secrets.token_hex(16)
         request = MoveActor(
             token,
             self._node.creation.class_name_of(type(cell.actor)),
             cell.ref.address.name,
-            serialisation,
+            format_id,
             manifest,
             state,
-            cell.restart_type is RestartType.TEMPORARY,
+            cell.restart_type is TEMPORARY,
         )
         try:
             address = await self._node.outbound.request(
@@ -139,13 +147,13 @@ class Migration:
             )
             moved = self._node.resolve_created_ref(to, address)
             if cell.is_stopping:
-                raise ActorStoppedError(f"{cell.ref} was to stop while it moved")
+                raise ActorStoppedError(f"{cell.ref} was stopped while it moved")
             return moved
         except BaseException:
             abandon_remote(self._node, to, token)  # MO2
             raise
 
-    # ── here ──────────────────────────────────────────────────────────────────────────────────────────────
+    # ── moving here ───────────────────────────────────────────────────────────────────────────────────────
 
     async def handle_move(self, peer: Peer, request: MoveActor, reply: Reply) -> None:
         try:
@@ -160,7 +168,7 @@ class Migration:
                 request.name,
                 TEMPORARY if request.temporary else PERMANENT,
             )
-        except Exception as error:  # noqa: BLE001  as with creation: whatever it is, the other node must hear
+        except Exception as error:  # noqa: BLE001  as with creation: the other node is told of any error
             reply.fail(error)
             return
         self._node.creation.tokens.record_started(peer, request.token, ref)
@@ -180,43 +188,43 @@ def _check_movable(cell: Cell) -> None:
     if cell.is_suspended or cell.is_stopping:
         raise NotMovableError(f"{cell.ref} has failed, or is about to stop")
     if cell.durable_mailbox is not None:
-        raise NotMovableError(f"{cell.ref} has a durable mailbox, which stays where its disk is")
+        raise NotMovableError(f"{cell.ref} has a durable mailbox, which cannot leave its disk")
     if cell.links is not None and cell.links.children.strategies:
-        raise NotMovableError(f"{cell.ref} supervises others")
+        raise NotMovableError(f"{cell.ref} supervises other actors")
 
 
 async def _hold_cell(cell: Cell) -> bool:
-    """Wait until no handler of it runs, and keep it so; False if it has stopped meanwhile."""
-    holding: asyncio.Future[bool] = cell.system._loop.create_future()
+    """Wait until no handler of the actor runs, and prevent the next one. Returns False if it has stopped."""
+    held: asyncio.Future[bool] = cell.system._loop.create_future()
 
-    def reached() -> None:
-        if holding.done():  # nobody waits for it any more
+    def cell_held() -> None:
+        if held.done():  # the waiting task was cancelled
             cell.release()
         else:
-            holding.set_result(True)
+            held.set_result(True)
 
     try:
-        with stop_callback(cell, partial(resolve_once, holding, False)):
-            cell.run_exclusively(reached)
-            return await holding
+        with stop_callback(cell, partial(resolve_once, held, False)):
+            cell.run_exclusively(cell_held)
+            return await held
     except asyncio.CancelledError:
-        if not holding.cancelled() and holding.result():  # cancelled just when it was reached
+        if not held.cancelled() and held.result():  # cancelled just when the cell was held
             cell.release()
         raise
 
 
 async def _end_local_instance(cell: Cell) -> None:
-    """The instance that was here is told of its end, and hears of nobody any more."""
+    """Run `post_stop` of the old instance, and end its monitors (MO4)."""
     run_instance_end_callbacks(cell)
     for watched in tuple(cell.ensure_links().watched):
         unmonitor(cell, watched)
     assert cell.actor is not None
     token = current_cell.set(cell)
     try:
-        if (going := cell.actor.post_stop()) is not None:
+        if (awaitable := cell.actor.post_stop()) is not None:
             async with asyncio.timeout(STOP_GRACE_S):
-                await going
+                await awaitable
     except Exception:
-        log.exception("stopped of %s, which has moved, failed", cell.ref)
+        log.exception("post_stop of a moved actor failed (actor=%s)", cell.ref)
     finally:
         current_cell.reset(token)

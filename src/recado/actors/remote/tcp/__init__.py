@@ -1,3 +1,3 @@
-"""Nodes that reach each other directly, over TCP."""
+"""The TCP transport: nodes connect to each other directly."""
 
 from .transport import TcpTransport as TcpTransport

@@ -1,28 +1,30 @@
-"""One TCP connection with frames on it.
+"""One TCP connection that carries frames.
 
     handshake, then  | size u32 | frame |
-                     | 0 u32 |             is anybody there?
-                     | 1 u32 |             somebody is
-                     | 2 u32 | mac 16 |    of all frames so far, with their sizes
+                     | 0 u32 |             ping
+                     | 1 u32 |             pong
+                     | 2 u32 | mac 16 |    MAC of all frames so far, including their sizes
 
-P1  No more is kept of what comes than one frame within the limit, VOUCHED bytes, and one read. A size above the
-    limit, or too small for any frame, ends the connection before its frame is read.
-P2  Of what is posted after a read the first frame is written at once: mostly it is the only one. Whatever
-    follows in the same turn is written together. An ask takes 1.4 times as long as a raw echo by that, and by
-    what is handled within a read (Node.received_together); with a turn of the loop for each of them, 1.9 times.
-P3  What the socket does not take waits here, and is given back by `unsent` when the connection ends.
-P4  Who cannot prove that it has the cookie is kept no longer than the time for its first frame, however many it
-    sends, and no more than UNPROVED_MOST bytes of them.
-P5  No frame of who has proved itself is heard before the mac behind it is right. So nobody between the two ends
-    adds frames, leaves some out, or sends them in another order (HS1). Each write has a mac: 1 µs.
-P6  A connection on which nothing comes is ended after `silence` seconds at most, in which the other end was
-    asked. One that does not read, since it has enough to do, says by itself that it is there.
+TCC1  At most one frame within the limit, MAC_INTERVAL_BYTES and one read are buffered of the input. A size above
+      the limit, or too small for any frame, closes the connection before the frame is read.
+TCC2  The first frame posted after a read is written at once: usually it is the only one. Frames that follow in
+      the same turn of the event loop are coalesced into one write. With this, and with handling messages within
+      the read (`Node.frames_received`), an ask takes 1.4 times as long as a raw echo; with a turn of the loop for
+      each step it takes 1.9 times as long.
+TCC3  Frames that the socket does not accept are queued, and returned by `take_unsent` when the connection closes.
+TCC4  A peer that cannot prove that it has the cookie stays connected no longer than the time for its first frame,
+      however many it sends, and each of its frames has at most UNAUTHENTICATED_MAX_BYTES.
+TCC5  No frame of an authenticated peer is processed before the MAC that follows it was verified. So an attacker
+      between the two ends cannot insert, drop or reorder frames (HS1). Each write has a MAC: 1 µs.
+TCC6  A connection on which nothing is received is closed after at most `idle_timeout` seconds, in which the peer
+      was pinged. An end that pauses reading under backpressure sends a pong by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from enum import Enum, auto
 from hmac import compare_digest
 from typing import Final, Protocol, cast
 
@@ -31,35 +33,50 @@ from recado.actors.remote.wire.frame import REFUSAL_MIN_BYTES
 
 from .handshake import HELLO_BYTES, PROOF_BYTES, Handshake, StreamMac
 
-READ_BUFFER_BYTES: Final = 256 * 1024  # bytes at a time
-UNAUTHENTICATED_MAX_BYTES: Final = 4096  # bytes of a frame, which is only refused
+READ_BUFFER_BYTES: Final = 256 * 1024
+UNAUTHENTICATED_MAX_BYTES: Final = 4096  # of a frame that will only be refused
 PING: Final = (0).to_bytes(4)
 PONG: Final = (1).to_bytes(4)
 MAC_MARKER: Final = (2).to_bytes(4)
-MAC_INTERVAL_BYTES: Final = (
-    64 * 1024
-)  # bytes of frames, with their sizes, for which one mac is enough
-# Within the time of silence: at the second one in silence it is asked, the third is the end.
+MAC_INTERVAL_BYTES: Final = 64 * 1024  # frames, with their sizes, that share one MAC
+# Idle checks within the idle timeout: the second one without input pings, the third one closes.
 IDLE_CHECK_COUNT: Final = 3
-WRITE_HIGH_WATER_BYTES: Final = (
-    256 * 1024
-)  # bytes that the socket's transport holds before it says stop
+WRITE_HIGH_WATER_BYTES: Final = 256 * 1024  # buffered by the asyncio transport before it pauses us
 
 
 class ConnectionOwner(Protocol):
-    """Whoever the connection is for."""
+    """The link that a connection belongs to."""
 
     def handshake_completed(self) -> None:
-        """The other end has answered, as a node does."""
+        """The peer has answered as a node does."""
 
     def frames_received(self, frames: list[bytes], *, authenticated: bool) -> None:
-        """What one read brought; `proved` if the other end has the cookie."""
+        """The frames of one read; `authenticated` if the peer has the cookie."""
 
     def buffer_drained(self) -> None:
-        """There is room for more."""
+        """There is space for more frames."""
 
     def connection_closed(self, reason: str) -> None:
-        """Once, when the connection is gone."""
+        """Called once, when the socket is closed."""
+
+
+class Phase(Enum):
+    AWAIT_HELLO = auto()  # we may not write frames yet
+    AWAIT_PROOF = auto()  # the peer's hello was answered: we may write frames
+    OPEN = auto()
+    CLOSING = auto()
+
+
+class Activity(Enum):
+    """What the idle check knows of the input."""
+
+    RECEIVED = auto()  # bytes came since the last check
+    SILENT = auto()
+    PINGED = auto()  # silent for a whole interval, and pinged
+
+
+_WRITABLE: Final = (Phase.OPEN, Phase.AWAIT_PROOF)
+_RECEIVED: Final = Activity.RECEIVED  # set for every read
 
 
 class TcpConnection(asyncio.BufferedProtocol):
@@ -72,38 +89,39 @@ class TcpConnection(asyncio.BufferedProtocol):
         idle_timeout: float,
     ) -> None:
         self._owner = owner
-        self._handshake: Handshake | None = handshake  # until it is done
+        self._phase = Phase.AWAIT_HELLO
+        self._handshake: Handshake | None = handshake  # None once it is completed
         self._outgoing_mac: StreamMac
-        self._incoming_mac: StreamMac | None = None  # if it is proved
+        self._incoming_mac: StreamMac | None = None  # None if the peer is not authenticated
         self._max_frame_bytes = max_frame_bytes
         self._buffer = buffer  # shared by all connections: nothing stays in it between two reads
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._can_write = False  # frames: when the other end's challenge was answered
-        self._unverified_frames: list[bytes] = []  # whose mac has not come,
-        self._unverified_bytes = 0  # so many bytes
-        self._partial = bytearray()  # the beginning of a frame whose end has not come
-        self._bytes_needed = 0  # how long the part has to be before it is worth looking at
+        # Input
+        self._unverified_frames: list[bytes] = []  # whose MAC was not received yet
+        self._unverified_bytes = 0
+        self._partial = bytearray()  # the beginning of an incomplete frame
+        self._bytes_needed = 0  # size of `_partial` at which parsing can continue
+        # Output
         self._queue: deque[bytes] = deque()
-        self._has_written = False  # since the last read, or the last turn in which something was
+        self.queued_bytes = 0
+        self._has_written = False  # since the last read or coalesced write (TCC2)
         self._flush_scheduled = False
         self._write_paused = False
-        self._close_reason = "closed by the other side"
-        self.queued_bytes = 0  # bytes in the queue
+        # Timers and end
         self._handshake_timer: asyncio.TimerHandle | None = None
         self._idle_timeout = idle_timeout
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._has_read = True  # something, since the last look
-        self._ping_sent = False
-        self._closing = False
-        self.closed = self._loop.create_future()  # when the socket is
+        self._activity = Activity.RECEIVED
+        self._close_reason = "closed by the peer"
+        self.closed = self._loop.create_future()  # done when the socket is closed
 
-    # ── the socket ────────────────────────────────────────────────────────────────────────────────────────
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(WRITE_HIGH_WATER_BYTES)
-        if self._closing:  # before it had begun
+        if self._phase is Phase.CLOSING:  # aborted before the socket was connected
             self._transport.abort()
         elif self._handshake is not None:
             self._transport.write(self._handshake.hello)
@@ -111,7 +129,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             self._close_reason = str(exc) or type(exc).__name__
-        self._closing = True
+        self._phase = Phase.CLOSING
         self.cancel_handshake_timer()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -122,9 +140,11 @@ class TcpConnection(asyncio.BufferedProtocol):
         return False
 
     def start_handshake_timer(self, seconds: float) -> None:
-        """Whoever does not shake hands in that time, or if it called, has nothing to say that is proved, is not
-        kept (P4)."""
-        self._handshake_timer = self._loop.call_later(seconds, self.abort, "nothing came in time")
+        """Close the connection if the handshake, and the first authentic frame of an initiating peer, take
+        longer (TCC4)."""
+        self._handshake_timer = self._loop.call_later(
+            seconds, self.abort, f"handshake timeout after {seconds:g} s"
+        )
 
     def cancel_handshake_timer(self) -> None:
         if self._handshake_timer is not None:
@@ -132,13 +152,14 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._handshake_timer = None
 
     def close(self) -> None:
-        self._closing = True
+        """Write the queued frames, then close the socket."""
         if self._transport is not None:
             self._flush()
             self._transport.close()
+        self._phase = Phase.CLOSING
 
     def abort(self, reason: str) -> None:
-        self._closing = True
+        self._phase = Phase.CLOSING
         self._close_reason = reason
         if self._transport is not None:
             self._transport.abort()
@@ -150,7 +171,7 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._has_written = False
-        self._has_read = True
+        self._activity = _RECEIVED
         if self._partial or self._handshake is not None:
             self._partial += self._buffer[:nbytes]
             if self._handshake is not None:
@@ -164,25 +185,26 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._parse_frames(data)
 
     def _continue_handshake(self, handshake: Handshake) -> None:
-        part = self._partial
-        if not self._can_write:
-            if len(part) < HELLO_BYTES:
+        received = self._partial
+        if self._phase is Phase.AWAIT_HELLO:
+            if len(received) < HELLO_BYTES:
                 return
             try:
-                proof = handshake.respond(bytes(part[:HELLO_BYTES]))
+                proof = handshake.respond(bytes(received[:HELLO_BYTES]))
             except InvalidFrameError as error:
                 self.abort(str(error))
                 return
-            del part[:HELLO_BYTES]
+            del received[:HELLO_BYTES]
             assert self._transport is not None
             self._transport.write(proof)
             self._outgoing_mac = handshake.outgoing_mac()
-            self._can_write = True
+            self._phase = Phase.AWAIT_PROOF
             self._flush()
-        if len(part) >= PROOF_BYTES and not self._closing:
-            self._incoming_mac = handshake.verify_proof(bytes(part[:PROOF_BYTES]))
-            del part[:PROOF_BYTES]
+        if self._phase is Phase.AWAIT_PROOF and len(received) >= PROOF_BYTES:
+            self._incoming_mac = handshake.verify_proof(bytes(received[:PROOF_BYTES]))
+            del received[:PROOF_BYTES]
             self._handshake = None
+            self._phase = Phase.OPEN
             if handshake.is_initiator:
                 self.cancel_handshake_timer()
             if self._incoming_mac is None:
@@ -191,9 +213,9 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._owner.handshake_completed()
 
     def _parse_frames(self, data: bytes) -> None:
-        """Into frames, and the beginning of one that is not whole."""
+        """Split the input into frames, keep the incomplete rest, and pass on the verified frames."""
         at, end, frames = 0, len(data), self._unverified_frames
-        first = 0  # of what is not in the other end's mac yet
+        mac_start = 0  # of the data that is not in the incoming MAC yet
         verified_count = 0  # frames
         ping_received = False
         self._bytes_needed = 4
@@ -202,30 +224,33 @@ class TcpConnection(asyncio.BufferedProtocol):
             start = at + 4
             if size > self._max_frame_bytes or size < REFUSAL_MIN_BYTES:
                 if size > 2:
-                    self.abort(f"a frame of {size} bytes")
+                    self.abort(
+                        f"frame size {size} is not between {REFUSAL_MIN_BYTES} and "
+                        f"{self._max_frame_bytes} bytes (max_frame_bytes)"
+                    )
                     break
                 after = start + PROOF_BYTES if size == 2 else start
                 if after > end:
                     self._bytes_needed = after - at
                     break
-                self._update_incoming_mac(data[first:at])
+                self._update_incoming_mac(data[mac_start:at])
                 if size == 2 and not self._verify_mac(data[start:after]):
-                    self.abort("what comes is not what was sent")
+                    self.abort("wrong MAC: frames were changed in transit")
                     break
                 verified_count = len(frames) if size == 2 else verified_count
                 ping_received = ping_received or size == 0
-                at = first = after
+                at = mac_start = after
                 continue
             if end - start < size:
                 self._bytes_needed = 4 + size
                 break
             at = start + size
             frames.append(data[start:at])
-        self._update_incoming_mac(data[first:at])
+        self._update_incoming_mac(data[mac_start:at])
         if ping_received:
             self._send_pong()
         if self._incoming_mac is None:
-            verified_count = len(frames)  # to be refused
+            verified_count = len(frames)  # passed on to be refused
         if verified_count:
             self._unverified_frames = frames[verified_count:]
             if self._handshake_timer is not None and self._incoming_mac is not None:
@@ -233,68 +258,71 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._owner.frames_received(
                 frames[:verified_count], authenticated=self._incoming_mac is not None
             )
-        if at < end and not self._closing:
+        if at < end and self._phase is not Phase.CLOSING:
             self._partial += data[at:]
 
     def _update_incoming_mac(self, data: bytes) -> None:
-        """It is in the next mac."""
         if self._incoming_mac is not None and data:
             self._incoming_mac.update(data)
             self._unverified_bytes += len(data)
-            if (
-                self._unverified_bytes > MAC_INTERVAL_BYTES + 4 + self._max_frame_bytes
-            ):  # less than enough, and a frame
-                self.abort(f"nobody vouches for {self._unverified_bytes} bytes")
+            # A peer sends a MAC once it has reached the interval, that is after at most one more frame.
+            if self._unverified_bytes > MAC_INTERVAL_BYTES + 4 + self._max_frame_bytes:
+                self.abort(f"{self._unverified_bytes} bytes received without a MAC")
 
     def _verify_mac(self, mac: bytes) -> bool:
         self._unverified_bytes = 0
         return self._incoming_mac is None or compare_digest(self._incoming_mac.digest(), mac)
 
     def pause_reading(self) -> None:
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and self._phase is not Phase.CLOSING:
             self._transport.pause_reading()
-            self._send_pong()  # who asks now is heard late
+            self._send_pong()  # a ping of the peer would be read late
 
     def resume_reading(self) -> None:
-        if self._transport is not None and not self._closing:
+        if self._transport is not None and self._phase is not Phase.CLOSING:
             self._transport.resume_reading()
 
-    # ── silence ───────────────────────────────────────────────────────────────────────────────────────────
+    # ── idle check ────────────────────────────────────────────────────────────────────────────────────────
 
     def _check_idle(self) -> None:
         assert self._transport is not None
-        if self._has_read or not self._transport.is_reading():
-            self._ping_sent = False
-        elif self._ping_sent:
-            self.abort(f"silent for {self._idle_timeout:g} s")
+        if self._activity is Activity.RECEIVED or not self._transport.is_reading():
+            self._activity = Activity.SILENT
+        elif self._activity is Activity.PINGED:
+            self.abort(f"nothing received for {self._idle_timeout:g} s (read_timeout)")
             return
         else:
-            self._ping_sent = True
+            self._activity = Activity.PINGED
             self._transport.write(PING)
-        self._has_read = False
         self._idle_timer = self._loop.call_later(
             self._idle_timeout / IDLE_CHECK_COUNT, self._check_idle
         )
 
     def _send_pong(self) -> None:
-        # Who does not take what it was sent has enough of it to hear.
-        if self._transport is not None and self._can_write and not self._write_paused:
+        # While writes are paused the peer has unread input, which shows that we are alive.
+        if self._transport is not None and self._may_write and not self._write_paused:
             self._transport.write(PONG)
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def _may_write(self) -> bool:
+        return self._phase in _WRITABLE
+
     def post(self, frame: bytes) -> None:
+        """Write the frame now, or queue it (TCC2)."""
         transport = self._transport
+        may_write = self._phase in _WRITABLE
         if (
             self._has_written
             or self._queue
             or self._write_paused
             or transport is None
-            or not self._can_write
+            or not may_write
         ):
             self._queue.append(frame)
             self.queued_bytes += len(frame)
-            if not self._flush_scheduled and self._can_write:
+            if not self._flush_scheduled and may_write:
                 self._flush_scheduled = True
                 self._loop.call_soon(self._flush_turn)
         else:
@@ -311,8 +339,9 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._flush()
 
     def _flush(self) -> None:
+        """Write all queued frames, with a MAC for each MAC_INTERVAL_BYTES."""
         queue, transport = self._queue, self._transport
-        if not queue or transport is None or not self._can_write:
+        if not queue or transport is None or not self._may_write:
             return
         parts: list[bytes] = []
         size = 0
@@ -338,6 +367,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._flush()
 
     def take_unsent(self) -> list[bytes]:
+        """Return the queued frames and empty the queue."""
         frames = list(self._queue)
         self._queue.clear()
         self.queued_bytes = 0

@@ -1,14 +1,14 @@
-"""How a connection begins: each end has the other prove that it has the cookie, and that it is there now.
+"""The handshake of a TCP connection: both ends prove that they have the cookie, by challenge and response.
 
-    | "recado-a" | challenge 16 |   each to the other, at once
-    | proof 16 |                    when the other's challenge has come; frames behind it
+    | "recado-a" | challenge 16 |   hello: both ends send it at once
+    | proof 16 |                    sent after the peer's hello; frames may follow immediately
 
-A proof is the mac of both challenges and of the side that gives it, so it fits one end of one connection. So do
-the keys by which each end vouches for what it sends.
+A proof is the MAC of both challenges and of the role of its sender, so it is valid for one end of one connection
+only. The keys of the MACs that protect the frames (`StreamMac`) are derived in the same way.
 
-HS1  Of what was recorded on one connection nothing is taken on another, not even by the next life of a node,
-     and not if somebody between two ends adds it to what they say.
-HS2  Who cannot prove itself is not heard, but told so: its frames are refused.
+HS1  Nothing recorded on one connection is accepted on another one, not even by the next incarnation of a node,
+     and not if an attacker between the two ends inserts it.
+HS2  Frames of a peer that cannot prove itself are not processed, but it is told: each is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROOF_BYTES: Final = 16
 
 
 class CookieProver(Protocol):
-    """Who has the cookie."""
+    """Makes and checks proofs of having the cookie; the node implements it."""
 
     def make_proof(self, text: bytes) -> bytes: ...
 
@@ -34,7 +34,7 @@ class CookieProver(Protocol):
 
 
 class StreamMac:
-    """For all that one end has sent so far: by macs between what it sends, each of everything before it."""
+    """A running MAC over all bytes sent by one end of a connection."""
 
     __slots__ = ("_hash",)
 
@@ -45,11 +45,12 @@ class StreamMac:
         self._hash.update(data)
 
     def digest(self) -> bytes:
+        """Return the MAC of everything so far."""
         return self._hash.copy().digest()
 
 
 class Handshake:
-    """One end of a connection; `calls` if it is the one that made it."""
+    """One end of the handshake; the initiator is the end that opened the connection."""
 
     def __init__(self, prover: CookieProver, challenge: bytes, *, is_initiator: bool) -> None:
         self._prover = prover
@@ -59,32 +60,30 @@ class Handshake:
         self.hello = MAGIC + challenge
 
     def respond(self, hello: bytes) -> bytes:
-        """Our proof. Raises BadFrame if it is not the greeting of a node."""
+        """Return our proof for the peer's hello. Raises InvalidFrameError if that is not from a node."""
         if not hello.startswith(MAGIC):
-            raise InvalidFrameError("not a node of actors")
+            raise InvalidFrameError("the peer is not a recado actor node")
         self._peer_challenge = hello[len(MAGIC) :]
         return self._prover.make_proof(self._transcript(of_initiator=self.is_initiator))
 
     def outgoing_mac(self) -> StreamMac:
-        """For what we send."""
-        return StreamMac(
-            self._prover.make_proof(b"frames: " + self._transcript(of_initiator=self.is_initiator))
-        )
+        """Return the MAC for the frames that we send."""
+        transcript = self._transcript(of_initiator=self.is_initiator)
+        return StreamMac(self._prover.make_proof(b"frames: " + transcript))
 
     def verify_proof(self, proof: bytes) -> StreamMac | None:
-        """What must be with all that the other end sends; None if it has no cookie that is accepted."""
-        text = self._transcript(of_initiator=not self.is_initiator)
-        keys = self._prover.accepted_proofs(b"frames: " + text)
-        for accepted, key in zip(self._prover.accepted_proofs(text), keys, strict=True):
+        """Return the MAC for the frames of the peer; None if its cookie is not accepted."""
+        transcript = self._transcript(of_initiator=not self.is_initiator)
+        keys = self._prover.accepted_proofs(b"frames: " + transcript)
+        for accepted, key in zip(self._prover.accepted_proofs(transcript), keys, strict=True):
             if compare_digest(accepted, proof):
                 return StreamMac(key)
         return None
 
     def _transcript(self, *, of_initiator: bool) -> bytes:
-        """What the one who called proves, or the other."""
-        ours_first = (
-            self._our_challenge + self._peer_challenge
-            if self.is_initiator
-            else self._peer_challenge + self._our_challenge
-        )
-        return (b"I called " if of_initiator else b"I was called ") + ours_first
+        """Return the text that the initiator proves, or the one that the other end does."""
+        if self.is_initiator:
+            challenges = self._our_challenge + self._peer_challenge
+        else:
+            challenges = self._peer_challenge + self._our_challenge
+        return (b"I called " if of_initiator else b"I was called ") + challenges

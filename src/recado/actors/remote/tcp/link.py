@@ -1,9 +1,9 @@
-"""Links over TCP: one that we make and make again, and one that a peer made.
+"""Links over TCP: an outbound link connects and reconnects to its peer; an inbound link was opened by the peer.
 
-L1  While a link is not up, frames wait, as many bytes as the limit says. When an attempt to connect has failed,
-    those that waited for it are returned: nobody waits longer than one attempt and the delay before it. So are
-    those that wait when the link is closed.
-L2  A link that we made is gone only when it was closed, or when nothing answered for as long as `give_up` says.
+TCL1  While an outbound link is not connected, frames wait, up to `send_buffer_bytes`. When an attempt to connect
+      fails, the frames that waited for it are returned, so no frame waits longer than one attempt and the delay
+      before it. Frames that wait when the link is closed are returned, too.
+TCL2  An outbound link closes only by `close`, or when no attempt succeeds for `reconnect_timeout` seconds.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final, Protocol
 
-from recado.actors.remote.errors import LinkClosedError
+from recado.actors.remote.errors import LimitExceededError, LinkClosedError
 from recado.actors.remote.events import LinkClosed, LinkLost, LinkRestored, LinkStillDown
-from recado.actors.remote.transport import LimitExceededError, TransportListener
+from recado.actors.remote.transport import TransportListener
 
 from .connection import TcpConnection
 
 log = logging.getLogger("recado.actors")
 
-RETRY_INITIAL_S: Final = 0.05  # seconds; then twice as long each time
+RETRY_INITIAL_S: Final = 0.05  # doubled after each failed attempt, up to `retry_max`
 
 
 class TcpLinkSettings(Protocol):
@@ -39,7 +40,7 @@ class TcpLinkSettings(Protocol):
 
 
 class TcpLink:
-    """What the two kinds have in common: room, and an end."""
+    """What both kinds of link share: a bounded send buffer, and an end."""
 
     is_durable = False
 
@@ -50,7 +51,7 @@ class TcpLink:
         self._loop = asyncio.get_running_loop()
         self._waiters: list[asyncio.Future[None]] = []
         self.connection: TcpConnection | None = None
-        self.close_reason: str | None = None  # why there is nothing any more
+        self.close_reason: str | None = None  # set when the link is closed
 
     @property
     def is_up(self) -> bool:
@@ -59,19 +60,21 @@ class TcpLink:
     def post(self, frame: bytes) -> None:
         if self.close_reason is not None:
             raise LinkClosedError(self.close_reason)
-        wire = self.connection
-        if wire is None or self.buffered_bytes + len(frame) > self._send_buffer_bytes:
+        connection = self.connection
+        if connection is None or self.buffered_bytes + len(frame) > self._send_buffer_bytes:
             self._buffer_frame(frame)
         else:
-            wire.post(frame)
+            connection.post(frame)
 
     @property
     def buffered_bytes(self) -> int:
         return self.connection.queued_bytes if self.connection is not None else 0
 
     def _buffer_frame(self, frame: bytes) -> None:
+        """Keep the frame until the link is connected. Raises LimitExceededError."""
         raise LimitExceededError(
-            f"{self.buffered_bytes} bytes wait for {self.peer or 'a client'} already"
+            f"the send buffer for {self.peer or 'a client'} is full: {self.buffered_bytes} bytes wait",
+            "Raise send_buffer_bytes, or send less while the peer is slow or away",
         )
 
     async def drain(self) -> None:
@@ -84,21 +87,6 @@ class TcpLink:
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
         await waiter
-
-    def buffer_drained(self) -> None:
-        if self._waiters and (
-            self.close_reason is not None or self.buffered_bytes <= self._send_buffer_bytes // 2
-        ):
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    def frames_received(self, frames: list[bytes], *, authenticated: bool) -> None:
-        if authenticated:
-            self._listener.frames_received(self, frames)
-        else:
-            self._listener.unauthenticated_frames_received(self, frames)
 
     def pause_reading(self) -> None:
         if self.connection is not None:
@@ -115,9 +103,27 @@ class TcpLink:
             self.connection.close()
         self.buffer_drained()
 
+    # ── callbacks of the connection ───────────────────────────────────────────────────────────────────────
+
+    def buffer_drained(self) -> None:
+        """Wake the callers of `drain` if the buffer is half empty, or the link closed."""
+        if self._waiters and (
+            self.close_reason is not None or self.buffered_bytes <= self._send_buffer_bytes // 2
+        ):
+            waiters, self._waiters = self._waiters, []
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def frames_received(self, frames: list[bytes], *, authenticated: bool) -> None:
+        if authenticated:
+            self._listener.frames_received(self, frames)
+        else:
+            self._listener.unauthenticated_frames_received(self, frames)
+
 
 class InboundTcpLink(TcpLink):
-    """A peer came to us. We cannot go to it: when it is lost, it is gone."""
+    """A link that the peer opened. It cannot be reopened from here: it closes when the connection is lost."""
 
     def __init__(
         self,
@@ -129,19 +135,25 @@ class InboundTcpLink(TcpLink):
         self._on_closed = on_closed
 
     def handshake_completed(self) -> None:
-        pass  # it is kept if a frame comes, too
+        pass  # the handshake timer also waits for the first frame
 
     def connection_closed(self, reason: str) -> None:
-        closed = self.close_reason is not None
+        was_closed = self.close_reason is not None
         self.close_reason = self.close_reason or reason
         self._on_closed(self)
         self.buffer_drained()
-        if not closed:
+        if not was_closed:
             self._listener.link_closed(self, reason)
 
 
+class LinkState(Enum):
+    CONNECTING = auto()  # never connected, and no attempt has failed yet
+    UP = auto()  # the peer has completed the handshake
+    LOST = auto()  # reported as lost; reconnecting
+
+
 class OutboundTcpLink(TcpLink):
-    """We go to the peer, and again when we lost it."""
+    """A link that connects to its peer, and reconnects when the connection is lost."""
 
     def __init__(
         self,
@@ -158,8 +170,7 @@ class OutboundTcpLink(TcpLink):
         self._make_connection = make_connection
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._is_open = False  # whether the other end has answered as a node does
-        self._is_lost = False
+        self._state = LinkState.CONNECTING
         self._retry_delay = 0.0  # before the next attempt
         self._down_since = self._reported_at = self._loop.time()
         self.connect_task: asyncio.Task[None] | None = None  # while there is no connection
@@ -167,7 +178,7 @@ class OutboundTcpLink(TcpLink):
 
     @property
     def is_up(self) -> bool:
-        return self._is_open
+        return self._state is LinkState.UP
 
     @property
     def buffered_bytes(self) -> int:
@@ -182,10 +193,28 @@ class OutboundTcpLink(TcpLink):
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
 
-    # ── getting there ─────────────────────────────────────────────────────────────────────────────────────
+    def _take_waiting(self) -> list[bytes]:
+        frames = list(self._waiting)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+        return frames
+
+    def _return_frames(self, frames: list[bytes], reason: str) -> None:
+        for frame in frames:
+            self._listener.frame_returned(self, frame, reason)
+
+    async def wait_until_sent(self) -> None:
+        """Wait until the buffered frames are sent or returned, that is until the handshake is completed or the
+        link closed."""
+        while self.buffered_bytes and self._state is not LinkState.UP and self.close_reason is None:
+            await self._wait_for_change()
+
+    # ── connecting ────────────────────────────────────────────────────────────────────────────────────────
 
     def _start_connecting(self) -> None:
-        if self.close_reason is not None:  # whoever was told of the loss has closed it
+        if (
+            self.close_reason is not None
+        ):  # the listener has closed the link when it was reported lost
             return
         self.connect_task = self._loop.create_task(self._connect(), name=f"link to {self.peer}")
 
@@ -202,48 +231,40 @@ class OutboundTcpLink(TcpLink):
             try:
                 async with asyncio.timeout(self._settings.connect_timeout):
                     host, port = self._address()
-                    _, wire = await self._loop.create_connection(
+                    _, connection = await self._loop.create_connection(
                         lambda: self._make_connection(self), host, port
                     )
-            except (OSError, UnicodeError) as error:  # the latter by what is no name of a host
-                self._attempt_failed(str(error) or "nobody answered in time")
+            except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
+                timeout = self._settings.connect_timeout
+                self._attempt_failed(str(error) or f"no answer within {timeout:g} s")
             else:
-                if not wire.closed.done():
-                    self._attach(wire)
+                if not connection.closed.done():
+                    self._attach(connection)
                     return
-                self._attempt_failed("it hung up")
+                self._attempt_failed("the peer closed the connection")
 
-    def _attach(self, wire: TcpConnection) -> None:
+    def _attach(self, connection: TcpConnection) -> None:
         self.connect_task = None
-        self.connection = wire
+        self.connection = connection
         for frame in self._take_waiting():
-            wire.post(frame)
+            connection.post(frame)
         self.buffer_drained()
 
     def handshake_completed(self) -> None:
-        self._is_open = True
+        was_lost = self._state is LinkState.LOST
+        self._state = LinkState.UP
         self._retry_delay = RETRY_INITIAL_S
-        if self._is_lost:
-            self._is_lost = False
+        if was_lost:
             self._listener.publish_event(LinkRestored(self._event_name))
             self._listener.link_restored(self)
 
-    async def wait_until_sent(self) -> None:
-        """Wait while something waits for hands to be shaken: then it is sent, or returned."""
-        while self.buffered_bytes and not self._is_open and self.close_reason is None:
-            await self._wait_for_change()
-
     def _attempt_failed(self, reason: str) -> None:
-        if not self._is_lost:
-            self._report_lost(reason)
-        else:
+        if self._state is LinkState.LOST:
             self._report_down(reason)
+        else:
+            self._report_lost(reason)
         self._return_frames(self._take_waiting(), reason)
         self.buffer_drained()
-
-    def _return_frames(self, frames: list[bytes], reason: str) -> None:
-        for frame in frames:
-            self._listener.frame_returned(self, frame, reason)
 
     def _report_down(self, reason: str) -> None:
         now = self._loop.time()
@@ -251,37 +272,30 @@ class OutboundTcpLink(TcpLink):
             self._reported_at = now
             seconds = now - self._down_since
             log.warning(
-                "link still down, reconnecting (node=%s down_s=%.0f give_up=%g): %s",
+                "link still down, reconnecting (node=%s down_s=%.0f reconnect_timeout=%g): %s",
                 self.peer, seconds, self._settings.reconnect_timeout, reason,
             )  # fmt: skip
             self._listener.publish_event(LinkStillDown(self._event_name, seconds, reason))
 
     def _report_lost(self, reason: str) -> None:
-        self._is_lost = True
+        self._state = LinkState.LOST
         self._reported_at = self._loop.time()
         self._listener.publish_event(LinkLost(self._event_name, reason))
         self._listener.link_lost(self, reason)
 
-    def _take_waiting(self) -> list[bytes]:
-        frames = list(self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
-        return frames
-
-    # ── losing it ─────────────────────────────────────────────────────────────────────────────────────────
+    # ── losing the connection, and closing ────────────────────────────────────────────────────────────────
 
     def connection_closed(self, reason: str) -> None:
-        wire, self.connection = self.connection, None
-        if wire is None:  # `_connect` will find out
+        connection, self.connection = self.connection, None
+        if connection is None:  # not attached yet: `_connect` notices it
             return
         if self.close_reason is not None:
-            self._return_frames(wire.take_unsent(), self.close_reason)
+            self._return_frames(connection.take_unsent(), self.close_reason)
             return
-        for frame in wire.take_unsent():
+        for frame in connection.take_unsent():
             self._waiting.append(frame)
             self._waiting_bytes += len(frame)
-        if self._is_open:
-            self._is_open = False
+        if self._state is LinkState.UP:
             self._down_since = self._loop.time()
             self._report_lost(reason)
         else:
@@ -290,9 +304,10 @@ class OutboundTcpLink(TcpLink):
             self._start_connecting()
 
     def _stop_reconnecting(self) -> None:
-        self.close_reason = f"no answer for {self._settings.reconnect_timeout:g} s (give_up)"
+        timeout = self._settings.reconnect_timeout
+        self.close_reason = f"no connection for {timeout:g} s (reconnect_timeout)"
         self.buffer_drained()
-        log.error("link given up (node=%s): %s", self.peer, self.close_reason)
+        log.error("link closed: reconnect timeout (node=%s): %s", self.peer, self.close_reason)
         self._listener.publish_event(LinkClosed(self._event_name, self.close_reason))
         self._listener.link_closed(self, self.close_reason)
 

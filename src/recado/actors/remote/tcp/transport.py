@@ -1,6 +1,6 @@
-"""TCP as a transport: a listening socket, and a connection to each node that is asked for.
+"""The TCP transport: a listening socket, and a connection to each node that is addressed.
 
-A node that only asks need not listen: answers come back on the connection that it made.
+A node that only sends asks need not listen: answers come back on the connection that it opened.
 """
 
 from __future__ import annotations
@@ -20,23 +20,32 @@ from .connection import READ_BUFFER_BYTES, TcpConnection
 from .handshake import CHALLENGE_BYTES, Handshake
 from .link import InboundTcpLink, OutboundTcpLink, TcpLink
 
-CLOSE_TIMEOUT_S: Final = 2.0  # for hands to be shaken, and then for what was posted to be sent
+CLOSE_TIMEOUT_S: Final = 2.0  # for open handshakes, and then again for the posted frames
 
 
 class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
-    connect_timeout: float = 5.0  # seconds for one attempt
-    read_timeout: float = 20.0  # seconds of silence, though asked, after which a connection is dead
-    retry_max: float = 0.3  # seconds between two attempts, at most
-    # Seconds without an answer until a link to a node ends; the next message to that node makes a new one.
+    """Options of the TCP transport. Durations are seconds."""
+
+    connect_timeout: float = 5.0
+    """For one attempt to connect, including the handshake."""
+    read_timeout: float = 20.0
+    """A connection on which nothing is received for this long, though pinged, is closed."""
+    retry_max: float = 0.3
+    """Longest delay between two attempts to connect."""
     reconnect_timeout: float = 600.0
-    report_interval: float = 60.0  # seconds between two events BridgeDown of a link that is lost
-    send_buffer_bytes: int = 64 << 20  # bytes that wait for one peer
-    max_connections: int = 10_000  # that others made
-    handshake_timeout: float = 10.0  # seconds for the first frame of somebody proved on such a one
+    """A link to a node closes when no attempt succeeds for this long; the next message opens a new one."""
+    report_interval: float = 60.0
+    """Interval of the `LinkStillDown` events of a lost link."""
+    send_buffer_bytes: int = 64 << 20
+    """Bytes of frames that may wait for one peer."""
+    max_connections: int = 10_000
+    """Connections accepted from other nodes."""
+    handshake_timeout: float = 10.0
+    """For the handshake and the first authentic frame on an accepted connection."""
 
 
 class TcpTransport(TransportMixin):
-    """`listen` is "host:port", port 0 for any that is free, or None; `nodes` says where others listen."""
+    """Connects nodes directly over TCP."""
 
     def __init__(
         self,
@@ -44,6 +53,8 @@ class TcpTransport(TransportMixin):
         nodes: Mapping[str, str] | None = None,
         settings: TcpSettings | None = None,
     ) -> None:
+        """`listen` is "host:port", with port 0 for any free one; None does not listen. `nodes` are the addresses
+        of other nodes, by name. Raises ValueError for an invalid address."""
         self._listen = None if listen is None else _parse_address(listen)
         self._nodes = {name: _parse_address(address) for name, address in (nodes or {}).items()}
         self._settings = settings or TcpSettings()
@@ -56,14 +67,14 @@ class TcpTransport(TransportMixin):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where others reach us, once it is open."""
+        """Host and port on which an open transport listens. Raises RuntimeError if it does not."""
         if self._server is None:
-            raise RuntimeError("it does not listen")
+            raise RuntimeError("the transport does not listen: pass `listen`, and open it")
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
     def set_address(self, node: str, address: str) -> None:
-        """From now on this node is there. A link to it goes there when it has lost its old place."""
+        """Set the address of a node. An open link to it uses the new address when it reconnects."""
         self._nodes[node] = _parse_address(address)
 
     async def open(
@@ -79,7 +90,9 @@ class TcpTransport(TransportMixin):
         link = self._outbound_links.get(node)
         if link is None or link.close_reason is not None:
             if node not in self._nodes or self._listener is None:
-                raise NoRouteError(f"no address is known of node {node}")
+                raise NoRouteError(
+                    f"no address is known for node {node}", "Pass it in `nodes`, or set_address"
+                )
             link = self._outbound_links[node] = OutboundTcpLink(
                 node,
                 lambda: self._nodes[node],
@@ -90,7 +103,7 @@ class TcpTransport(TransportMixin):
         return link
 
     def link_to_client(self, client_id: str) -> OutboundTcpLink:
-        raise NoRouteError(f"{client_id} has to connect by itself")
+        raise NoRouteError(f"{client_id} has no address: it has to connect itself")
 
     async def close(self) -> None:
         server, self._server = self._server, None
@@ -98,28 +111,30 @@ class TcpTransport(TransportMixin):
             server.close()
         await self._wait_for_handshakes()
         self._listener = None
-        made = list(self._outbound_links.values())
-        links: list[TcpLink] = [*made, *self._inbound_links]
+        outbound = list(self._outbound_links.values())
+        links: list[TcpLink] = [*outbound, *self._inbound_links]
         self._outbound_links.clear()
-        wires = [link.connection for link in links if link.connection is not None]
+        connections = [link.connection for link in links if link.connection is not None]
         for link in links:
             link.close()
         await asyncio.gather(
-            *(link.connect_task for link in made if link.connect_task is not None),
+            *(link.connect_task for link in outbound if link.connect_task is not None),
             return_exceptions=True,
         )
-        if wires:
-            _, late = await asyncio.wait([wire.closed for wire in wires], timeout=CLOSE_TIMEOUT_S)
-            for wire in wires:
-                if wire.closed in late:
-                    wire.abort("closed")
+        if connections:
+            _, late = await asyncio.wait(
+                [connection.closed for connection in connections], timeout=CLOSE_TIMEOUT_S
+            )
+            for connection in connections:
+                if connection.closed in late:
+                    connection.abort("closed")
             if late:
                 await asyncio.wait(late)
         if server is not None:
             await server.wait_closed()
 
     async def _wait_for_handshakes(self) -> None:
-        """On connections that something waits for: what was posted just before the end is sent, too."""
+        """Wait for links with buffered frames, so that frames posted just before closing are sent."""
         waits = [
             asyncio.ensure_future(link.wait_until_sent()) for link in self._outbound_links.values()
         ]
@@ -129,7 +144,7 @@ class TcpTransport(TransportMixin):
                 wait.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
-    # ── connections that others make ──────────────────────────────────────────────────────────────────────
+    # ── connections ───────────────────────────────────────────────────────────────────────────────────────
 
     def _accept(self) -> TcpConnection:
         assert self._listener is not None
@@ -137,13 +152,14 @@ class TcpTransport(TransportMixin):
         link = InboundTcpLink(
             self._listener, settings.send_buffer_bytes, self._inbound_links.discard
         )
-        wire = link.connection = self._make_connection(
+        connection = link.connection = self._make_connection(
             link, settings.handshake_timeout, is_initiator=False
         )
         if len(self._inbound_links) >= settings.max_connections:
-            asyncio.get_running_loop().call_soon(wire.abort, "too many connections")
+            reason = f"too many connections (max_connections={settings.max_connections})"
+            asyncio.get_running_loop().call_soon(connection.abort, reason)
         self._inbound_links.add(link)
-        return wire
+        return connection
 
     def _make_outbound_connection(self, link: OutboundTcpLink) -> TcpConnection:
         return self._make_connection(link, self._settings.connect_timeout, is_initiator=True)
@@ -159,10 +175,11 @@ class TcpTransport(TransportMixin):
         handshake = Handshake(
             self._listener, os.urandom(CHALLENGE_BYTES), is_initiator=is_initiator
         )
-        silence = self._settings.read_timeout
-        wire = TcpConnection(link, handshake, self._max_frame_bytes, self._buffer, silence)
-        wire.start_handshake_timer(handshake_timeout)
-        return wire
+        connection = TcpConnection(
+            link, handshake, self._max_frame_bytes, self._buffer, self._settings.read_timeout
+        )
+        connection.start_handshake_timer(handshake_timeout)
+        return connection
 
 
 def _parse_address(address: str) -> tuple[str, int]:

@@ -1,5 +1,6 @@
-"""What travels between nodes, from the bytes inwards: a sealed frame, its envelope, what is in that.
+"""The wire format between nodes, from the outside in: frame, envelope, payload.
 
-frame       authentic or not            envelope      for whom, from whom; envelope.proto is the format
-controls    what nodes say themselves   compression   failures   messages made small, exceptions
+frame         authenticated with the shared cookie      envelope   target, sender, payload (envelope.proto)
+controls      messages between the nodes themselves     failures   exceptions
+compression   of payloads
 """

@@ -1,7 +1,8 @@
-"""Bodies made smaller, and made whole again without trusting them.
+"""Compression of message bodies, and decompression of untrusted ones.
 
-C1  Nothing expands beyond the cap: no more than the cap and one byte is ever made of a body.
-C2  What is cut short, goes on behind its end, or is not compressed at all is an error, never a shorter body.
+CMP1  Decompression never produces more than the limit plus one byte.
+CMP2  A truncated body, one with trailing bytes, and one that is not compressed at all are errors; none is
+      returned shortened.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ from recado.actors.remote.errors import InvalidEnvelopeError
 
 from .envelope_pb2 import PLAIN, ZLIB, ZSTD
 
-COMPRESSION_MIN_BYTES: Final = 512  # bytes; smaller bodies are sent as they are
-ZSTD_WINDOW_MAX_BYTES: Final = (
-    8 << 20
-)  # bytes that a zstd frame may ask us to keep while it is expanded
+COMPRESSION_MIN_BYTES: Final = 512  # smaller bodies are sent uncompressed
+ZSTD_WINDOW_MAX_BYTES: Final = 8 << 20  # memory that a zstd frame may ask of its decompressor
 
 CompressionScheme = Literal["none", "zlib", "zstd"]
 MAX_LEVELS: Final[dict[CompressionScheme, int]] = {"none": 22, "zlib": 9, "zstd": 22}
 
 
 class Compressor:
-    """How this node compresses; whoever it is that sends to it chooses for themselves."""
+    """Compresses the bodies that this node sends. Each node chooses its own scheme."""
 
     def __init__(self, scheme: CompressionScheme, level: int | None = None) -> None:
         self._scheme = scheme
@@ -33,25 +32,25 @@ class Compressor:
         self._zstd = zstandard.ZstdCompressor(level=3 if level is None else level)
 
     def compress(self, body: bytes) -> tuple[int, bytes]:
-        """The body as it is sent, and how it was compressed: not at all if that does not pay."""
+        """Return the compression id and the body to send, which is unchanged if compressing does not pay."""
         if self._scheme == "none" or len(body) < COMPRESSION_MIN_BYTES:
             return PLAIN, body
         if self._scheme == "zlib":
-            scheme, compressed = int(ZLIB), zlib.compress(body, self._zlib_level)
+            compression, compressed = int(ZLIB), zlib.compress(body, self._zlib_level)
         else:
-            scheme, compressed = int(ZSTD), self._zstd.compress(body)
-        return (scheme, compressed) if len(compressed) < len(body) else (PLAIN, body)
+            compression, compressed = int(ZSTD), self._zstd.compress(body)
+        return (compression, compressed) if len(compressed) < len(body) else (PLAIN, body)
 
 
-def decompress(scheme: int, body: bytes, max_bytes: int) -> bytes:
-    """Raises BadEnvelope."""
-    if scheme == PLAIN:
+def decompress(compression: int, body: bytes, max_bytes: int) -> bytes:
+    """Return the original body. Raises InvalidEnvelopeError if it is invalid or larger than `max_bytes`."""
+    if compression == PLAIN:
         return body
-    if scheme == ZLIB:
+    if compression == ZLIB:
         return _decompress_zlib(body, max_bytes)
-    if scheme == ZSTD:
+    if compression == ZSTD:
         return _decompress_zstd(body, max_bytes)
-    raise InvalidEnvelopeError(f"unknown compression {scheme}")
+    raise InvalidEnvelopeError(f"unknown compression {compression}")
 
 
 def _decompress_zlib(body: bytes, max_bytes: int) -> bytes:
@@ -61,21 +60,21 @@ def _decompress_zlib(body: bytes, max_bytes: int) -> bytes:
     except zlib.error as error:
         raise InvalidEnvelopeError(f"not zlib: {error}") from None
     if len(decompressed) > max_bytes:
-        raise InvalidEnvelopeError(f"a body that expands to more than {max_bytes} bytes")
+        raise InvalidEnvelopeError(f"a body that decompresses to more than {max_bytes} bytes")
     if not decompressor.eof or decompressor.unused_data:
-        raise InvalidEnvelopeError("a zlib body that does not end where it should")
+        raise InvalidEnvelopeError("a zlib body that is truncated or has trailing bytes")
     return decompressed
 
 
 def _decompress_zstd(body: bytes, max_bytes: int) -> bytes:
-    """A frame says how much is in it, and zstd holds it to that: so what it says is what is looked at."""
+    """The header of a zstd frame states its content size, which zstd enforces: checking that is sufficient."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX_BYTES)
     try:
         size = zstandard.frame_content_size(body)
         if size < 0:
-            raise InvalidEnvelopeError("a zstd body that does not say its size")
+            raise InvalidEnvelopeError("a zstd body without its content size")
         if size > max_bytes:
-            raise InvalidEnvelopeError(f"a body that expands to more than {max_bytes} bytes")
+            raise InvalidEnvelopeError(f"a body that decompresses to more than {max_bytes} bytes")
         return decompressor.decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise InvalidEnvelopeError(f"not zstd: {error}") from None

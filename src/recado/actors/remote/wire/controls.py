@@ -1,14 +1,13 @@
-"""What nodes say to each other, beside what their actors do.
+"""Control messages: what nodes send to each other, besides the messages of their actors.
 
-They are a closed union in MessagePack, each with its own name: nothing of an application is among them, and the
-catalogue of messages is not asked.
+They are a closed union in MessagePack, independent of the registry of application messages.
 
-    Ping, Pong     a sign of life, asked for and given
-    Signalled      a signal for an actor (signals.py), with the reason as a failure
-    Identified     which actor has the name that a watch, link or tie was sent to
-    Create         start an actor of a class that this node offers; answered by its address
-    Move           take over an actor that moves here, with its state; answered by its new address
-    Abandon        the one with this token is not wanted after all: what was made of it is to go
+    Ping, Pong        heartbeat and its answer
+    RemoteSignal      a signal for an actor (supervision/signals.py), with its reason as a Failure
+    ActorIdentified   which actor has the name to which a watch, link or tie was sent
+    CreateActor       start an actor of an offered class; answered by its address
+    MoveActor         start a moved actor from its state; answered by its new address
+    AbandonActor      stop the actor created or moved with this token: its requester has given up
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ SignalName: TypeAlias = Literal[
     "down", "link", "unlink", "restart", "stop", "failed", "ended", "watch", "unwatch", "tie", "untie", "exit"
 ]  # fmt: skip
 
-# Whoever may send these rules over the actors of the other node.
 PRIVILEGED_SIGNALS: Final[frozenset[SignalName]] = frozenset(
     ("link", "unlink", "restart", "stop", "tie", "untie", "exit")
 )
+"""Signals that stop, restart or supervise actors of the receiving node: refused from untrusted peers."""
 
 
 NonNegative: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -64,28 +63,30 @@ class Pong(msgspec.Struct, frozen=True, array_like=True, tag="pong"):
 
 
 class RemoteSignal(msgspec.Struct, frozen=True, array_like=True, tag="signal"):
+    """A signal for the actor that is the target of the envelope."""
+
     name: SignalName
-    ref: str = ""  # the other actor that it is about
-    reason: bytes = b""  # a Failure
-    token: NonNegative = 0  # of the bond that it makes, or follows from (monitoring/relations.py)
+    ref: str = ""  # address of the other actor of the signal
+    reason: bytes = b""  # an encoded Failure
+    token: NonNegative = 0  # of the relation it creates or belongs to (monitoring/relations.py)
     uid: NonNegative = (
-        0  # of the actor that it is for, if the target is a name of which that is known
+        0  # of the target actor, if the envelope addresses it by name and the uid is known
     )
 
 
 class ActorIdentified(msgspec.Struct, frozen=True, array_like=True, tag="identified"):
-    """For the actor that sent the watch, link or tie."""
+    """Sent to the actor that sent a watch, link or tie to a name."""
 
-    ref: str  # the full address of the actor that was called by its name
+    ref: str  # full address of the actor with that name
     token: NonNegative
 
 
 class CreateActor(msgspec.Struct, frozen=True, array_like=True, tag="create"):
-    class_name: str  # as the class was offered
+    class_name: str  # as the receiving node offers it
     name: str
     format_id: int
-    arguments: bytes  # a list
-    supervisor: str  # an address, or nothing
+    arguments: bytes  # a serialized list
+    supervisor: str  # an address, or empty
     temporary: bool
     token: str = ""
 
@@ -109,7 +110,7 @@ Control: TypeAlias = (
 )
 
 CONTROL_MANIFEST: Final = "recado.control"
-_UNKNOWN_REASON: Final = ActorError("another node did not say why")
+_UNKNOWN_REASON: Final = ActorError("the other node gave no reason")
 _REF_SIGNALS: Final[dict[SignalName, Callable[[ActorRef[Any]], CellSignal]]] = {
     "link": Link,
     "unlink": Unlink,
@@ -123,20 +124,23 @@ _decode = msgspec.msgpack.Decoder(Control).decode
 
 
 def decode_control(body: bytes) -> Control:
-    """Raises BadEnvelope."""
+    """Raises InvalidEnvelopeError."""
     try:
         control: Control = _decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidEnvelopeError(f"not a control: {error}") from None
+        raise InvalidEnvelopeError(f"not a control message: {error}") from None
     return control
 
 
 def encode_signal(
     signal: CellSignal, alias: str = "", token: int = 0, uid: int = 0
 ) -> RemoteSignal:
-    """`alias` is how the other side calls the actor in it, if not by its own address."""
-    said = _encode_signal(signal, alias)
-    return msgspec.structs.replace(said, token=token, uid=uid) if token or uid else said
+    """Return the control message for a signal.
+
+    `alias` is how the other node addresses the actor in the signal, if not by its full address.
+    """
+    message = _encode_signal(signal, alias)
+    return msgspec.structs.replace(message, token=token, uid=uid) if token or uid else message
 
 
 def _encode_signal(signal: CellSignal, alias: str) -> RemoteSignal:
@@ -166,11 +170,11 @@ def _encode_signal(signal: CellSignal, alias: str) -> RemoteSignal:
         case Untie(ref):
             return RemoteSignal("untie", alias or str(ref))
         case ChildFailed():
-            raise AssertionError("a supervisor says this only to itself")
+            raise AssertionError("ChildFailed never leaves its node")
 
 
 def decode_signal(message: RemoteSignal, ref: ActorRef[Any] | None) -> CellSignal:
-    """`ref` is what `said.ref` means here. Raises BadEnvelope."""
+    """Return the signal; `ref` is the local reference for `message.ref`. Raises InvalidEnvelopeError."""
     match message.name:
         case "stop":
             return Stop(_decode_reason(message.reason))
@@ -179,7 +183,7 @@ def decode_signal(message: RemoteSignal, ref: ActorRef[Any] | None) -> CellSigna
         case name if ref is not None:
             return _decode_ref_signal(name, ref, _decode_reason(message.reason))
         case name:
-            raise InvalidEnvelopeError(f"a {name} that names no actor")
+            raise InvalidEnvelopeError(f"signal {name} without an actor")
 
 
 def _decode_ref_signal(
@@ -208,4 +212,4 @@ def _decode_reason(reason: bytes) -> Exception | None:
     try:
         return decode_exception(Failure.FromString(reason))
     except DecodeError:
-        raise InvalidEnvelopeError("a reason that is no failure") from None
+        raise InvalidEnvelopeError("the reason of a signal is not a Failure") from None

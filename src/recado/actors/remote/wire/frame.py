@@ -1,19 +1,21 @@
-"""Frames: what goes between nodes, sealed with the cookie that they share and that is never sent.
+"""Frames: the unit that transports carry, authenticated with the shared cookie, which is never sent.
 
-    | version u8 | incarnation 16 | sequence u64 | mac 16 | envelope |      version 1
-    | 0 u8       | incarnation 16 | sequence u64 | reason u8 | why … |      a refusal of that frame
+    | version u8 | incarnation 16 | sequence u64 | mac 16 | envelope |        version 1
+    | 0 u8       | incarnation 16 | sequence u64 | reason u8 | detail … |     refusal of that frame
 
-The mac is BLAKE2b, keyed with the cookie, over all but itself. A refusal has none: it goes to those who do not
-have the key. It names 16 random bytes that only the two ends have seen, so nobody else can make one up. `why`
-is UTF-8 of at most WHY_BYTES_MOST, and is there only if the refused frame had the seal.
+The MAC is BLAKE2b, keyed with the cookie, over everything but itself. A refusal has no MAC, because it also goes
+to nodes that do not have the cookie. It repeats the 16 random bytes of the incarnation, which only the two ends
+have seen, so a third party cannot forge one. `detail` is UTF-8 of at most DETAIL_MAX_BYTES, and present only if
+the refused frame was authentic.
 
-An *incarnation* is one life of a sender towards one peer; its sequence begins at 1. A refusal of sequence 0 is
-one of all its frames: another node of the same name has replaced it.
+An *incarnation* identifies one run of a sender towards one peer; its sequence numbers begin at 1. A refusal of
+sequence 0 refuses all frames of the incarnation: another node of the same name has replaced the sender.
 
-F1  `FrameAuthenticator.open` gives an envelope only if it is sealed with a key that this node accepts; nothing is decoded.
-F2  A sealer never uses a sequence twice.
-F3  What proves that somebody has the cookie is no mac of any frame.
-F4  A frame is never larger than the limit, neither one that is sealed nor one that is opened.
+FRM1  `FrameAuthenticator.verify` returns an envelope only if its MAC was made with an accepted key. It decodes
+      nothing.
+FRM2  A signer never uses a sequence number twice.
+FRM3  A proof of having the cookie is never the MAC of a frame.
+FRM4  No frame is larger than the limit, neither a signed nor a verified one.
 """
 
 from __future__ import annotations
@@ -32,12 +34,13 @@ MAC_BYTES: Final = 16
 OVERHEAD_BYTES: Final = HEADER_BYTES + MAC_BYTES
 REFUSAL_MIN_BYTES: Final = HEADER_BYTES + 1
 ALL_FRAMES_ID: Final = 0
+"""The sequence number in a refusal of all frames of an incarnation."""
 DETAIL_MAX_BYTES: Final = 512
 _PROOF_PREFIX: Final = b"recado actors, a proof: "
 
 
 VerifiedFrame: TypeAlias = tuple[bytes, int, bytes]
-"""Incarnation, sequence and envelope. A plain tuple: one with names takes 0.3 µs longer, for each frame."""
+"""Incarnation, sequence and envelope. A plain tuple: a named one takes 0.3 µs longer per frame."""
 
 
 class RefusalFrame(NamedTuple):
@@ -48,10 +51,13 @@ class RefusalFrame(NamedTuple):
 
 
 class FrameAuthenticationError(InvalidFrameError):
-    """Not sealed with a key that is accepted. What it says of itself is good for a refusal, and no more."""
+    """The MAC was not made with an accepted key.
+
+    `incarnation` and `sequence` are as the frame states them: use them only to address a refusal.
+    """
 
     def __init__(self, incarnation: bytes, sequence: int) -> None:
-        super().__init__("not sealed with the cookie of this node")
+        super().__init__("frame is not authenticated with the cookie of this node")
         self.incarnation = incarnation
         self.sequence = sequence
 
@@ -59,13 +65,16 @@ class FrameAuthenticationError(InvalidFrameError):
 def _keyed_hash(cookie: str) -> blake2b:
     if not cookie:
         return blake2b(digest_size=MAC_BYTES)
-    # A cookie may be longer than a key may be.
+    # Hash the cookie first: it may be longer than a BLAKE2b key may be.
     key = blake2b(cookie.encode(), digest_size=32, person=b"recado-actors").digest()
     return blake2b(digest_size=MAC_BYTES, key=key)
 
 
 class FrameAuthenticator:
-    """Makes and checks macs. Without `required`, frames of those who have no cookie are accepted too."""
+    """Verifies frames, and makes and lists the proofs of the TCP handshake.
+
+    Unless the cookie is `required`, frames of nodes without a cookie are accepted too.
+    """
 
     def __init__(
         self, cookie: str = "", *, required: bool = False, max_frame_bytes: int = 1 << 20
@@ -73,45 +82,49 @@ class FrameAuthenticator:
         if required and not cookie:
             raise ValueError("a node that requires a cookie must have one")
         self.max_frame_bytes = max_frame_bytes
-        # A copy of a hash that has taken in its key costs 0.7 µs, a new one 1.2 (150 bytes).
+        # Copying a hash that has absorbed its key takes 0.7 µs, keying a new one 1.2 µs (150 bytes).
         self.keyed_hash = _keyed_hash(cookie)
         self._accepted_hashes = [self.keyed_hash]
         if cookie and not required:
             self._accepted_hashes.append(_keyed_hash(""))
 
     def make_proof(self, text: bytes) -> bytes:
-        """That we have the cookie. No frame begins as this does, so no mac of one is a proof of anything."""
+        """Prove that this node has the cookie. No frame begins with the prefix, so no MAC of a frame is a valid
+        proof (FRM3)."""
         mac = self.keyed_hash.copy()
         mac.update(_PROOF_PREFIX + text)
         return mac.digest()
 
     def accepted_proofs(self, text: bytes) -> list[bytes]:
-        """Those that are accepted, one for each cookie: always in the same order."""
-        macs = [keyed.copy() for keyed in self._accepted_hashes]
+        """Return the valid proofs for `text`, one for each accepted cookie, always in the same order."""
+        macs = [keyed_hash.copy() for keyed_hash in self._accepted_hashes]
         for mac in macs:
             mac.update(_PROOF_PREFIX + text)
         return [mac.digest() for mac in macs]
 
     def verify(self, frame: bytes) -> VerifiedFrame:
-        """Raises BadFrame, and WrongSeal if it is a frame, but not for us to look into."""
-        head = frame[:HEADER_BYTES]
-        if not OVERHEAD_BYTES <= len(frame) <= self.max_frame_bytes or head[0] != FRAME_VERSION:
+        """Check the MAC and split the frame.
+
+        Raises FrameAuthenticationError for a frame with a wrong MAC, InvalidFrameError for other bytes.
+        """
+        header = frame[:HEADER_BYTES]
+        if not OVERHEAD_BYTES <= len(frame) <= self.max_frame_bytes or header[0] != FRAME_VERSION:
             raise InvalidFrameError(
-                f"{len(frame)} bytes that begin with {frame[:1]!r} are no frame"
+                f"not a frame: {len(frame)} bytes that begin with {frame[:1]!r}"
             )
         envelope = frame[OVERHEAD_BYTES:]
-        mac_received = frame[HEADER_BYTES:OVERHEAD_BYTES]
-        for keyed in self._accepted_hashes:
-            mac = keyed.copy()
-            mac.update(head)
+        received_mac = frame[HEADER_BYTES:OVERHEAD_BYTES]
+        for keyed_hash in self._accepted_hashes:
+            mac = keyed_hash.copy()
+            mac.update(header)
             mac.update(envelope)
-            if compare_digest(mac.digest(), mac_received):
-                return head[1:17], int.from_bytes(head[17:]), envelope
-        raise FrameAuthenticationError(head[1:17], int.from_bytes(head[17:]))
+            if compare_digest(mac.digest(), received_mac):
+                return header[1:17], int.from_bytes(header[17:]), envelope
+        raise FrameAuthenticationError(header[1:17], int.from_bytes(header[17:]))
 
 
 class FrameSigner:
-    """One incarnation: seals envelopes with ever higher sequences."""
+    """Signs the envelopes of one incarnation, with increasing sequence numbers."""
 
     __slots__ = ("_keyed_hash", "_max_envelope_bytes", "_prefix", "incarnation", "sequence")
 
@@ -125,31 +138,26 @@ class FrameSigner:
         self.sequence = 0  # of the last frame
 
     def sign(self, envelope: bytes) -> bytes:
-        """Raises CannotSerialise if it would be too large."""
+        """Return the next frame. Raises SerializationError if the envelope is too large for one."""
         if len(envelope) > self._max_envelope_bytes:
             raise SerializationError(
-                f"an envelope of {len(envelope)} bytes is more than the {self._max_envelope_bytes} of a frame",
-                "Raise frame_limit on both nodes, or send less at a time",
+                f"the envelope has {len(envelope)} bytes, a frame holds {self._max_envelope_bytes}",
+                "Raise max_frame_bytes on both nodes, or send smaller messages",
             )
         self.sequence = sequence = self.sequence + 1
-        head = self._prefix + sequence.to_bytes(8)
+        header = self._prefix + sequence.to_bytes(8)
         mac = self._keyed_hash.copy()
-        mac.update(head)
+        mac.update(header)
         mac.update(envelope)
-        return head + mac.digest() + envelope
+        return header + mac.digest() + envelope
 
 
 def encode_refusal(
     incarnation: bytes, sequence: int, reason: RefusalReason, detail: str = ""
 ) -> bytes:
     encoded_detail = detail.encode(errors="replace")[:DETAIL_MAX_BYTES]
-    return (
-        bytes([REFUSAL_TYPE])
-        + incarnation
-        + sequence.to_bytes(8)
-        + bytes([reason])
-        + encoded_detail
-    )
+    header = bytes([REFUSAL_TYPE]) + incarnation + sequence.to_bytes(8)
+    return header + bytes([reason]) + encoded_detail
 
 
 def is_refusal(frame: bytes) -> bool:
@@ -157,11 +165,13 @@ def is_refusal(frame: bytes) -> bool:
 
 
 def decode_refusal(frame: bytes) -> RefusalFrame:
-    """Raises BadFrame."""
+    """Decode a frame for which `is_refusal` is true. Raises InvalidFrameError for an unknown reason."""
     try:
         reason = RefusalReason(frame[HEADER_BYTES])
     except ValueError:
-        raise InvalidFrameError(f"a refusal for an unknown reason, {frame[HEADER_BYTES]}") from None
+        raise InvalidFrameError(
+            f"refusal with an unknown reason code: {frame[HEADER_BYTES]}"
+        ) from None
     return RefusalFrame(
         frame[1 : 1 + INCARNATION_BYTES],
         int.from_bytes(frame[1 + INCARNATION_BYTES : HEADER_BYTES]),
