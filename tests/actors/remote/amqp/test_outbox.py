@@ -42,7 +42,7 @@ class Outboxes(RuleBasedStateMachine):
             self.outbox.put(*entry)
             self.owed.append(entry)
 
-    @precondition(lambda self: self.outbox.waits)
+    @precondition(lambda self: self.outbox.waiting_count)
     @rule()
     def publish(self) -> None:
         sent = self.outbox.next_message()

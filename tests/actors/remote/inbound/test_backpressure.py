@@ -68,7 +68,7 @@ async def test_of_what_is_for_a_full_mailbox_the_broker_keeps_the_rest() -> None
         for order in range(400):
             there.tell(Place(order))
         bridge = Node.of(client).transport.connect("server").bridge  # type: ignore[attr-defined]
-        await bridge.emptied()  # so the broker has them all
+        await bridge.wait_until_confirmed()  # so the broker has them all
         placed = actor_of(server, slow).placed  # type: ignore[attr-defined]
         most = 0
         for order in range(400):
@@ -93,8 +93,8 @@ async def test_a_durable_mailbox_slows_down_as_well(kind: str, tmp_path: Path) -
             there.tell(Place(order))
         await until(lambda: it.server.mailbox_size(slow) == 99)
         if kind == "tcp":
-            (link,) = it.at_server.transport._accepted  # type: ignore[attr-defined]
-            assert not link.wire._transport.is_reading()
+            (link,) = it.at_server.transport._inbound_links  # type: ignore[attr-defined]
+            assert not link.connection._transport.is_reading()
         else:
             safe = asyncio.Event()
             boxes._journal.when_synced(lambda error: it.server._call_on_loop(safe.set))

@@ -79,7 +79,9 @@ def test_nothing_waits_longer_than_the_warm_up(caplog: pytest.LogCaptureFixture)
     story.clock.pass_(1.9)
     assert story.delivered == []
     story.clock.pass_(0.1)
-    assert caplog.messages == ["1 messages came for actors that were not spawned in time"]
+    assert caplog.messages == [
+        "warm-up ended: messages for actors that were not spawned (messages=1 names=1 setting=warm_up)"
+    ]
     story.come("book", "b")
     assert story.delivered == ["a", "b"]
     assert not story.early.is_open

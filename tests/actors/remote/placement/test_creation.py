@@ -56,7 +56,7 @@ async def test_a_client_starts_an_actor_of_an_offered_class(kind: str) -> None:
 @in_a_loop
 async def test_only_what_is_offered_can_be_started() -> None:
     async with pair() as it:
-        with pytest.raises(ClassNotOfferedError, match="offers no"):
+        with pytest.raises(ClassNotOfferedError, match="does not offer"):
             await it.at_client.creation.create("server", Book)
         it.at_server.creation.offer(Book, "book")
         it.at_server.creation.offer(Book, "book")
@@ -256,7 +256,7 @@ async def test_a_temporary_one_is_stopped_when_its_group_is_restarted(kind: str)
 @in_a_loop
 async def test_a_supervisor_has_to_be_here() -> None:
     async with pair() as it:
-        with pytest.raises(ActorError, match="not here"):
+        with pytest.raises(ActorError, match="not on this node"):
             await it.at_client.creation.create("server", Book, supervisor=it.book())
 
 

@@ -56,6 +56,6 @@ def test_no_mac_of_a_frame_is_a_proof() -> None:
 
 def test_what_is_no_greeting_is_told() -> None:
     caller, _ = ends(bytes(16), bytes(16))
-    with pytest.raises(InvalidFrameError, match="not a node"):
+    with pytest.raises(InvalidFrameError, match="not a recado actor node"):
         caller.respond(b"HTTP/1.1 400 Bad Request")
     assert caller.hello.startswith(MAGIC)

@@ -81,7 +81,7 @@ def test_a_frame_has_the_size_that_is_allowed_and_no_more() -> None:
     with pytest.raises(SerializationError):
         sealer.sign(bytes(11))
     assert sealer.sequence == 1
-    with pytest.raises(InvalidFrameError, match="no frame"):
+    with pytest.raises(InvalidFrameError, match="not a frame"):
         seal.verify(frame + b"x")
 
 
