@@ -38,7 +38,7 @@ class Life:
     """Of a node with a durable mailbox: what it knows of what came, and what its disk knows."""
 
     def __init__(self, disk: Disk, gaps: int = FEW) -> None:
-        self.replay = Deduplicator(gaps=gaps)
+        self.replay = Deduplicator(ranges_max=gaps)
         self.room = Quiet(disk, 400, self.replay.received_from, gaps)
 
     def comes(self, number: int) -> None:

@@ -146,7 +146,7 @@ async def test_many_asks_at_once_get_their_own_answers(kind: str) -> None:
 @in_a_loop
 async def test_nobody_lives_there(kind: str) -> None:
     async with pair(kind) as it:
-        with pytest.raises(ActorStoppedError, match="not there"):
+        with pytest.raises(ActorStoppedError, match="has stopped, or does not exist"):
             await it.book("nobody").ask(Place(1))
         assert it.server.dead_letter_count == 1
 

@@ -88,6 +88,10 @@ class Link:
 
     async def drain(self) -> None: ...
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     async def until_told(self) -> None:
         async with asyncio.timeout(5):
             while not self.told:  # noqa: ASYNC110 (it takes turns of the loop, and no more)

@@ -25,10 +25,10 @@ OPTIONS = RemoteOptions(heartbeat_interval=0.05, failure_timeout=0.5)
 SERVER = """
 import asyncio, sys
 from recado.actors import ActorSystem
-from recado.actors.remote.tcp import Tcp
+from recado.actors.remote.tcp import TcpTransport
 from tests.actors.remote.shop import Book
 async def main():
-    tcp = Tcp(sys.argv[1])
+    tcp = TcpTransport(sys.argv[1])
     async with ActorSystem("server", transport=tcp) as system:
         await system.spawn(Book, name="book")
         print(*tcp.address, flush=True)
