@@ -29,6 +29,8 @@ from .methods import BasicDeliver
 _ARGUMENTS_OFFSET = 11  # behind the frame start and the class and method ids
 _SHORT_RUN_COUNT = 16  # a fixed-stride run shorter than this is extended message by message
 _unpack_tag = Struct(">Q").unpack_from
+_unpack_start = FRAME_START.unpack_from
+_unpack_header = CONTENT_HEADER_START.unpack_from
 
 
 class DeliveryRoute(msgspec.Struct, frozen=True):
@@ -80,11 +82,9 @@ def _locate_content(
     """
     if len(data) - offset < PROPERTIES_OFFSET + 3:
         return None
-    header = CONTENT_HEADER_START.unpack_from(data, offset)
-    frame_type, number, size, class_id, weight, body_size = header
+    frame_type, number, size, class_id, weight, body_size = _unpack_header(data, offset)
     body_offset: int = offset + size + FRAME_OVERHEAD_BYTES
     end = body_offset + body_size + FRAME_OVERHEAD_BYTES if body_size else body_offset
-    body_start = (BODY_FRAME_TYPE, channel, body_size)
     if (
         end > len(data)
         or (frame_type, number, class_id, weight) != (HEADER_FRAME_TYPE, channel, BASIC_CLASS_ID, 0)
@@ -92,7 +92,7 @@ def _locate_content(
         or max(size, body_size) > single_frame_max
         or data[body_offset - 1] != FRAME_END_CODE
         or data[end - 1] != FRAME_END_CODE
-        or (body_size and FRAME_START.unpack_from(data, body_offset) != body_start)
+        or (body_size and _unpack_start(data, body_offset) != (BODY_FRAME_TYPE, channel, body_size))
     ):
         return None
     return body_offset - 1, body_size, end
