@@ -93,8 +93,8 @@ def test_everything_asked_of_a_classic_queue() -> None:
         auto_delete=True,
         arguments=arguments,
         queue_type="classic",
-        message_ttl=0,
-        expires=60_000,
+        message_ttl_ms=0,
+        expires_ms=60_000,
         max_length=0,
         max_length_bytes=1 << 40,
         overflow="reject-publish-dlx",
@@ -103,7 +103,7 @@ def test_everything_asked_of_a_classic_queue() -> None:
         max_priority=255,
         single_active_consumer=True,
     )
-    assert type(settings.message_ttl) is int
+    assert type(settings.message_ttl_ms) is int
 
 
 def test_everything_asked_of_a_quorum_queue() -> None:

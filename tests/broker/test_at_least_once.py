@@ -121,7 +121,7 @@ def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: s
     target(broker)
     more: dict[str, Any] = {"dead_letter_strategy": strategy}
     if death == "expired":
-        more["message_ttl"] = 5
+        more["message_ttl_ms"] = 5
     elif death == "maxlen":
         more |= {"max_length": 0, "overflow": "drop-head"}
     queue = source(broker, **more)
@@ -251,7 +251,7 @@ def test_what_a_receiver_refuses_to_its_own_dead_letters_is_taken(broker: Broker
 
 
 def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
-    queue = source(broker, dead_letter_routing_key="source", message_ttl=5)
+    queue = source(broker, dead_letter_routing_key="source", message_ttl_ms=5)
     queue.publish(run_of([b"x"], PERSISTENT), 0)
     broker.tick(5)
     assert (queue.ready, queue.held_dead_letters) == (0, 0)
@@ -356,7 +356,7 @@ def test_what_has_expired_in_a_stalled_queue_stays_in_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 2)
-    queue = source(broker, message_ttl=5)
+    queue = source(broker, message_ttl_ms=5)
     for i in range(5):
         queue.publish(run_of([b"%d" % i], Properties(delivery_mode=2, message_id=str(i))), i)
     broker.tick(100)
@@ -373,7 +373,7 @@ def test_what_has_expired_in_a_stalled_queue_stays_in_it(
 def test_it_stalls_while_it_deals(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """What expired is found only when somebody wants the next message."""
     monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 2)
-    queue = source(broker, message_ttl=5)
+    queue = source(broker, message_ttl_ms=5)
     for i in range(3):
         queue.publish(run_of([b"%d" % i], Properties(delivery_mode=2, message_id=str(i))), i)
     assert queue.get(100) is None
@@ -382,7 +382,7 @@ def test_it_stalls_while_it_deals(broker: Broker, monkeypatch: pytest.MonkeyPatc
 
 def test_many_are_tried_in_turns_and_come_in_order(broker: Broker) -> None:
     dead = target(broker)
-    queue = source(broker, message_ttl=5)
+    queue = source(broker, message_ttl_ms=5)
     wanted = [b"%04d" % i for i in range(1000)]
     queue.publish(run_of(wanted, PERSISTENT), 0)
     broker.tick(5)
@@ -395,7 +395,7 @@ def test_many_are_tried_in_turns_and_come_in_order(broker: Broker) -> None:
 
 def test_queues_take_turns(broker: Broker) -> None:
     dead = target(broker)
-    queues = [source(broker, name, message_ttl=5) for name in ("a", "b")]
+    queues = [source(broker, name, message_ttl_ms=5) for name in ("a", "b")]
     for queue in queues:
         queue.publish(run_of([queue.name.encode()] * 1000, PERSISTENT), 0)
     broker.tick(5)
@@ -490,7 +490,7 @@ def test_without_an_exchange_any_more_they_are_dropped(broker: Broker) -> None:
 def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
     """If its time was up it dies again; if somebody rejected it, somebody gets it again."""
     diary = RecordingStore()
-    queue = source(keeping(diary), message_ttl=ttl)
+    queue = source(keeping(diary), message_ttl_ms=ttl)
     if ttl is None:
         reject(queue, b"x")
     else:
@@ -498,7 +498,7 @@ def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
         queue.on_timer(5)
     assert queue.held_dead_letters == 1
     after = keeping(diary)
-    dead, queue = target(after), source(after, message_ttl=ttl)
+    dead, queue = target(after), source(after, message_ttl_ms=ttl)
     queue.restore(1, {0: 1}, 10, has_ttl=ttl is not None)
     queue.finish_restore(10)
     after.tick(10)

@@ -108,7 +108,7 @@ def test_an_address_for_replies_is_nobodys_queue(broker: Broker) -> None:
 
 def test_messages_expire_when_their_time_has_come(broker: Broker) -> None:
     assert broker.deadline() is None
-    queue = new_queue(broker, message_ttl=50)
+    queue = new_queue(broker, message_ttl_ms=50)
     queue.publish(run_of([b"1"]), 100)
     queue.publish(run_of([b"2"]), 120)
     assert broker.deadline() == 150
@@ -131,7 +131,7 @@ def test_a_message_that_becomes_the_first_is_waited_for(broker: Broker) -> None:
 
 
 def test_a_queue_that_nobody_uses_expires(broker: Broker) -> None:
-    queue = new_queue(broker, expires=50)
+    queue = new_queue(broker, expires_ms=50)
     assert broker.deadline() == 50
     queue.touch(40)
     broker.tick(50)
@@ -152,14 +152,14 @@ def test_a_queue_that_nobody_uses_expires(broker: Broker) -> None:
 
 
 def test_a_wire_tap_does_not_keep_a_queue(broker: Broker) -> None:
-    queue = new_queue(broker, expires=50)
+    queue = new_queue(broker, expires_ms=50)
     consume(open_channel(broker), queue, no_ack=True, wire_tap=True, now=40)
     broker.tick(50)
     assert not is_there(queue)
 
 
 def test_a_deleted_queue_sets_no_alarm(broker: Broker) -> None:
-    queue = new_queue(broker, message_ttl=5, expires=50)
+    queue = new_queue(broker, message_ttl_ms=5, expires_ms=50)
     queue.publish(run_of([b"x"]), 0)
     broker.delete_queue(queue, 0)
     queue.touch(1)
@@ -168,9 +168,9 @@ def test_a_deleted_queue_sets_no_alarm(broker: Broker) -> None:
 
 
 def test_queues_that_come_and_go_do_not_fill_the_memory(broker: Broker) -> None:
-    kept = new_queue(broker, "kept", expires=10_000)
+    kept = new_queue(broker, "kept", expires_ms=10_000)
     for i in range(1000):
-        broker.delete_queue(new_queue(broker, str(i), expires=10_000), 0)
+        broker.delete_queue(new_queue(broker, str(i), expires_ms=10_000), 0)
     alarms = broker._timers
     assert len(alarms._heap) < 100  # that they are gone shows nowhere else
     broker.tick(10_000)

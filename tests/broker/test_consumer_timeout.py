@@ -108,7 +108,7 @@ def test_nothing_is_awaited_of_who_has_nothing_or_does_not_ack(no_ack: bool) -> 
     ],
 )
 def test_a_queue_may_have_its_own(own: int | None, default: int, expected: int | None) -> None:
-    here = Minutes(consumer_timeout=own)
+    here = Minutes(consumer_timeout_ms=own)
     here.broker.consumer_timeouts.default_ms = default
     consume(here.channel, here.queue)
     here.publish(b"one")
@@ -158,7 +158,7 @@ class Leaver(Peer):
 
 
 def test_many_are_closed_in_several_turns() -> None:
-    here = Minutes(consumer_timeout=1)
+    here = Minutes(consumer_timeout_ms=1)
     peer = Leaver()
     for number in range(1, 2 * CLOSED_CHANNELS_MAX + 2):
         channel = peer.channels[number] = open_channel(here.broker, peer, number)
@@ -181,7 +181,7 @@ def test_many_are_closed_in_several_turns() -> None:
 
 
 def test_when_all_leave_the_look_is_over() -> None:
-    here = Minutes(consumer_timeout=1)
+    here = Minutes(consumer_timeout_ms=1)
     peer = Leaver()
     for number in range(1, CLOSED_CHANNELS_MAX + 3):
         channel = peer.channels[number] = open_channel(here.broker, peer, number)
@@ -196,7 +196,7 @@ def test_when_all_leave_the_look_is_over() -> None:
 
 
 def test_between_two_looks_nothing_is_looked_at() -> None:
-    here = Minutes(consumer_timeout=1)
+    here = Minutes(consumer_timeout_ms=1)
     consume(here.channel, here.queue)
     here.publish(b"one")
     for now in (CHECK_INTERVAL_MS, CHECK_INTERVAL_MS + 1, 2 * CHECK_INTERVAL_MS - 1):

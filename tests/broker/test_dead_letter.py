@@ -174,7 +174,7 @@ def test_headers_decide_for_each(broker: Broker) -> None:
 
 
 def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
-    queue = dying(broker, dead_letter_routing_key="dying", message_ttl=5)
+    queue = dying(broker, dead_letter_routing_key="dying", message_ttl_ms=5)
     queue.publish(run_of([b"x"]), 0)
     broker.tick(5)
     assert queue.ready == 0
@@ -182,7 +182,7 @@ def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
 
 def test_what_was_rejected_may_come_again(broker: Broker) -> None:
     """Somebody looked at it, so it is no blind circle."""
-    dead = dying(broker, "dead", dead_letter_routing_key="dying", message_ttl=5)
+    dead = dying(broker, "dead", dead_letter_routing_key="dying", message_ttl_ms=5)
     queue = dying(broker)
     peer = Peer()
     channel = open_channel(broker, peer)
@@ -245,7 +245,7 @@ def test_many_are_sent_in_turns_and_in_order(broker: Broker) -> None:
 
 def test_those_alike_are_less_work(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
-    queue = dying(broker, message_ttl=5)
+    queue = dying(broker, message_ttl_ms=5)
     bodies = [b"%05d" % i for i in range(1000)]
     queue.publish(run_of(bodies, alike=True), 0)
     broker.tick(5)
@@ -255,7 +255,7 @@ def test_those_alike_are_less_work(broker: Broker) -> None:
 def test_what_a_letter_causes_comes_before_the_next(broker: Broker) -> None:
     end = new_queue(broker, "end")
     dying(broker, "middle", dead_letter_routing_key="end", max_length=1)
-    queue = dying(broker, dead_letter_routing_key="middle", message_ttl=5)
+    queue = dying(broker, dead_letter_routing_key="middle", message_ttl_ms=5)
     broker.vhosts["/"].bind_queue("end", "amq.fanout", "")
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
     broker.tick(5)
@@ -264,7 +264,7 @@ def test_what_a_letter_causes_comes_before_the_next(broker: Broker) -> None:
 
 def test_letters_of_a_deleted_queue_are_still_sent(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
-    queue = dying(broker, message_ttl=5)
+    queue = dying(broker, message_ttl_ms=5)
     for i in range(500):
         queue.publish(run_of([b"x"], Properties(message_id=str(i))), 0)
     broker.tick(5)

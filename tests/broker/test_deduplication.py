@@ -235,7 +235,7 @@ def test_a_dead_letter_may_come_back() -> None:
     broker = new_broker()
     settings: dict[str, Any] = {"dead_letter_exchange": "", "deduplication": LARGE}
     queue = new_queue(broker, dead_letter_routing_key="later", **settings)
-    new_queue(broker, "later", message_ttl=5, dead_letter_routing_key="q", **settings)
+    new_queue(broker, "later", message_ttl_ms=5, dead_letter_routing_key="q", **settings)
     channel = open_channel(broker)
     consume(channel, queue)
     publish(channel, "a")
@@ -313,7 +313,7 @@ def test_an_exchange_behind_another_stops_only_its_own_way() -> None:
 def test_dead_letters_pass() -> None:
     broker = new_broker()
     queue = sifting_exchange(broker)
-    dying = new_queue(broker, "dying", message_ttl=0, dead_letter_exchange="x")
+    dying = new_queue(broker, "dying", message_ttl_ms=0, dead_letter_exchange="x")
     channel = open_channel(broker)
     publish(channel, "a", exchange="x")
     publish(channel, "a", "a", key="dying")

@@ -285,8 +285,8 @@ def test_of_two_limits_the_lower_one_holds_and_of_other_things_the_argument() ->
     settings = declared(max_length=5, message_ttl=7, overflow="drop-head", dead_letter_exchange="m")
     effective = known.effective_queue_settings("q", settings)
     assert effective.arguments == settings.arguments
-    assert (effective.max_length, effective.message_ttl) == (3, 7)
-    assert effective.expires == 315_360_000_000, "a policy may say more than ten years"
+    assert (effective.max_length, effective.message_ttl_ms) == (3, 7)
+    assert effective.expires_ms == 315_360_000_000, "a policy may say more than ten years"
     assert effective.overflow == "drop-head"
     assert effective.dead_letter_exchange == "m"
     assert effective.dead_letter_routing_key == "key"
@@ -298,14 +298,14 @@ def test_a_quorum_queue_lets_the_policy_decide_on_overflow_and_expiry() -> None:
     )
     settings = declared(queue_type="quorum", overflow="drop-head", expires=5, max_length=5)
     effective = known.effective_queue_settings("q", settings)
-    assert (effective.overflow, effective.expires, effective.max_length) == ("reject-publish", 9, 5)
+    assert (effective.overflow, effective.expires_ms, effective.max_length) == ("reject-publish", 9, 5)
 
 
 def test_a_stream_lets_the_policy_decide() -> None:
     known = policies(policy(definition={"max-age": "2h", "max-length-bytes": 9}))
     settings = declared(queue_type="stream", max_age="1h", max_length_bytes=5)
     effective = known.effective_queue_settings("q", settings)
-    assert (effective.max_age, effective.max_length_bytes) == (7_200_000, 9)
+    assert (effective.max_age_ms, effective.max_length_bytes) == (7_200_000, 9)
 
 
 def test_what_is_of_no_consequence_changes_nothing() -> None:
@@ -548,7 +548,7 @@ def test_vhosts_users_and_policies_are_recalled() -> None:
     assert after.users == {"ana": ana}
     for name in ("/", "orders"):
         assert after.vhosts[name].policies.by_name == broker.vhosts[name].policies.by_name
-    assert after.vhosts["/"].queues["q"].settings.message_ttl == 3
+    assert after.vhosts["/"].queues["q"].settings.message_ttl_ms == 3
 
 
 def test_a_policy_survives_being_written_down() -> None:

@@ -101,7 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
             max_length=max_length,
             max_length_bytes=max_bytes,
             overflow=overflow,
-            message_ttl=ttl,
+            message_ttl_ms=ttl,
             max_priority=max_priority,
             single_active_consumer=single_active,
             queue_type="classic" if delivery_limit is None else "quorum",
@@ -214,7 +214,7 @@ class QueueMachine(RuleBasedStateMachine):
             max_length=length,
             max_length_bytes=size,
             overflow=overflow,
-            message_ttl=ttl,
+            message_ttl_ms=ttl,
         )
         self.queue.reconfigure(wanted, self.now)
         self.model.limit(length, size, overflow, ttl)

@@ -185,7 +185,7 @@ def test_what_returns_to_a_full_queue_is_dropped_from_the_head(broker: Broker) -
 
 
 def test_the_shorter_time_counts(broker: Broker) -> None:
-    queue = new_queue(broker, message_ttl=20)
+    queue = new_queue(broker, message_ttl_ms=20)
     queue.publish(run_of([b"0"], Properties(expiration="5")), 0)
     queue.publish(run_of([b"1"], Properties(expiration="50")), 0)
     broker.tick(5)

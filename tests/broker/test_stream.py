@@ -253,7 +253,7 @@ def test_it_is_deleted_as_any_queue(broker: Broker, stream: Queue) -> None:
 
 
 def test_retention_by_size(broker: Broker) -> None:
-    stream = new_stream(broker, max_length_bytes=20_000, segment_size=5000)
+    stream = new_stream(broker, max_length_bytes=20_000, segment_bytes=5000)
     slow, peer = reader(broker, stream, prefetch=1)
     fill(stream, 100, size=500)
     assert 10 < stream.ready < 25
@@ -265,7 +265,7 @@ def test_retention_by_size(broker: Broker) -> None:
 
 
 def test_one_who_is_left_behind_goes_on_with_the_oldest(broker: Broker) -> None:
-    stream = new_stream(broker, max_length_bytes=20_000, segment_size=5000)
+    stream = new_stream(broker, max_length_bytes=20_000, segment_bytes=5000)
     fill(stream, 10, size=500)
     channel, peer = reader(broker, stream, StreamOffset("offset", 3), prefetch=1)
     fill(stream, 100, size=500)
@@ -280,7 +280,7 @@ def test_one_who_is_left_behind_goes_on_with_the_oldest(broker: Broker) -> None:
 
 
 def test_retention_by_age(broker: Broker) -> None:
-    stream = new_stream(broker, max_age=1000, segment_size=5000)
+    stream = new_stream(broker, max_age_ms=1000, segment_bytes=5000)
     for now in range(20):
         fill(stream, 1, now=now * 100, size=1000)
     assert 10 < stream.ready < 16
@@ -294,7 +294,7 @@ def test_retention_by_age(broker: Broker) -> None:
 
 
 def test_a_policy_changes_what_is_kept(broker: Broker) -> None:
-    stream = new_stream(broker, segment_size=5000)
+    stream = new_stream(broker, segment_bytes=5000)
     fill(stream, 20, size=1000)
     assert stream.ready == 20
     limited = QueueSettings(queue_type="stream", durable=True, max_length_bytes=5000)
@@ -309,7 +309,7 @@ def test_nobody_sees_what_is_not_safe() -> None:
     store = PagingStore(1 << 20)
     broker = Broker(map(str, count(1)).__next__, store=store)
     broker.add_user(GUEST)
-    stream = new_stream(broker, max_age=1000)
+    stream = new_stream(broker, max_age_ms=1000)
     _, peer = reader(broker, stream)
     fill(stream, 2)
     store.lsn += 1

@@ -40,9 +40,9 @@ def test_everything_asked_of_a_stream() -> None:
         }
     )
     assert settings.queue_type == "stream"
-    assert settings.max_age == 7 * 24 * HOUR
+    assert settings.max_age_ms == 7 * 24 * HOUR
     assert settings.max_length_bytes == 10**12
-    assert settings.segment_size == 1000
+    assert settings.segment_bytes == 1000
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_everything_asked_of_a_stream() -> None:
     [("1h", 1), ("3600s", 1), ("60m", 1), ("1D", 24), ("1M", 720), ("1Y", 8760), ("010h", 10)],
 )
 def test_ages(age: str, hours: int) -> None:
-    assert parse({"x-max-age": age}).max_age == hours * HOUR
+    assert parse({"x-max-age": age}).max_age_ms == hours * HOUR
 
 
 @pytest.mark.parametrize(

@@ -549,7 +549,7 @@ def test_a_queue_at_its_limit_stays_there(broker: Broker) -> None:
     assert fleeting.ready == 0
 
 
-@pytest.mark.parametrize("settings", [{"message_ttl": 5}, {"expires": 5}])
+@pytest.mark.parametrize("settings", [{"message_ttl_ms": 5}, {"expires_ms": 5}])
 def test_many_queues_whose_time_has_come_take_several_turns(
     broker: Broker, settings: dict[str, Any]
 ) -> None:

@@ -194,7 +194,7 @@ def test_an_export_of_rabbitmq_is_imported(broker: Broker) -> None:
         loopback_only=True,
     )
     assert vhost.queues["new"].declared_settings.max_length == 5
-    assert vhost.queues["new"].settings.message_ttl == 1000
+    assert vhost.queues["new"].settings.message_ttl_ms == 1000
     assert vhost.queues["new"].settings.max_length == 5
     assert vhost.queues["safe"].settings.max_length == 1000
     assert vhost.queues["safe"].settings.queue_type == "quorum"

@@ -39,8 +39,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_delete: bool = False
     arguments: FieldTable = {}
     queue_type: QueueType = "classic"
-    message_ttl: int | None = None
-    expires: int | None = None
+    message_ttl_ms: int | None = None
+    expires_ms: int | None = None
     max_length: int | None = None
     max_length_bytes: int | None = None
     overflow: Overflow = "drop-head"
@@ -50,11 +50,11 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_priority: int | None = None
     single_active_consumer: bool = False
     delivery_limit: int | None = None
-    consumer_timeout: int | None = None
+    consumer_timeout_ms: int | None = None
     """None: the broker's default; 0: no timeout."""
     deduplication: DeduplicationSettings | None = None
-    max_age: int | None = None
-    segment_size: int | None = None
+    max_age_ms: int | None = None
+    segment_bytes: int | None = None
 
     @property
     def is_at_least_once(self) -> bool:
@@ -99,8 +99,8 @@ _ValueCheck = Callable[[FieldValue], object]
 
 # Argument, field of the settings (None: validated and ignored), validation function.
 _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _ValueCheck], ...]] = (
-    ("x-expires", "expires", checks.idle_time),
-    ("x-message-ttl", "message_ttl", checks.expiry),
+    ("x-expires", "expires_ms", checks.idle_time),
+    ("x-message-ttl", "message_ttl_ms", checks.expiry),
     ("x-dead-letter-exchange", "dead_letter_exchange", checks.short_string),
     ("x-dead-letter-routing-key", "dead_letter_routing_key", checks.short_string),
     (
@@ -123,9 +123,9 @@ _QUEUE_CHECKS: Final[tuple[tuple[str, str | None, _ValueCheck], ...]] = (
     ("x-single-active-consumer", "single_active_consumer", checks.boolean),
     ("x-quorum-initial-group-size", None, checks.positive),
     ("x-delivery-limit", "delivery_limit", checks.not_negative),
-    ("x-consumer-timeout", "consumer_timeout", checks.not_negative),
-    ("x-max-age", "max_age", checks.max_age),
-    ("x-stream-max-segment-size-bytes", "segment_size", checks.not_negative),
+    ("x-consumer-timeout", "consumer_timeout_ms", checks.not_negative),
+    ("x-max-age", "max_age_ms", checks.max_age),
+    ("x-stream-max-segment-size-bytes", "segment_bytes", checks.not_negative),
     ("x-stream-filter-size-bytes", None, checks.filter_size),
     ("x-initial-cluster-size", None, checks.positive),
     (
@@ -237,7 +237,7 @@ def parse_queue_arguments(
     _reject_foreign_arguments(queue, arguments, queue_type, QUEUE_TYPE_ARGUMENTS)
     if queue_type != "classic":
         _check_durable_type(queue, durable, exclusive, auto_delete)
-    if parsed.get("segment_size", 0) > _SEGMENT_ARGUMENT_BYTES_MAX:
+    if parsed.get("segment_bytes", 0) > _SEGMENT_ARGUMENT_BYTES_MAX:
         raise PreconditionFailedError("Exceeded max value for x-stream-max-segment-size-bytes")
     return QueueSettings(
         durable=durable and not exclusive,

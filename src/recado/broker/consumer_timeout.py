@@ -69,14 +69,14 @@ class ConsumerTimeouts:
             return
         self.next_check = now + CHECK_INTERVAL_MS
         unchecked = self._unchecked = self._unchecked or list(reversed(self._channels))
-        left = CLOSED_CHANNELS_MAX
-        while unchecked and left:
+        closes_left = CLOSED_CHANNELS_MAX
+        while unchecked and closes_left:
             channel = unchecked.pop()
             if channel in self._channels and (timeout := self._exceeded_timeout_ms(channel, now)):
                 channel.connection.close_channel(
                     channel.number, _timeout_error(channel, timeout), now
                 )
-                left -= 1
+                closes_left -= 1
         if unchecked:
             self.next_check = now + 1
 
@@ -93,7 +93,7 @@ class ConsumerTimeouts:
         """Return the timeout of a queue. Streams have none, because a delivery removes nothing from them."""
         if queue.settings.queue_type == "stream":
             return 0
-        own_ms = queue.settings.consumer_timeout
+        own_ms = queue.settings.consumer_timeout_ms
         return self.default_ms if own_ms is None else own_ms
 
 

@@ -66,8 +66,7 @@ class DeduplicationWindow:
         If the original is not durable yet, the confirm waits for it (DD3).
         """
         self._evict(now)
-        when = self._ids.get(message_id)
-        if when is None:
+        if message_id not in self._ids:
             return False
         if message_id not in self._transient_ids and self._required_lsn > self._store.durable_lsn:
             self._store.require_sync()
@@ -87,13 +86,13 @@ class DeduplicationWindow:
         self._evict(now)
 
     def _evict(self, now: int) -> None:
-        seen = self._ids
+        ids = self._ids
         oldest = 0 if self._ttl_ms is None else now - self._ttl_ms
-        while seen:
-            message_id = next(iter(seen))
-            if len(seen) <= self._capacity and seen[message_id] >= oldest:
+        while ids:
+            message_id = next(iter(ids))
+            if len(ids) <= self._capacity and ids[message_id] >= oldest:
                 break
-            del seen[message_id]
+            del ids[message_id]
             self._transient_ids.discard(message_id)
 
     def ids(self) -> list[tuple[bytes, int]]:
@@ -160,6 +159,7 @@ class ExchangeDeduplication:
         """An exchange has seen the message before; if it is routed nowhere, that is the reason."""
 
     def enter(self, window: DeduplicationWindow) -> bool:
+        """Return whether the message may pass an exchange with this window."""
         if not self._message_id:
             return True
         if window.is_duplicate(self._message_id, self._now):
@@ -175,10 +175,7 @@ class ExchangeDeduplication:
 
     def was_overtaken(self) -> bool:
         """Whether a message with the same id was accepted since this one entered an exchange."""
-        entered = self._windows
-        return bool(entered) and any(
-            window.is_duplicate(self._message_id, self._now) for window in entered
-        )
+        return any(window.is_duplicate(self._message_id, self._now) for window in self._windows)
 
     def record(self, queues: "Iterable[Queue]") -> None:
         """Record the id, because all these queues have accepted the message (DD1)."""

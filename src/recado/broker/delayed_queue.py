@@ -57,8 +57,7 @@ class DelayedQueue(Queue):
         """Hold messages with equal headers until they are due."""
         properties = extract_properties(run.prefix + run.payloads[0])
         headers = decode_properties(properties, max_entries=STORED_MAX_ENTRY_COUNT).headers or {}
-        run.payloads = list(run.payloads)
-        run.owns_payloads = True
+        run.drop_taken()  # which copies the list, so that the following runs can extend it
         run.first_position = self._next_position
         self._next_position += len(run)
         run.expires_at = now + read_delay_ms(headers)
@@ -93,20 +92,20 @@ class DelayedQueue(Queue):
     def on_timer(self, now: int) -> int:
         """Route due messages within a budget, and set the timer for the rest."""
         self._timer_due, self._now = None, now
-        heap, left = self._heap, _RELEASE_UNITS_MAX
-        while left > 0:
+        heap, units_left = self._heap, _RELEASE_UNITS_MAX
+        while units_left > 0:
             if self._releasing is None:
                 if not heap or heap[0][0] > now:
                     break
                 self._releasing = StepTask(self._release(self._take_due()))
-            left -= max(self._releasing.advance(left), 1)
+            units_left -= max(self._releasing.advance(units_left), 1)
             if self._releasing.is_done:
                 self._releasing = None
         if self._releasing is not None:
             self._set_timer(now + 1)
         elif heap:
             self._set_timer(max(heap[0][0], now + 1))
-        return _RELEASE_UNITS_MAX - left
+        return _RELEASE_UNITS_MAX - units_left
 
     def _take_due(self) -> Run:
         due, _, run = heappop(self._heap)
@@ -143,7 +142,10 @@ class DelayedQueue(Queue):
 
 
 def _mark_all_delayed(run: Run) -> list[tuple[Properties, Run]]:
-    """Return the messages as they are delivered. None may be lost because its header grows beyond a frame."""
+    """Return the messages as they are delivered.
+
+    None may be lost because its header grows beyond a frame.
+    """
     changed = list(rewrite_properties(run, _mark_properties, run.origin, run.traits))
     if sum(len(messages) for _, messages in changed) < len(run):
         run = msgspec.structs.replace(run, frame_max=run.frame_max + _HEADER_GROWTH_BYTES)

@@ -54,9 +54,9 @@ class HeadersMatcher(Generic[T]):
         criteria = self._criteria.pop(binding)
         self._always_matching.pop(binding, None)
         for criterion in criteria.indexed_under:
-            wanting = self._by_criterion[criterion]
-            del wanting[binding]
-            if not wanting:
+            bindings = self._by_criterion[criterion]
+            del bindings[binding]
+            if not bindings:
                 del self._by_criterion[criterion]
 
     def search(self, key: str, headers: FieldTable, found: dict[Binding[T], None]) -> Steps[None]:

@@ -37,6 +37,8 @@ def split_by_route(event: InterleavedPublished) -> Iterator[Published]:
 
 
 class InterleavedBatch:
+    """The publish numbers of a batch that is published route by route."""
+
     __slots__ = ("_method_frames", "last_number", "number_before")
 
     def __init__(self, number_before: int, method_frames: list[bytes]) -> None:
@@ -50,9 +52,9 @@ class InterleavedBatch:
 
     def publish_numbers(self, published: int, indexes: Iterable[int]) -> Iterator[int]:
         """Return the publish numbers of messages by their indexes after the first `published` ones."""
-        route_order = {method: at for at, method in enumerate(dict.fromkeys(self._method_frames))}
+        route_order = {method: i for i, method in enumerate(dict.fromkeys(self._method_frames))}
         arrival_order = sorted(
-            range(len(self._method_frames)), key=lambda at: route_order[self._method_frames[at]]
+            range(len(self._method_frames)), key=lambda i: route_order[self._method_frames[i]]
         )
         published_here = published - self.number_before
         return (self.number_before + 1 + arrival_order[published_here + index] for index in indexes)

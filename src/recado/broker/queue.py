@@ -203,12 +203,12 @@ class Queue(ABC):
         self._set_expiry_timer()
 
     def _set_expiry_timer(self) -> None:
-        if self.settings.expires is not None and not self.consumers:
-            self._set_timer(self._last_used + self.settings.expires)
+        if self.settings.expires_ms is not None and not self.consumers:
+            self._set_timer(self._last_used + self.settings.expires_ms)
 
     def is_expired(self, now: int) -> bool:
         """Whether the queue itself has expired."""
-        expires = self.settings.expires
+        expires = self.settings.expires_ms
         return expires is not None and not self.consumers and self._last_used + expires <= now
 
     # ── state changes by the broker, channels and dead-lettering ──────────────────────────────────────

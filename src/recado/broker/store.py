@@ -158,7 +158,7 @@ class MessageStore:
 
     def open_stream(self, queue: "Queue") -> StreamLog:
         """Return the log of a declared stream, with its messages from before a restart."""
-        return MemoryStreamLog(clamp_segment_bytes(queue.settings.segment_size))
+        return MemoryStreamLog(clamp_segment_bytes(queue.settings.segment_bytes))
 
     def disk_shortage(self) -> str | None:
         """Return why publishers must be blocked if disk space is short, otherwise None; polled."""

@@ -37,14 +37,14 @@ class Stream(Queue):
         self._log = log
         self._read_cache = StreamReadCache()
         self._durable_offset = log.next_offset  # messages before this offset may be delivered
-        # (LSN, the offset that becomes durable with it).
+        # Pairs of an LSN and the offset up to which messages become durable with it.
         self._pending_durable: deque[tuple[int, int]] = deque()
         self._caught_up: dict[Consumer, None] = {}  # consumers waiting for new messages
         self._now = now
         self.ready = log.next_offset - log.first_offset
         self._trim()
 
-    # ── entering ──────────────────────────────────────────────────────────────────────────────────────
+    # ── publishing ────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
         self._now = now
@@ -62,11 +62,11 @@ class Stream(Queue):
 
     def on_durable(self) -> None:
         """Deliver messages that have become durable."""
-        safe, pending = self._durable_offset, self._pending_durable
+        durable_offset, pending = self._durable_offset, self._pending_durable
         while pending and pending[0][0] <= self._store.durable_lsn:
-            safe = pending.popleft()[1]
-        if safe > self._durable_offset and not self.deleted:
-            self._advance_durable_offset(safe)
+            durable_offset = pending.popleft()[1]
+        if durable_offset > self._durable_offset and not self.deleted:
+            self._advance_durable_offset(durable_offset)
 
     def _advance_durable_offset(self, durable_offset: int) -> None:
         self._durable_offset = durable_offset
@@ -76,7 +76,7 @@ class Stream(Queue):
         self._caught_up.clear()
         self.dispatch(self._now)
 
-    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────
+    # ── delivering ────────────────────────────────────────────────────────────────────────────────────
 
     def dispatch(self, now: int) -> None:
         bytes_left = TURN_BYTES
@@ -116,14 +116,14 @@ class Stream(Queue):
         self.on_timer(now)
 
     def _trim(self) -> None:
-        age, bytes_max = self.settings.max_age, self.settings.max_length_bytes
-        if age is None and bytes_max is None:
+        max_age, bytes_max = self.settings.max_age_ms, self.settings.max_length_bytes
+        if max_age is None and bytes_max is None:
             return
-        oldest_time = None if age is None else self._now - age
+        oldest_time = None if max_age is None else self._now - max_age
         newest = self._log.trim(bytes_max, oldest_time, self._durable_offset)
         self.ready = self._log.next_offset - self._log.first_offset
-        if age is not None and newest is not None:
-            self._set_timer(newest + age + 1)
+        if max_age is not None and newest is not None:
+            self._set_timer(newest + max_age + 1)
 
     def requeue(self, runs: list[Run], now: int) -> None:
         """Do nothing: the messages never left the stream."""

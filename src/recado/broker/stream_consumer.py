@@ -45,14 +45,14 @@ class StreamConsumer(Consumer):
         """
         low = max(self.next_offset - run.first_position, 0)
         high = min(len(run), low + DISPATCH_BYTES // (len(run.payloads[low]) + 64) + 1)
-        selection = self.settings.message_filter
-        if selection is None:
+        message_filter = self.settings.message_filter
+        if message_filter is None:
             part = run.slice(low, min(high, low + credit))
             self.next_offset = part.first_position + len(part)
             cost = part.memory_bytes()
             self.deliver(part)
             return cost
-        indexes, end, cost = selection.select(run, low, high, credit)
+        indexes, end, cost = message_filter.select(run, low, high, credit)
         self.next_offset = run.first_position + end
         if indexes:
             part = run.pick(indexes)

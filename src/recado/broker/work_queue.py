@@ -74,6 +74,8 @@ class DropBudget:
 
 
 class WorkQueue(Queue):
+    """A classic or quorum queue."""
+
     __slots__ = (
         "_buckets",
         "_drop_budget",
@@ -115,7 +117,7 @@ class WorkQueue(Queue):
         self.has_dead_letter_exchange = settings.dead_letter_exchange is not None
         # Messages that only have to be enqueued and dispatched.
         self._is_simple = (
-            settings.message_ttl is None
+            settings.message_ttl_ms is None
             and not settings.is_at_least_once
             and not self._has_limits
             and self.deduplication_window is None
@@ -169,7 +171,7 @@ class WorkQueue(Queue):
 
     def _must_split(self, run: Run) -> bool:
         """Whether the order of effects within a run would be observable (WQ5)."""
-        expires_at_once = run.traits.ttl_ms == 0 or self.settings.message_ttl == 0
+        expires_at_once = run.traits.ttl_ms == 0 or self.settings.message_ttl_ms == 0
         return (
             self._rejects_publishes
             or (self._has_limits and (self.has_dead_letter_exchange or expires_at_once))
@@ -204,7 +206,7 @@ class WorkQueue(Queue):
         count = len(run.payloads)
         run.first_position = self._next_position
         self._next_position += count
-        ttl = self.settings.message_ttl
+        ttl = self.settings.message_ttl_ms
         if run.traits.ttl_ms is not None:
             ttl = run.traits.ttl_ms if ttl is None else min(ttl, run.traits.ttl_ms)
         if ttl is not None:

@@ -142,7 +142,7 @@ class JournalStore(LsnTracker):
         if self.streams is not None and queue.declared_settings.queue_type == "stream":
             # Before the record: on a full disk the folder cannot be created, and the queue is not declared.
             queue_id = self.next_queue_id if index is None else index.queue_id
-            segment_bytes = clamp_segment_bytes(queue.settings.segment_size)
+            segment_bytes = clamp_segment_bytes(queue.settings.segment_bytes)
             self.streams.open(queue_id, segment_bytes, existing=index is not None)
         if index is not None:
             self._register_index(index, queue)
