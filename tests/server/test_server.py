@@ -135,7 +135,7 @@ class Late:
 
     def on_durable(self) -> None:
         broker, now = self._server.broker, now_ms()
-        wanted = QueueSettings(expires=1)
+        wanted = QueueSettings(expires_ms=1)
         broker.create_queue(broker.vhosts["/"], "late", wanted, None, now - 1000)
 
 

@@ -319,7 +319,7 @@ class Broker:
         """Whether the end of a turn has work to do: a coalesced batch to flush, or records to write."""
         return self.coalescer.pending_run is not None or self.store.has_pending_writes
 
-    # ── time ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── timers ────────────────────────────────────────────────────────────────────────────────────────
 
     def deadline(self) -> int | None:
         """Return when `tick` has work to do next, or None; 0 means immediately."""

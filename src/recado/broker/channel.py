@@ -497,7 +497,7 @@ class Channel:
         self._deferred_up_to = self._deferred_cost = 0
         return deferred
 
-    # ── the end ───────────────────────────────────────────────────────────────────────────────────────
+    # ── closing ───────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> Steps[list[Queue]]:
         """Stop delivering, and return the steps that remove the consumers and requeue their messages (CH2).

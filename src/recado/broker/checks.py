@@ -40,7 +40,7 @@ SECONDS_PER_UNIT: Final = {
     "s": 1,
 }
 
-# ── values as RabbitMQ names and compares them ──────────────────────────────────────────────────
+# ── type names and comparison ───────────────────────────────────────────────────────────────────
 
 _TYPE_NAMES: Final[dict[type, str]] = {
     bool: "bool",
@@ -99,7 +99,7 @@ def format_value(value: FieldValue) -> str:
             return str(value)
 
 
-# ── checks ───────────────────────────────────────────────────────────────────────────────────────
+# ── validation functions ─────────────────────────────────────────────────────────────────────────
 
 
 class InvalidValueError(Exception):

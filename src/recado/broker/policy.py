@@ -68,7 +68,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         return not self.definition.keys() & _UNSUPPORTED_KEYS[queue_type]
 
 
-# ── what a policy may say ─────────────────────────────────────────────────────────────────────────────
+# ── valid definitions ─────────────────────────────────────────────────────────────────────────────────
 
 
 class _PolicyKey(msgspec.Struct, frozen=True):
@@ -207,7 +207,7 @@ def _format_erlang(value: object) -> str:
             return str(value)
 
 
-# ── how policies and declarations combine ─────────────────────────────────────────────────────────────
+# ── effective settings ────────────────────────────────────────────────────────────────────────────────
 
 # If an argument and a policy set the same key, the lower limit applies, and otherwise the argument, except
 # for these keys, for which the policy takes precedence.

@@ -190,7 +190,7 @@ class Queue(ABC):
     def finish_restore(self, now: int) -> None:
         """All queues are restored; start dropping expired and excess messages."""
 
-    # ── time ──────────────────────────────────────────────────────────────────────────────────────────
+    # ── timers ────────────────────────────────────────────────────────────────────────────────────────
 
     def _set_timer(self, due: int) -> None:
         if not self.deleted and (self._timer_due is None or due < self._timer_due):

@@ -231,7 +231,7 @@ class Vhost(Generic[Q]):
         """
         self._start_deletion(queue)
 
-    # ── what is leaving ─────────────────────────────────────────────────────────────────────────
+    # ── deletion ────────────────────────────────────────────────────────────────────────────────
 
     def is_deleting(self, entity: str, name: str) -> bool:
         """Whether a queue or an exchange was deleted and some of its bindings still exist."""
@@ -381,7 +381,7 @@ class Vhost(Generic[Q]):
             return ()
         return (self.exchanges[name],)
 
-    # ── words ───────────────────────────────────────────────────────────────────────────────────
+    # ── descriptions and errors ─────────────────────────────────────────────────────────────────
 
     def _describe_exchange(self, name: str) -> str:
         return describe_entity("exchange", name, self.name)

@@ -143,13 +143,12 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
             metavar="TIME",
             help="latency of the network in the report",
         )
-        add(
-            "--run", help=argparse.SUPPRESS
-        )  # set by `recado trading run`, which publishes the run itself
+        # Set by `recado trading run`, which publishes the run itself.
+        add("--run", help=argparse.SUPPRESS)
     return parser
 
 
-# --- words that are values
+# --- argument types
 
 
 def parse_positive(text: str) -> int:
@@ -205,7 +204,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-# --- the verbs
+# --- verbs
 
 
 def create_plan(args: argparse.Namespace) -> BenchmarkPlan:
