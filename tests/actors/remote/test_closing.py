@@ -135,7 +135,7 @@ async def test_a_reference_that_travelled_reaches_nobody_else_in_the_next_life()
 
 
 @in_a_loop
-async def test_what_found_no_room_comes_to_the_next_life() -> None:  # I4
+async def test_what_found_no_room_comes_to_the_next_life() -> None:  # INB4
     """It was in a mailbox, over its capacity, so the broker has it still."""
     hub, placed = MemoryNetwork(durable=True), list[int]()
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:

@@ -6,7 +6,7 @@
     inbound      receiving                                monitoring  relations, heartbeats, failure detection
     placement    creating and moving actors               remote_ref  references and replies
 
-A message takes this path: remote_ref ► outbound ► peer_table ► a link of the transport; there ► inbound ► the mailbox.
+The path of a message: remote_ref ► outbound ► peer_table ► link; on the other node: link ► inbound ► mailbox.
 
 Names are imported on first use, because durable mailboxes use parts of this package without a node.
 """

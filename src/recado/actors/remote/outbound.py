@@ -1,9 +1,11 @@
 """Sending to other nodes: messages, answers, signals and requests.
 
-OUT1  A message that cannot be sent becomes a dead letter, and fails its ask. The sender neither waits nor fails.
+OUT1  A message that cannot be sent becomes a dead letter, and fails its ask. The sender neither waits nor
+      fails.
 OUT2  An ask ends in an answer, an error, or its timeout, also when the link is lost.
 OUT3  Messages of one sender to one actor leave in the order in which they were sent.
-OUT4  An answer completes an ask of the incarnation that asked, and of no other: ask ids begin at a random number.
+OUT4  An answer completes an ask of the incarnation that asked, and of no other: ask ids begin at a random
+      number.
 """
 
 from __future__ import annotations
@@ -86,8 +88,8 @@ class Outbound:
     ) -> None:
         """Send a message to a remote actor; `address_text` is the address of the recipient as text.
 
-        `reply` gets the answer to an ask. With `receipt` it is completed when the mailbox has accepted the message.
-        A message that cannot be sent becomes a dead letter, and fails `reply`.
+        `reply` gets the answer to an ask. With `receipt` it is completed when the mailbox has accepted the
+        message. A message that cannot be sent becomes a dead letter, and fails `reply`.
         """
         message_id = self._last_id = self._last_id + 1
         peer_table, node = self._peer_table, recipient.address.node
@@ -208,8 +210,8 @@ class Outbound:
     def _is_stale(self, peer: Peer, incarnation: bytes) -> bool:
         """Whether the asker is known to be gone, replaced by another incarnation of its node.
 
-        A broker may deliver frames of the last incarnation after the first one of the next: on a durable link the
-        answer is sent, and a later incarnation drops it because it does not know the ask id.
+        A broker may deliver frames of the last incarnation after the first one of the next: on a durable link
+        the answer is sent, and a later incarnation drops it because it does not know the ask id.
         """
         if not peer.incarnation or (peer.link is not None and peer.link.is_durable):
             return False
@@ -238,8 +240,8 @@ class Outbound:
     ) -> Any:
         """Send a request to another node, and return its answer.
 
-        `on_answer` converts the answer as soon as it arrives, before the next frame is processed. Raises the errors
-        of the other node and of `on_answer`, and AskTimeoutError.
+        `on_answer` converts the answer as soon as it arrives, before the next frame is processed. Raises the
+        errors of the other node and of `on_answer`, and AskTimeoutError.
         """
         peer = self._peer_table.peer(node)
         target = self._system.ref(Address(node, "node"))

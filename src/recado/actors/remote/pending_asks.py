@@ -49,7 +49,8 @@ class PendingAsks:
         self._asks.pop(ask_id, None)
 
     def take_by_sequence(self, peer: Peer, sequence: int) -> PendingAsk | None:
-        """Remove and return the ask sent in this frame. A linear search: only for refused and returned frames."""
+        """Remove and return the ask sent in this frame. A linear search: only for refused and returned
+        frames."""
         for ask_id, ask in self._asks.items():
             if ask[1] is peer and ask[2] == sequence:
                 del self._asks[ask_id]

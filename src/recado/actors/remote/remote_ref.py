@@ -54,8 +54,8 @@ class RemoteDelivery:
     ) -> None:
         """Send a message, and return when the other node reports that the mailbox has accepted it.
 
-        Raises AskTimeoutError, LinkLostError and NotDeliveredError as an ask does, ActorStoppedError if the other
-        node has no such actor, and SerializationError.
+        Raises AskTimeoutError, LinkLostError and NotDeliveredError as an ask does, ActorStoppedError if the
+        other node has no such actor, and SerializationError.
         """
         node = self._node
         receipt = node.system._open_asks.open(self._ref, timeout)
@@ -104,8 +104,8 @@ class RemoteReply(Reply):
         incarnation: bytes | None = None,
         reply_type: Any = None,
     ) -> None:
-        """`incarnation` is that of the asker, by default the present one of the peer; `reply_type` is the type of
-        reply that the message declares, if known."""
+        """`incarnation` is that of the asker, by default the present one of the peer; `reply_type` is the type
+        of reply that the message declares, if known."""
         self.timeout = timeout
         self.is_untrusted = is_untrusted
         self._outbound = outbound

@@ -8,11 +8,12 @@ TR1  A frame arrives whole or not at all, with the link on which an answer retur
 TR2  Frames posted on a link arrive in the order of posting; repeated frames may come again later.
 TR3  A frame accepted by a durable link is repeated until it has arrived or is returned. A frame accepted by
      another link may be lost when the link is.
-TR4  A frame received with `settle` that is not settled is redelivered, if not to this incarnation of the node then
-     to the next; so may other frames that were sent together with it.
-TR5  A listener is never called from within a call to its transport or link, and always in the thread of the loop.
-TR6  A lost link reconnects by itself, until its transport gives up and reports it as closed. A link opened by the
-     peer is closed when it is lost, unless it is durable.
+TR4  A frame received with `settle` that is not settled is redelivered, if not to this incarnation of the node
+     then to the next; so may other frames that were sent together with it.
+TR5  A listener is never called from within a call to its transport or link, and always in the thread of the
+     loop.
+TR6  A lost link reconnects by itself, until its transport gives up and reports it as closed. A link opened by
+     the peer is closed when it is lost, unless it is durable.
 TR7  The buffer of a link is bounded: `post` raises LimitExceededError for a frame that does not fit.
 
 A transport does not look into frames: it knows neither whether they are authentic nor for whom they are. It may
@@ -42,8 +43,8 @@ class PeerLink(Protocol):
     def peer(self) -> str:
         """The name of the peer, as far as the transport knows it without authentication.
 
-        Of a link opened by `connect` it is the name of the node. Of a link opened by the peer it is known without
-        looking into frames: a client id, or empty.
+        Of a link opened by `connect` it is the name of the node. Of a link opened by the peer it is known
+        without looking into frames: a client id, or empty.
         """
 
     @property
@@ -116,7 +117,8 @@ class Transport(Protocol):
     ) -> None:
         """Open the transport for the node `node`. When it returns, other nodes can reach us.
 
-        `client_id` identifies the node to those to which it connects. No frame above `max_frame_bytes` is received.
+        `client_id` identifies the node to those to which it connects. No frame above `max_frame_bytes` is
+        received.
         """
 
     def connect(self, node: str) -> PeerLink:

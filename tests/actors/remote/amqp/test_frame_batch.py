@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recado.actors.remote.amqp.frame_batch import (
     BATCH_MAX_BYTES,
-    BATCH_MAX_FRAMES,
+    MAX_BATCH_FRAMES,
     decode_batch,
     encode_batch,
     fit_batch,
@@ -28,7 +28,7 @@ FRAME = st.binary(min_size=REFUSAL_MIN_BYTES, max_size=300).map(
 )
 
 
-@given(st.lists(FRAME, min_size=1, max_size=BATCH_MAX_FRAMES))
+@given(st.lists(FRAME, min_size=1, max_size=MAX_BATCH_FRAMES))
 def test_what_was_wrapped_comes_out(frames: list[bytes]) -> None:
     body = encode_batch(frames)
     assert decode_batch(body) == frames
@@ -43,14 +43,14 @@ def test_a_sealed_frame_is_no_parcel() -> None:
 SIZE = st.integers(REFUSAL_MIN_BYTES, 100) | st.integers(REFUSAL_MIN_BYTES, BATCH_MAX_BYTES)
 
 
-@given(st.lists(SIZE, min_size=1, max_size=2 * BATCH_MAX_FRAMES))
+@given(st.lists(SIZE, min_size=1, max_size=2 * MAX_BATCH_FRAMES))
 def test_as_many_as_fit(sizes: list[int]) -> None:
     frames = [bytes(size) for size in sizes]
     count, size = fit_batch(frames)
     assert size == sum(sizes[:count])
-    assert 1 <= count <= BATCH_MAX_FRAMES
+    assert 1 <= count <= MAX_BATCH_FRAMES
     assert count == 1 or len(encode_batch(frames[:count])) <= BATCH_MAX_BYTES
-    if count < min(len(frames), BATCH_MAX_FRAMES):
+    if count < min(len(frames), MAX_BATCH_FRAMES):
         assert len(encode_batch(frames[: count + 1])) > BATCH_MAX_BYTES
 
 
@@ -75,9 +75,9 @@ def test_one_that_is_cut_is_refused(frames: list[bytes], data: st.DataObject) ->
 
 def test_more_than_a_parcel_may_have_is_refused() -> None:
     small, large = bytes(REFUSAL_MIN_BYTES), bytes(BATCH_MAX_BYTES // 2 - 5)
-    for frames in ([small] * BATCH_MAX_FRAMES, [large, large]):
+    for frames in ([small] * MAX_BATCH_FRAMES, [large, large]):
         assert decode_batch(encode_batch(frames)) == frames
-    many = BATCH_MAX_FRAMES + 1
+    many = MAX_BATCH_FRAMES + 1
     with pytest.raises(InvalidFrameError, match=f"{many} frames"):
         decode_batch(pack(f">BB{many}I", 2, many, *[REFUSAL_MIN_BYTES] * many) + small * many)
     with pytest.raises(InvalidFrameError, match="more than"):

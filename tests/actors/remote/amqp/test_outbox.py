@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from recado.actors.remote.amqp.frame_batch import BATCH_MAX_BYTES, BATCH_MAX_FRAMES
+from recado.actors.remote.amqp.frame_batch import BATCH_MAX_BYTES, MAX_BATCH_FRAMES
 from recado.actors.remote.amqp.outbox import (
     ENTRY_OVERHEAD_BYTES,
     BridgeOutbox,
@@ -49,8 +49,8 @@ class Outboxes(RuleBasedStateMachine):
         alike = [entry for entry in self.waiting() if entry[0] == sent.key]
         assert sent.entries() == alike[: sent.frame_count]
         assert len(sent.body) <= BATCH_MAX_BYTES
-        assert sent.frame_count <= BATCH_MAX_FRAMES
-        if sent.frame_count < min(len(alike), BATCH_MAX_FRAMES):  # there was no room for the next
+        assert sent.frame_count <= MAX_BATCH_FRAMES
+        if sent.frame_count < min(len(alike), MAX_BATCH_FRAMES):  # there was no room for the next
             assert len(sent.body) + len(alike[sent.frame_count][1]) + 10 > BATCH_MAX_BYTES
         self.last += 1
         self.outbox.mark_published(self.last, sent)

@@ -11,7 +11,7 @@ import pytest
 from recado import Broker
 from recado.actors import ActorRef, ActorSystem, DurableMailboxes
 from recado.actors.remote.amqp import AmqpSettings, AmqpTransport
-from recado.actors.remote.amqp.frame_batch import BATCH_MAX_FRAMES
+from recado.actors.remote.amqp.frame_batch import MAX_BATCH_FRAMES
 from recado.actors.remote.node import Node
 from recado.actors.runtime.backpressure import PAUSE_MAX_S
 from tests.actors.remote.running import in_a_loop
@@ -56,7 +56,7 @@ async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_
 
 @in_a_loop
 async def test_of_what_is_for_a_full_mailbox_the_broker_keeps_the_rest() -> None:
-    window = AmqpSettings(prefetch=BATCH_MAX_FRAMES)  # one message of the broker
+    window = AmqpSettings(prefetch=MAX_BATCH_FRAMES)  # one message of the broker
     async with (
         Broker() as broker,
         ActorSystem("server", transport=AmqpTransport(broker.url, window)) as server,
@@ -76,7 +76,7 @@ async def test_of_what_is_for_a_full_mailbox_the_broker_keeps_the_rest() -> None
             await until(lambda: len(placed) > order)  # noqa: B023
             most = max(most, server.mailbox_size(slow))
         assert placed == list(range(400))
-        assert CAPACITY <= most <= CAPACITY + BATCH_MAX_FRAMES
+        assert CAPACITY <= most <= CAPACITY + MAX_BATCH_FRAMES
 
 
 @pytest.mark.parametrize("kind", ["tcp", "lasting", "amqp"])  # "memory" has nobody who could wait

@@ -58,7 +58,7 @@ async def test_what_is_for_nobody_is_a_dead_letter_and_does_not_come_again() -> 
 
 
 @in_a_loop
-async def test_what_a_full_disk_did_not_take_is_settled_when_there_is_room() -> None:  # SO1
+async def test_what_a_full_disk_did_not_take_is_settled_when_there_is_room() -> None:  # BP2
     disk = SimulatedDisk()
     async with node() as system:
         boxes = DurableMailboxes(system, disk)
@@ -92,7 +92,7 @@ async def test_what_was_held_and_repeated_meanwhile_is_settled_as_often_as_it_ca
 
 
 @in_a_loop
-async def test_what_is_not_safe_at_the_end_is_left_to_the_next_life() -> None:  # SO3
+async def test_what_is_not_safe_at_the_end_is_left_to_the_next_life() -> None:  # BP4
     disk, settled = SimulatedDisk(), list[bool]()
     async with node() as system:
         boxes = DurableMailboxes(system, disk)
@@ -112,7 +112,7 @@ async def fails(book: ActorRef[Any]) -> None:
 
 
 @in_a_loop
-async def test_what_cannot_be_written_down_is_settled_as_unwanted() -> None:  # SO2
+async def test_what_cannot_be_written_down_is_settled_as_unwanted() -> None:  # BP3
     async with node() as system:
         boxes = DurableMailboxes(system, SimulatedDisk())
         await system.spawn(Book, name="book", mailbox=boxes.mailbox("book"))

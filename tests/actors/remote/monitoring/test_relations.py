@@ -185,7 +185,7 @@ def test_who_was_bound_by_name_is_called_so() -> None:
 
 
 @pytest.mark.parametrize("begins", [begins for begins, _ in BONDS])
-def test_a_bond_by_name_is_with_one_incarnation(begins: CellSignal) -> None:  # V6
+def test_a_bond_by_name_is_with_one_incarnation(begins: CellSignal) -> None:  # REL6
     vigil = RelationTable(10)
     token = vigil.record_sent(NAMED, begins).token
     assert vigil.node_returned("there", restarted=False) == [SignalDue(NAMED, begins)]
@@ -211,7 +211,7 @@ PROBED = [
 
 
 @pytest.mark.parametrize(("begins", "end"), PROBED)
-def test_the_answer_to_a_probe_ends_a_bond_with_the_last_life(  # V6
+def test_the_answer_to_a_probe_ends_a_bond_with_the_last_life(  # REL6
     begins: CellSignal, end: CellSignal
 ) -> None:
     vigil = RelationTable(10)
@@ -226,7 +226,7 @@ def test_the_answer_to_a_probe_ends_a_bond_with_the_last_life(  # V6
 
 
 @pytest.mark.parametrize(("begins", "end"), PROBED)
-def test_a_bond_with_the_present_life_outlasts_a_probe(  # V6
+def test_a_bond_with_the_present_life_outlasts_a_probe(  # REL6
     begins: CellSignal, end: CellSignal
 ) -> None:
     vigil = RelationTable(10)
@@ -240,7 +240,7 @@ def test_a_bond_with_the_present_life_outlasts_a_probe(  # V6
     assert vigil.by_node == {}
 
 
-def test_actors_that_were_bound_twice_before_the_next_life_of_their_node_are_dead() -> None:  # V6
+def test_actors_that_were_bound_twice_before_the_next_life_of_their_node_are_dead() -> None:  # REL6
     vigil = RelationTable(10)
     for begins, _ in BONDS:
         vigil.record_sent(NAMED, begins)
@@ -262,7 +262,7 @@ def test_actors_that_were_bound_twice_before_the_next_life_of_their_node_are_dea
         (Link(HERE), Unlink(HERE), Ended(NAMED, None)),
     ],
 )
-def test_the_end_of_an_earlier_bond_is_not_that_of_the_next(  # V7
+def test_the_end_of_an_earlier_bond_is_not_that_of_the_next(  # REL7
     begins: CellSignal, ends: CellSignal, end: CellSignal
 ) -> None:
     vigil = RelationTable(10)
@@ -276,14 +276,14 @@ def test_the_end_of_an_earlier_bond_is_not_that_of_the_next(  # V7
     assert vigil.record_received(HERE, end, token=second)  # the actor knows that it is not bound
 
 
-def test_what_follows_from_a_bond_has_its_token() -> None:  # V7
+def test_what_follows_from_a_bond_has_its_token() -> None:  # REL7
     vigil = RelationTable(10)
     vigil.record_received(HERE, Watch(THERE), "by name", 5)
     vigil.record_received(HERE, Watch(THERE), "by name", 6)  # it was made anew
     assert vigil.record_sent(THERE, Down(HERE, None)) == RelationState(6, "by name")
 
 
-def test_who_is_tied_by_name_makes_the_tie_again_by_name() -> None:  # V3, V5
+def test_who_is_tied_by_name_makes_the_tie_again_by_name() -> None:  # REL3, REL5
     maker, other = RelationTable(10), RelationTable(10)
     token = maker.record_sent(NAMED, Tie(HERE)).token
     other.record_received(THERE, Tie(HERE), "by name", token)

@@ -214,7 +214,7 @@ async def test_what_was_posted_before_there_is_a_connection_is_sent_before_the_e
 
 
 @in_a_loop
-async def test_what_waits_for_hands_to_be_shaken_at_the_end_is_returned() -> None:  # L1
+async def test_what_waits_for_hands_to_be_shaken_at_the_end_is_returned() -> None:  # TCL1
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.MonkeyPatch.context() as patch:
         patch.setattr(transport, "CLOSE_TIMEOUT_S", 0.05)
         client, recorder = await client_of(f"127.0.0.1:{silent.getsockname()[1]}")
@@ -224,7 +224,7 @@ async def test_what_waits_for_hands_to_be_shaken_at_the_end_is_returned() -> Non
 
 
 @in_a_loop
-async def test_what_waits_for_a_connection_when_its_link_is_closed_is_returned() -> None:  # L1
+async def test_what_waits_for_a_connection_when_its_link_is_closed_is_returned() -> None:  # TCL1
     client, recorder = await client_of(free_address())
     link = client.connect("server")
     link.post(FRAME)

@@ -1,7 +1,7 @@
 """Batches of acks: which deliveries of a channel are settled, and the fewest acks that tell the broker.
 
-Delivery tags are 1, 2, … in the order of delivery. Deliveries are usually settled in that order, so one ack with
-`multiple` covers many.
+Delivery tags are 1, 2, … in the order of delivery. Deliveries are usually settled in that order, so one ack
+with `multiple` covers many.
 
 AK1  Each tag is acknowledged or rejected once, and only after it was settled.
 AK2  An ack names a tag that the broker has not settled yet; otherwise the broker would close the channel.

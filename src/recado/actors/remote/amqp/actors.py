@@ -5,14 +5,14 @@
         ├── ReadChannelActor       declares the queue and its bindings, and consumes
         └── WriteChannelActor      started when the first one consumes, so that answers find a queue
 
-An actor whose connection or channel closes fails, and its supervisor restarts it after a delay: this is how bridges
-recover. A new instance opens new connections, channels and channel actors.
+An actor whose connection or channel closes fails, and its supervisor restarts it after a delay: this is how
+bridges recover. A new instance opens new connections, channels and channel actors.
 
-BA1  The first attempt is made at once, the attempts after restarts after the delay of `BridgeRetries`. When its time
-     is over (`reconnect_timeout`, or a node that is absent for long) the bridge is given up: the application is
-     notified, and the actors stop.
-BA2  A mailbox survives restarts, so a message names the connection or channel that it is about; an instance ignores
-     those of earlier instances.
+BA1  The first attempt is made at once, the attempts after restarts after the delay of `BridgeRetries`. When its
+     time is over (`reconnect_timeout`, or a node that is absent for long) the bridge is given up: the
+     application is notified, and the actors stop.
+BA2  A mailbox survives restarts, so a message names the connection or channel that it is about; an instance
+     ignores those of earlier instances.
 BA3  A queue has one consumer: the broker refuses a second node of the same name.
 """
 
@@ -46,7 +46,7 @@ from recado.client import (
 
 from .bridge import Bridge
 from .consumer import BridgeConsumer
-from .frame_batch import BATCH_MAX_FRAMES
+from .frame_batch import MAX_BATCH_FRAMES
 from .retry import BridgeRetries
 from .settings import ConnectionSharing
 from .topology import declare
@@ -251,7 +251,7 @@ class ReadChannelActor(BridgeActor):
         for item in bridge.topology.read_objects:
             await declare(channel, item)
         # Each message may be a full batch of frames.
-        prefetch_count = max(1, bridge.settings.prefetch // BATCH_MAX_FRAMES)
+        prefetch_count = max(1, bridge.settings.prefetch // MAX_BATCH_FRAMES)
         await channel.qos(prefetch_count)
         consumer = self._consumer = BridgeConsumer(
             bridge, channel, prefetch_count, self._channel_closed
@@ -280,9 +280,9 @@ class ReadChannelActor(BridgeActor):
 class WriteChannelActor(BridgeActor):
     """Opens the channel on which the bridge publishes.
 
-    Before a client bridge publishes anything it probes whether its node is there, by an empty mandatory message that
-    no queue retains. So nothing is published to an absent node while its own bridge is being restored, and the order
-    of the waiting frames is preserved.
+    Before a client bridge publishes anything it probes whether its node is there, by an empty mandatory message
+    that no queue retains. So nothing is published to an absent node while its own bridge is being restored, and
+    the order of the waiting frames is preserved.
     """
 
     def __init__(self, bridge: Bridge, connection: Connection) -> None:

@@ -7,8 +7,8 @@
             ├── ReadChannelActor        and declares its exchanges, queues and bindings again
             └── WriteChannelActor
 
-The actors own the connections and channels (actors.py). While a channel is open the bridge itself publishes on it,
-because a mailbox in between would cost more than publishing.
+The actors own the connections and channels (actors.py). While a channel is open the bridge itself publishes on
+it, because a mailbox in between would cost more than publishing.
 
 BR1  An accepted frame is published on every new channel until the broker has confirmed or returned it.
 BR2  The listener is notified of `bridge_lost` and `bridge_restored` alternately, and of `bridge_closed` at most
@@ -36,7 +36,7 @@ from recado.client import (
 )
 
 from .confirmation import BridgePublisher, CheckpointPublisher, ConfirmPublisher
-from .frame_batch import BATCH_MAX_FRAMES
+from .frame_batch import MAX_BATCH_FRAMES
 from .outbox import BridgeOutbox, OutboxEntry
 from .retry import BridgeRetries
 from .settings import AmqpSettings, ConnectionSharing, Storage
@@ -141,7 +141,7 @@ class Bridge:
         self._absent_since: float | None = None
         self._waiters: list[asyncio.Future[None]] = []
         # True after one frame was received and nothing was posted since: the next frame is probably its answer,
-        # and is published at once. Other frames wait for those posted in the same turn, up to BATCH_MAX_FRAMES.
+        # and is published at once. Other frames wait for those posted in the same turn, up to MAX_BATCH_FRAMES.
         self.send_at_once = True
         self._send_scheduled = False
         self.is_durable = settings.persistent and settings.storage is Storage.DURABLE
@@ -162,7 +162,7 @@ class Bridge:
         self.outbox.put(key, frame)
         if self._publisher is None:
             return
-        if self.send_at_once or self.outbox.waiting_count >= BATCH_MAX_FRAMES:
+        if self.send_at_once or self.outbox.waiting_count >= MAX_BATCH_FRAMES:
             self.send_at_once = False
             self._send()
         elif not self._send_scheduled:
@@ -243,7 +243,8 @@ class Bridge:
     def node_absent(self, reason: str) -> None:
         """The node of a client bridge is not on the broker.
 
-        Frames to it are returned at once if it was never there, otherwise after `absence_timeout`: it may return.
+        Frames to it are returned at once if it was never there, otherwise after `absence_timeout`: it may
+        return.
         """
         now = self._loop.time()
         if self._absent_since is None:
@@ -289,7 +290,8 @@ class Bridge:
         self._notify_change()
 
     def attempt_failed(self, error: Exception) -> None:
-        """An attempt of an actor failed. If the broker rejects us, `first_up` fails: the next attempt would too."""
+        """An attempt of an actor failed. If the broker rejects us, `first_up` fails: the next attempt would
+        too."""
         self._mark_lost(error)
         if isinstance(error, ConnectionRejectedError):
             self._fail_first_up(error)

@@ -3,12 +3,12 @@
     ConfirmPublisher      the broker confirms each message, once it is stored if it is persistent
     CheckpointPublisher   an empty request on the same channel, from time to time while messages are unconfirmed
 
-A broker processes the methods of a channel in order. When it answers a request, it has routed all messages before
-it, and returned those without a queue. For a message that is not persistent a confirm says no more than that, and
-costs the broker as much as the message itself.
+A broker processes the methods of a channel in order. When it answers a request, it has routed all messages
+before it, and returned those without a queue. For a message that is not persistent a confirm says no more than
+that, and costs the broker as much as the message itself.
 
-CF1  Messages are numbered from 1 on, and each number is reported as settled once, in ranges; none is reported after
-     the channel has closed.
+CF1  Messages are numbered from 1 on, and each number is reported as settled once, in ranges; none is reported
+     after the channel has closed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Final, Protocol, TypeAlias
 from recado.client import Channel, ClientError
 
 CHECKPOINT_INTERVAL_S: Final = 0.1
-"""Each checkpoint wakes both sides. Unconfirmed messages are held, to be published again if the channel is lost; a
-caller that waits for space requests a checkpoint at once."""
+"""Each checkpoint wakes both sides. Unconfirmed messages are held, to be published again if the channel is
+lost; a caller that waits for space requests a checkpoint at once."""
 
 ConfirmCallback: TypeAlias = Callable[[range, bool], None]
 """Called with the numbers of settled messages, and whether the broker accepted them."""

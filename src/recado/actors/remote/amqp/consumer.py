@@ -1,7 +1,7 @@
 """The consumer of a bridge: receives frames from the broker, and acknowledges them in batches.
 
-A message may hold several frames, and is settled when all of them are. So the redelivery of one frame brings the
-others of its message along; those are recognised as duplicates.
+A message may hold several frames, and is settled when all of them are. So the redelivery of one frame brings
+the others of its message along; those are recognised as duplicates.
 
 RD1  Frames that were not settled are redelivered on the next channel.
 """
@@ -25,11 +25,11 @@ from .bridge import Bridge, DeliveredFrames
 from .frame_batch import decode_batch
 
 ACK_DELAY_S: Final = 0.01
-"""An ack for each message would cost the broker as much as the message. Delaying it loses nothing: acks in flight are
-lost too when a node dies, and the messages redelivered."""
+"""An ack for each message would cost the broker as much as the message. Delaying it loses nothing: acks in
+flight are lost too when a node dies, and the messages redelivered."""
 IDLE_ACK_DELAY_S: Final = 0.02
-"""The delay if no further message comes. It is longer than ACK_DELAY_S, so that usually a message wakes the process
-before this timer does."""
+"""The delay if no further message comes. It is longer than ACK_DELAY_S, so that usually a message wakes the
+process before this timer does."""
 WARNING_INTERVAL_S: Final = 1.0  # between two warnings of dropped messages, at least
 
 log = logging.getLogger("recado.actors")

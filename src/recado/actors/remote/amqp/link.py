@@ -138,8 +138,8 @@ class ServerBridgeLinks:
 
     def link_to(self, client_id: str) -> AmqpLink:
         link = self._links.get(client_id)
-        # The node closes a link on which invalid frames came. They may be another program's, because the client id is
-        # not authenticated, so the client gets a new link.
+        # The node closes a link on which invalid frames came. They may be another program's, because the client
+        # id is not authenticated, so the client gets a new link.
         if link is None or link.close_reason is not None:
             if link is None and len(self._links) >= self._max_clients:
                 self._evict_oldest()

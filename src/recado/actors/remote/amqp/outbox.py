@@ -1,8 +1,8 @@
 """The outbox of a bridge: frames to send, until the broker has confirmed them. It does not know the channel.
 
 OB1  A frame is either waiting, or published in one message, or settled and forgotten.
-OB2  Frames for one key wait in the order of posting. When the channel is lost, the published frames wait again, in
-     their order and before all others.
+OB2  Frames for one key wait in the order of posting. When the channel is lost, the published frames wait again,
+     in their order and before all others.
 OB3  `held_bytes` is the size of all frames in the outbox, and never above the limit.
 """
 
@@ -94,8 +94,8 @@ class BridgeOutbox:
     def take_returned(self, key: str, body: bytes) -> tuple[int, OutboxMessage] | None:
         """Remove and return a message that the broker has returned, with its number.
 
-        None if it is not in the outbox, or was settled. The broker returns messages in the order of publishing, so
-        the search ends early.
+        None if it is not in the outbox, or was settled. The broker returns messages in the order of publishing,
+        so the search ends early.
         """
         for number, message in self._published.items():
             if message.body == body and message.key == key:

@@ -11,8 +11,8 @@ from recado.actors.durable_mailbox.sequence_set import RANGES_MAX
 from recado.client.retry import RetryPolicy
 
 ABSENCE_MAX_S: Final = 600.0
-"""A client bridge closes when its node is not on the broker for so long: it has a connection, and probes the node
-three times a second. The next message to that node opens another one."""
+"""A client bridge closes when its node is not on the broker for so long: it has a connection, and probes the
+node three times a second. The next message to that node opens another one."""
 
 
 class Storage(enum.Enum):
@@ -65,7 +65,8 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     server_sharing: ConnectionSharing = ConnectionSharing.PER_NODE
     client_sharing: ConnectionSharing = ConnectionSharing.PER_NODE
     server_bridge: bool = True
-    """Whether other nodes can reach this one by its name; a node that only sends asks needs no server bridge."""
+    """Whether other nodes can reach this one by its name; a node that only sends asks needs no server
+    bridge."""
 
     connect_timeout: float = 5.0
     """For one attempt to connect, and for a broker that is there to accept the server bridge at the start. An

@@ -2,8 +2,8 @@
 
     async with ActorSystem("exchange", transport=AmqpTransport("amqp://localhost")) as system: …
 
-The actors that own its connections and channels run in their own actor system: they are not in the registry of the
-application, its `stop_all` does not stop them, and `close` does.
+The actors that own its connections and channels run in their own actor system: they are not in the registry of
+the application, its `stop_all` does not stop them, and `close` does.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class AmqpTransport(TransportMixin):
     ) -> None:
         """Open the transport, and wait for the broker if there is a server bridge.
 
-        Raises CannotConnectError if the broker refuses the bridge, or is absent for `reconnect_timeout` seconds, and
-        ValueError for names that are too long.
+        Raises CannotConnectError if the broker refuses the bridge, or is absent for `reconnect_timeout`
+        seconds, and ValueError for names that are too long.
         """
         check_names(node, client_id)
         settings = self._settings
@@ -151,8 +151,8 @@ class AmqpTransport(TransportMixin):
     async def _wait_until_up(self, bridge: Bridge) -> None:
         """Wait for the bridge, as long as the broker is absent.
 
-        A broker that is there and refuses the bridge for `connect_timeout` is an error; before that, another node may
-        have its name, and be about to end.
+        A broker that is there and refuses the bridge for `connect_timeout` is an error; before that, another
+        node may have its name, and be about to end.
         """
         while not bridge.first_up.done():
             with suppress(TimeoutError):

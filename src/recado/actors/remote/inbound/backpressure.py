@@ -4,8 +4,8 @@ Messages that can be settled need no pause: they are settled when the mailbox ha
 only a limited number of unsettled ones. Other links are paused (LinkBackpressure).
 
 A durable mailbox may be unable to store a message because its disk is full. The message stays unsettled, so its
-sender retains it, and the node retries until the disk has space (StoreRetries). Otherwise the limit of unsettled
-messages would be used up, and nothing more would be delivered.
+sender retains it, and the node retries until the disk has space (StoreRetries). Otherwise the limit of
+unsettled messages would be used up, and nothing more would be delivered.
 
 BP1  A link whose messages overfill a bounded mailbox is paused until the mailbox has space, and for at most
      PAUSE_MAX_S: the message that makes space may be behind those that are not read.

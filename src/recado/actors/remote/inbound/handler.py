@@ -2,17 +2,17 @@
 
     size ─► MAC ─► duplicate? ─► envelope ─► target ─► format ─► body ─► mailbox
 
-A frame may come with a `settle` callback, from a transport that redelivers unsettled frames (AMQP). It is settled
-as accepted when its message is stored or in a mailbox with space, and as rejected when the frame is refused. If
-that takes time, the frame is *pending* in the deduplicator; copies that the broker delivers meanwhile add their
-`settle` to those of the first one.
+A frame may come with a `settle` callback, from a transport that redelivers unsettled frames (AMQP). It is
+settled as accepted when its message is stored or in a mailbox with space, and as rejected when the frame is
+refused. If that takes time, the frame is *pending* in the deduplicator; copies that the broker delivers
+meanwhile add their `settle` to those of the first one.
 
 INB1  Nothing of a frame is decoded before its MAC was verified; no settled frame is processed again.
 INB2  `frame_received` raises nothing, whatever the frame contains. The sender of a refused frame is told
       (refusals.py).
 INB3  A frame with `settle` is settled once: when its message is where it stays until it is handled, or refused.
-INB4  While the actors of a closing node stop, no message with `settle` is delivered or becomes a dead letter: it
-      stays unsettled, and is redelivered to the next incarnation of the node.
+INB4  While the actors of a closing node stop, no message with `settle` is delivered or becomes a dead letter:
+      it stays unsettled, and is redelivered to the next incarnation of the node.
 """
 
 from __future__ import annotations

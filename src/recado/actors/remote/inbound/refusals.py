@@ -1,7 +1,7 @@
 """Frames that are not processed: refusals that we send, refusals of our frames, and returned frames of ours.
 
-RF1  The sender of a refused frame is told, with at most REFUSALS_PER_SECOND refusals per second in total. If the
-     frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame.
+RF1  The sender of a refused frame is told, with at most REFUSALS_PER_SECOND refusals per second in total. If
+     the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame.
 RF2  A link on which too many frames were refused is closed.
 RF3  A refused ask fails with the reason and the detail of the other node. A refused signal that would create a
      relation has the effect of an absent actor. All other refusals are published as events.

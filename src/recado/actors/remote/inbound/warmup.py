@@ -1,7 +1,7 @@
 """Warm-up: messages for actors that are not spawned yet are held for a short time after the start.
 
-A program opens its system, and then spawns actors. A broker redelivers messages as soon as the system is open. So
-during the warm-up a message for a name without an actor is not a dead letter yet.
+A program opens its system, and then spawns actors. A broker redelivers messages as soon as the system is open.
+So during the warm-up a message for a name without an actor is not a dead letter yet.
 
 WU1  Held messages for one name are delivered in the order of arrival.
 WU2  No message is held beyond the end of the warm-up, and all held messages are unsettled: the broker, which

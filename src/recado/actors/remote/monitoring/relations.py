@@ -3,25 +3,26 @@
 A relation is a watch, a supervision or a tie. Nothing here sends, or reads the clock: the remote watcher calls
 these methods and applies the effects that they return.
 
-Signals travel unchanged, so the death of a watched actor is confirmed by its own node, by a Down with the reason.
-No signal can report that a node has failed. Then the table returns Down signals with NodeUnreachableError as their
-reason: whether the actors are alive is not known.
+Signals travel unchanged, so the death of a watched actor is confirmed by its own node, by a Down with the
+reason. No signal can report that a node has failed. Then the table returns Down signals with
+NodeUnreachableError as their reason: whether the actors are alive is not known.
 
-REL1  A relation is entered by the signal that creates it, on both nodes, and removed by the signal that ends it.
-REL2  When a node becomes unreachable, each actor with a relation to one of its actors is notified, once; then the
-      relations are removed.
+REL1  A relation is entered by the signal that creates it, on both nodes, and removed by the signal that ends
+      it.
+REL2  When a node becomes unreachable, each actor with a relation to one of its actors is notified, once; then
+      the relations are removed.
 REL3  When a node returns before that, or as another incarnation, the relations created here are created there
       again, with the same actors (REL6): an actor that no longer exists is confirmed dead by that.
 REL4  The number of relations created by other nodes is limited.
-REL5  An actor to which a relation was created by its name is referred to by that name (its *alias*) in all signals
-      of the relation, because the creator knows no other.
-REL6  A relation is with one actor (uid), not with a name. If it was created by name, the node of the actor reports
-      which uid has the name, and the relation is renewed with that uid only. If the node restarts before that, it
-      is open whether the signal reached the last incarnation or this one. A *probe* tells: the same signal for a
-      uid that no actor has. Its answer reports the actor dead, and arrives after the uid if this incarnation
-      received the signal. If the signal was sent twice by then, the actor is dead.
-REL7  A relation has a token, which is in all its signals. So the end of an earlier relation between the same two
-      actors, reported late or twice, does not end the present one.
+REL5  An actor to which a relation was created by its name is referred to by that name (its *alias*) in all
+      signals of the relation, because the creator knows no other.
+REL6  A relation is with one actor (uid), not with a name. If it was created by name, the node of the actor
+      reports which uid has the name, and the relation is renewed with that uid only. If the node restarts
+      before that, it is open whether the signal reached the last incarnation or this one. A *probe* tells: the
+      same signal for a uid that no actor has. Its answer reports the actor dead, and arrives after the uid if
+      this incarnation received the signal. If the signal was sent twice by then, the actor is dead.
+REL7  A relation has a token, which is in all its signals. So the end of an earlier relation between the same
+      two actors, reported late or twice, does not end the present one.
 """
 
 from __future__ import annotations

@@ -231,16 +231,16 @@ class RemoteWatcher:
     def is_superseded(self, peer: Peer, link: PeerLink) -> bool:
         """Whether frames of a past incarnation are refused on this link.
 
-        They are accepted on a link that we opened: the node at the configured address is the right one, even if a
-        stand-in with its name was there for a while.
+        They are accepted on a link that we opened: the node at the configured address is the right one, even if
+        a stand-in with its name was there for a while.
         """
         return not link.is_durable and not (peer.connected_by_us and peer.link is link)
 
     def _supersede(self, peer: Peer, link: PeerLink) -> None:
         """Replace the known incarnation of a peer by another one that has connected.
 
-        A broker ensures that there is one node of a name. Elsewhere the later one replaces the earlier one, unless
-        that is at its configured address. Raises NodeReplacedError in that case.
+        A broker ensures that there is one node of a name. Elsewhere the later one replaces the earlier one,
+        unless that is at its configured address. Raises NodeReplacedError in that case.
         """
         known = peer.link
         if known is not None and known is not link:

@@ -6,8 +6,8 @@ A request has a token. Its sender may give up before the answer arrives, and the
               AbandonActor (token) ────►   stop it, or stop it as soon as it is started
 
 CN1  Only classes that this node offers can be created from outside, up to `max_remote_actors` at a time.
-CN2  If the actor cannot be started, the requester is told why and nothing of it remains; likewise if the requester
-     did not wait for the answer.
+CN2  If the actor cannot be started, the requester is told why and nothing of it remains; likewise if the
+     requester did not wait for the answer.
 CN3  An actor with a supervisor on another node is supervised from its first moment.
 CN4  An abandoned actor is stopped, whether it had been started by then or not.
 CN5  At most MAX_TOKENS started, and as many abandoned, tokens are remembered.
@@ -106,8 +106,8 @@ class Creation:
     def offer(self, cls: type[Actor[Any]], class_name: str = "") -> None:
         """Allow other nodes to create actors of this class here, and to move actors of it here.
 
-        `class_name` is its name for other nodes, by default the qualified name. Raises ValueError if another class
-        is offered under that name.
+        `class_name` is its name for other nodes, by default the qualified name. Raises ValueError if another
+        class is offered under that name.
         """
         class_name = class_name or qualified_name(cls)
         if self._offered_classes.setdefault(class_name, cls) is not cls:
@@ -143,7 +143,7 @@ class Creation:
                 TEMPORARY if request.temporary else PERMANENT,
                 self._parse_supervisor(peer, request.supervisor),
             )
-        except Exception as error:  # noqa: BLE001  constructors may raise anything, and the requester is told (CN2)
+        except Exception as error:  # noqa: BLE001  constructors may raise anything; the requester is told (CN2)
             reply.fail(error)
         else:
             self.tokens.record_started(peer, request.token, ref)
@@ -223,9 +223,9 @@ class Creation:
         """Create an actor on another node, of a class that it offers, and return a reference to it.
 
         `actor_class` is the class, or the name under which it is offered; `arguments` are for its constructor.
-        `supervisor` is an actor of this node, `supervisor_strategy` how it handles failures of the new one. Raises
-        the exception of the constructor, ClassNotOfferedError, and AskTimeoutError after `create_timeout` seconds:
-        then the actor is stopped as soon as it is started.
+        `supervisor` is an actor of this node, `supervisor_strategy` how it handles failures of the new one.
+        Raises the exception of the constructor, ClassNotOfferedError, and AskTimeoutError after
+        `create_timeout` seconds: then the actor is stopped as soon as it is started.
         """
         supervisor_cell = None
         if supervisor is not None:

@@ -4,16 +4,16 @@
     hold the actor, snapshot ──── MoveActor(state) ───► new instance, restore
     become a forwarder       ◄─── its new address ─────
 
-An actor that can move has `snapshot()`, which returns its state as a serializable value, and `restore(state)`. Its
-class is offered on the new node, where it is constructed without arguments.
+An actor that can move has `snapshot()`, which returns its state as a serializable value, and `restore(state)`.
+Its class is offered on the new node, where it is constructed without arguments.
 
 MO1  Messages sent to the old reference, before, during or after the move, arrive in order.
-MO2  At most one of the two instances handles messages. If the move fails the actor continues where it was. (The new
-     instance is abandoned by a message that can be lost: then it remains on its node.)
+MO2  At most one of the two instances handles messages. If the move fails the actor continues where it was. (The
+     new instance is abandoned by a message that can be lost: then it remains on its node.)
 MO3  Actors that monitor the old reference are notified of the death of the moved actor, which its new node
      supervises.
-MO4  The old instance gets `post_stop` when the new one exists. It no longer monitors the actors that it monitored;
-     the new instance has to do so itself.
+MO4  The old instance gets `post_stop` when the new one exists. It no longer monitors the actors that it
+     monitored; the new instance has to do so itself.
 """
 
 from __future__ import annotations

@@ -5,19 +5,20 @@
                      | 1 u32 |             pong
                      | 2 u32 | mac 16 |    MAC of all frames so far, including their sizes
 
-TCC1  At most one frame within the limit, MAC_INTERVAL_BYTES and one read are buffered of the input. A size above
-      the limit, or too small for any frame, closes the connection before the frame is read.
+TCC1  At most one frame within the limit, MAC_INTERVAL_BYTES and one read are buffered of the input. A size
+      above the limit, or too small for any frame, closes the connection before the frame is read.
 TCC2  The first frame posted after a read is written at once: usually it is the only one. Frames that follow in
       the same turn of the event loop are coalesced into one write. With this, and with handling messages within
-      the read (`Node.frames_received`), an ask takes 1.4 times as long as a raw echo; with a turn of the loop for
-      each step it takes 1.9 times as long.
-TCC3  Frames that the socket does not accept are queued, and returned by `take_unsent` when the connection closes.
-TCC4  A peer that cannot prove that it has the cookie stays connected no longer than the time for its first frame,
-      however many it sends, and each of its frames has at most UNAUTHENTICATED_MAX_BYTES.
+      the read (`Node.frames_received`), an ask takes 1.4 times as long as a raw echo; with a turn of the loop
+      for each step it takes 1.9 times as long.
+TCC3  Frames that the socket does not accept are queued, and returned by `take_unsent` when the connection
+      closes.
+TCC4  A peer that cannot prove that it has the cookie stays connected no longer than the time for its first
+      frame, however many it sends, and each of its frames has at most UNAUTHENTICATED_MAX_BYTES.
 TCC5  No frame of an authenticated peer is processed before the MAC that follows it was verified. So an attacker
       between the two ends cannot insert, drop or reorder frames (HS1). Each write has a MAC: 1 µs.
-TCC6  A connection on which nothing is received is closed after at most `idle_timeout` seconds, in which the peer
-      was pinged. An end that pauses reading under backpressure sends a pong by itself.
+TCC6  A connection on which nothing is received is closed after at most `idle_timeout` seconds, in which the
+      peer was pinged. An end that pauses reading under backpressure sends a pong by itself.
 """
 
 from __future__ import annotations

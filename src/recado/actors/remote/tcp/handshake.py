@@ -3,8 +3,8 @@
     | "recado-a" | challenge 16 |   hello: both ends send it at once
     | proof 16 |                    sent after the peer's hello; frames may follow immediately
 
-A proof is the MAC of both challenges and of the role of its sender, so it is valid for one end of one connection
-only. The keys of the MACs that protect the frames (`StreamMac`) are derived in the same way.
+A proof is the MAC of both challenges and of the role of its sender, so it is valid for one end of one
+connection only. The keys of the MACs that protect the frames (`StreamMac`) are derived in the same way.
 
 HS1  Nothing recorded on one connection is accepted on another one, not even by the next incarnation of a node,
      and not if an attacker between the two ends inserts it.

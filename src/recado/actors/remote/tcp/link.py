@@ -1,8 +1,8 @@
 """Links over TCP: an outbound link connects and reconnects to its peer; an inbound link was opened by the peer.
 
-TCL1  While an outbound link is not connected, frames wait, up to `send_buffer_bytes`. When an attempt to connect
-      fails, the frames that waited for it are returned, so no frame waits longer than one attempt and the delay
-      before it. Frames that wait when the link is closed are returned, too.
+TCL1  While an outbound link is not connected, frames wait, up to `send_buffer_bytes`. When an attempt to
+      connect fails, the frames that waited for it are returned, so no frame waits longer than one attempt and
+      the delay before it. Frames that wait when the link is closed are returned, too.
 TCL2  An outbound link closes only by `close`, or when no attempt succeeds for `reconnect_timeout` seconds.
 """
 

@@ -53,8 +53,8 @@ class TcpTransport(TransportMixin):
         nodes: Mapping[str, str] | None = None,
         settings: TcpSettings | None = None,
     ) -> None:
-        """`listen` is "host:port", with port 0 for any free one; None does not listen. `nodes` are the addresses
-        of other nodes, by name. Raises ValueError for an invalid address."""
+        """`listen` is "host:port", with port 0 for any free one; None does not listen. `nodes` are the
+        addresses of other nodes, by name. Raises ValueError for an invalid address."""
         self._listen = None if listen is None else _parse_address(listen)
         self._nodes = {name: _parse_address(address) for name, address in (nodes or {}).items()}
         self._settings = settings or TcpSettings()

@@ -1,9 +1,9 @@
 """Envelopes: encoded by concatenating cached prefixes, decoded by one parse within limits.
 
-Two serialized protobuf messages, concatenated, parse as one message with the fields of both. The fields that are
-equal in all messages of a class from one actor to another are therefore encoded once and cached, and the other
-fields are appended: 0.9 µs for an ask, compared with 2.9 µs to build and serialize an `Envelope`. A test compares
-the two.
+Two serialized protobuf messages, concatenated, parse as one message with the fields of both. The fields that
+are equal in all messages of a class from one actor to another are therefore encoded once and cached, and the
+other fields are appended: 0.9 µs for an ask, compared with 2.9 µs to build and serialize an `Envelope`. A test
+compares the two.
 
 ENV1  `EnvelopeWriter` writes what protobuf would write for the same fields, except for their order.
 ENV2  `read_envelope` returns only envelopes within the limits below for the number of fields and the length of
@@ -100,9 +100,9 @@ class EnvelopeWriter:
     ) -> bytes:
         """Encode a message to an actor, or a control message to a node.
 
-        `sender` is empty if the sender is not an actor. `timeout_ms` is how long the sender waits for an answer:
-        None for a one-way message, 0 if unknown. With `receipt` the message is one-way, and the receiving node
-        answers it when the mailbox has accepted it.
+        `sender` is empty if the sender is not an actor. `timeout_ms` is how long the sender waits for an
+        answer: None for a one-way message, 0 if unknown. With `receipt` the message is one-way, and the
+        receiving node answers it when the mailbox has accepted it.
         """
         one_way = receipt or timeout_ms is None
         key = (target, sender, manifest, format_id, one_way, control, receipt)

@@ -58,7 +58,7 @@ def decode_exception(failure: Failure) -> Exception:
         if cls is errors.MessageRefusedError:
             return errors.MessageRefusedError(errors.RefusalReason(arguments[0]), *arguments[1:])
         return cls(*arguments)
-    except Exception:  # noqa: BLE001  application constructors with arguments from the network may raise anything
+    except Exception:  # noqa: BLE001  constructors with arguments from the network may raise anything
         return errors.RemoteActorError(kind, text)
 
 
