@@ -1,16 +1,16 @@
-"""An archive at work: a member of its feed with a store on disk.
+"""An archiver: a member of its feed that stores all messages on disk.
 
-    loop         the member decides; what it wants stored is appended
-    a thread     syncs, again as soon as the last sync is done and something was appended meanwhile
-    another      reads what somebody asks for again
-    a third      seals what is old enough to Parquet, and collects what is too old to keep
+    event loop   the member decides; entries are appended to the journal
+    thread 1     fsyncs, again as soon as the last sync is done and more was appended
+    thread 2     reads messages that members request
+    thread 3     seals old rows to Parquet, and deletes expired files
 
-AV1  The member is told `Stored` only of what a sync has covered.
-AV2  What came through the carrier is settled only when it is stored, or refused as malformed: whatever a kill
-     takes from our memory comes again. What is stored by nobody is settled too: the places of a total order,
-     and what is of a publisher that is one too many.
-AV3  A sync that fails is never tried again: the archive stops, and what it had not stored comes again in its
-     next life.
+AV1  The member receives `EntriesStored` only for entries that a sync has covered.
+AV2  A packet is settled (acked to the broker) only when its messages are stored, or when it is malformed: after
+     a kill, the broker redelivers everything that was only in memory. Packets that no archive stores are
+     settled, too: positions of a total order, and messages of a publisher beyond the limit.
+AV3  A failed sync is never retried: the archiver stops, and the broker redelivers unsettled packets to its next
+     incarnation.
 """
 
 from __future__ import annotations
@@ -53,29 +53,28 @@ from .wire import read_message_extent
 T = TypeVar("T")
 
 MIN_SYNC_INTERVAL_S: Final = 0.01
-"""Not more often than this: each sync costs half a millisecond of processor time, whatever it covers, and those
-who wait for it wait for the disk anyhow."""
+"""A sync costs 0.5 ms of CPU time regardless of its size, and waiters wait for the disk anyway."""
 SEAL_CHECK_INTERVAL_S: Final = 1.0
-"""How often it is seen whether something is to be sealed."""
+"""How often to check whether rows are due to be sealed."""
 
 
 log = logging.getLogger("recado.feeds")
 
 
 class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """When rows are sealed, and which are let go."""
+    """When rows are sealed, and which are deleted."""
 
     seal_rows: int = SEAL_ROW_COUNT
     seal_interval: float = SEAL_INTERVAL_S
     retention: RetentionLimits = RetentionLimits()
     grace: float = GRACE_PERIOD_S
-    """Seconds for which a file that was let go stays, for those who read it."""
+    """Seconds before a removed file is deleted, so that readers can finish."""
     retention_interval: float = 60.0
-    """How often it is seen whether something is to be let go."""
+    """Seconds between checks of the retention limits."""
 
 
 class Archiver(MemberListener):
-    """Entered once, by `async with`. Made by `Link.archive`."""
+    """Runs an archive of a feed; made by `FeedConnection.archive` and entered once, by `async with`."""
 
     def __init__(
         self,
@@ -107,17 +106,17 @@ class Archiver(MemberListener):
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
 
-    # --- life
+    # --- lifecycle
 
     @property
     def store(self) -> ArchiveStore:
-        """To be read."""
+        """The store, for reading."""
         assert self._store is not None, "the archive is not running: use `async with`"
         return self._store
 
     @property
     def vector(self) -> Vector:
-        """What is safely stored."""
+        """The durable messages."""
         return self.store.durable_vector
 
     @property
@@ -160,18 +159,18 @@ class Archiver(MemberListener):
             ) from error
         except ArchiveError as error:
             raise ArchiveStoppedError(str(error)) from error
-        if self._closed:  # nobody waits for it any more
+        if self._closed:  # closed while it was opened
             self._store.close()
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def run(self) -> None:
-        """Until the archive has to stop; then it is told why."""
+        """Wait until the archiver has to stop, and raise the reason."""
         raise await asyncio.shield(self._failure)
 
     async def close(self) -> None:
-        """Leave the feed, and let what is appended be durable."""
+        """Leave the feed and make appended entries durable."""
         if self._closed:
             return
         self._closed = True
@@ -207,11 +206,11 @@ class Archiver(MemberListener):
             self._stop(stopped)
 
     async def _run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        """In a thread."""
+        """Run a function in a thread of the pool."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, work, *arguments)
 
-    # --- beside the loop
+    # --- background tasks
 
     async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -239,8 +238,8 @@ class Archiver(MemberListener):
             )
 
     async def _report_damage(self, damage: FileDamage) -> None:
-        """A damaged file does not stop the archive: its messages are lost here, until another archive has
-        them."""
+        """Report a damaged file. It does not stop the archiver: its messages count as lost until another
+        archive sends them."""
         lost = await self._run_in_thread(self.store.find_lost, damage)
         log.error(
             "archive file damaged (archive=%s rows=%d-%d messages_lost=%d): %s; the archive serves all other "
@@ -264,7 +263,7 @@ class Archiver(MemberListener):
                 )
                 if report.files:
                     log.info("archive %s: let go %d messages", self.name, report.messages)
-            await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # time itself makes rows old
+            await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # rows also become due by age
 
     # --- for the driver
 
@@ -286,7 +285,7 @@ class Archiver(MemberListener):
 
     def read_archive(self, query_number: int, query: ArchiveQuery) -> None:
         if self._queries.qsize() == MAX_PENDING_READS:
-            self._queries.get_nowait()  # the member has forgotten that one, too
+            self._queries.get_nowait()  # the member has dropped that query, too
         self._queries.put_nowait((query_number, query))
 
     def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:

@@ -1,15 +1,15 @@
-"""A block: the messages of a batch as columns, in the bytes in which they travel and are stored.
+"""A block: the messages of a batch as columns, in the byte format of packets and of the archive's journal.
 
     block  = | timestamps: i64 × count | key | message id | headers | properties | body |      little-endian
     column = | mode u8 = 0 |                                   every value is empty
              | mode u8 = 1 | size u32 | bytes |                every value is the same
-             | mode u8 = 2 | sizes: u32 × count | bytes |      each its own, one after the other
+             | mode u8 = 2 | sizes: u32 × count | bytes |      varying values, concatenated
 
-Timestamps are microseconds since 1970, UTC. Headers are an AMQP table with its size in front, properties are
-an AMQP property list with its flags, both as on the wire; keys and ids are UTF-8. Nothing here looks into them.
+Timestamps are microseconds since 1970 UTC. Headers are an AMQP table with its size in front, properties an AMQP
+property list with its flags, both as on the wire; keys and ids are UTF-8. This module does not decode them.
 
-So a block is written and read by column: one call of struct and one join, however many messages it has; an
-archive makes Arrow columns from `sizes` and `data` and touches no message.
+Encoding and decoding work on whole columns: one call of struct and one join, independent of the number of
+messages. An archive builds Arrow columns from `sizes` and `data` without touching single messages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,8 +20,7 @@ from typing import Final, NamedTuple
 MAX_MESSAGE_COUNT: Final = 65_536
 MAX_BLOCK_BYTES: Final = 16 * 1024 * 1024
 MAX_EXPANDED_BYTES: Final = 16 * MAX_BLOCK_BYTES
-"""What the values of all messages may have in bytes: a value that is the same for all travels once, but who
-makes rows of them has it for each."""
+"""Limit for the values of all messages: a constant value is transmitted once, but rows have a copy each."""
 MAX_KEY_BYTES: Final = 255
 
 KEY_INDEX: Final = 0
@@ -39,12 +38,12 @@ _U32: Final = Struct("<I")
 
 
 class MalformedDataError(ValueError):
-    """Bytes from the network that are not what they should be."""
+    """Bytes from the network or from disk that do not have the expected format."""
 
 
 class Column(NamedTuple):
-    """One column of a block: with mode EACH, `sizes` has one per message and `data` their bytes, with mode SAME
-    `data` is the one value."""
+    """One column of a block: with mode 2 (varying), `sizes` has one entry per message and `data` the
+    concatenated values; with mode 1 (constant), `data` is the value."""
 
     mode: int
     sizes: tuple[int, ...]
@@ -63,7 +62,7 @@ class Column(NamedTuple):
 
 
 class Block:
-    """Whole and well-formed by construction: `parse` refuses what is not."""
+    """Immutable and well-formed: `parse` rejects anything else."""
 
     __slots__ = ("_columns", "count", "data")
 
@@ -92,8 +91,8 @@ class Block:
         headers: Sequence[bytes] | bytes = b"",
         properties: Sequence[bytes] | bytes = b"",
     ) -> "Block":
-        """What is given once counts for every message. Raises ValueError if lengths differ or it is too
-        much."""
+        """Build a block; a single value applies to every message. Raises `ValueError` if lengths differ or a
+        size limit is exceeded."""
         count = len(bodies)
         if isinstance(timestamps, int):
             timestamps = [timestamps] * count
@@ -117,7 +116,7 @@ class Block:
 
     @classmethod
     def parse(cls, data: bytes, count: int) -> "Block":
-        """Raises Malformed."""
+        """Raises `MalformedDataError`."""
         if not 0 < count <= MAX_MESSAGE_COUNT or len(data) > MAX_BLOCK_BYTES:
             raise MalformedDataError(f"a block of {count} messages and {len(data)} bytes")
         at = 8 * count
@@ -143,7 +142,7 @@ class Block:
         return self._columns[index].values(self.count)
 
     def slice(self, start: int, stop: int) -> "Block":
-        """Messages start..stop-1 as a block of their own."""
+        """Return messages start..stop-1 as a new block."""
         if start == 0 and stop == self.count:
             return self
         count = stop - start
@@ -155,7 +154,7 @@ class Block:
         return Block(count, b"".join(parts), columns)
 
     def message_sizes(self) -> list[int]:
-        """About how many bytes each message takes in a block of its own."""
+        """Return the approximate number of bytes that each message takes in a block of its own."""
         fixed = 8 + COLUMN_COUNT
         each = []
         for column in self._columns:
@@ -170,7 +169,7 @@ class Block:
 
 
 def join_blocks(blocks: Iterable[Block]) -> Block:
-    """Blocks of consecutive messages as one."""
+    """Concatenate blocks of consecutive messages."""
     first, *others = blocks
     if not others:
         return first
@@ -191,7 +190,7 @@ def _encode_column(values: Sequence[bytes] | bytes) -> Column:
     if isinstance(values, bytes):
         return Column(CONSTANT_CODE, (), values) if values else Column(ALL_EMPTY_CODE, (), b"")
     first = values[0]
-    # A list that is all one value is as long as its count of that value; `count` compares in C.
+    # `count` compares in C, so this is the fastest test for a list of equal values.
     if list(values).count(first) == len(values):
         return Column(CONSTANT_CODE, (), first) if first else Column(ALL_EMPTY_CODE, (), b"")
     return Column(VARYING_CODE, tuple(map(len, values)), b"".join(values))

@@ -1,14 +1,14 @@
-"""Feeds for programs without an event loop: the same names, and calls that return when it is done.
+"""Feeds for programs without an event loop: the same names, with calls that block until they are done.
 
-    with recado.feeds.connect_blocking("amqp://guest:guest@localhost") as link:
-        feed = link.feed("quotes")
+    with recado.feeds.connect_blocking("amqp://guest:guest@localhost") as connection:
+        feed = connection.feed("quotes")
         feed.publish(b"…", key="PETR4")
         with feed.subscribe("desk-1", recovery="pessimistic") as messages:
             for message in messages:
                 …
 
-All of a link runs in one thread with a loop of its own, `on_view` as well. Many messages at a time cost one
-hand-over: publish_many, and the batches that iteration fetches by itself.
+A connection has one thread with an event loop; `on_view` callbacks run there. Each call is handed over to that
+thread, so `publish_many`, and the batches that iteration fetches, cost much less per message.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def call_in_loop(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """What has nothing to wait for, but is made for the loop that it is called in."""
+    """Wrap a function that waits for nothing but must run in the event loop."""
 
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:
         return method(*args, **kwargs)
@@ -77,7 +77,7 @@ class BlockingSubscription(LoopThreadProxy[Subscription]):
             yield from self._inner.iterate_batch(batch)
 
     def next_batch(self, timeout: float | None = None) -> DeliveredBatch | None:
-        """None when the subscription was closed; `TimeoutError` if nothing came."""
+        """Return the next batch, or None when the subscription is closed. Raises `TimeoutError`."""
         return self._run(self._inner.next_batch(), timeout)
 
 
@@ -122,12 +122,13 @@ class BlockingArchiver(LoopThreadProxy["Archiver"]):
         self._run(self._inner.close())
 
     def run(self, timeout: float | None = None) -> None:
-        """Until it has to stop, which is an error, or for so many seconds: a `TimeoutError`."""
+        """Block until the archiver has to stop, and raise the error; with `timeout`, raise `TimeoutError` after
+        that many seconds."""
         self._run(self._inner.run(), timeout)
 
 
 class BlockingFeedConnection(LoopThreadProxy[FeedConnection]):
-    """Its thread runs from `with` on, until that is left."""
+    """The blocking twin of `FeedConnection`; its thread runs inside the `with` block."""
 
     def __init__(self, connection: FeedConnection) -> None:
         super().__init__(LoopThread("recado feeds", connection_closed_error), connection)

@@ -1,11 +1,12 @@
-"""All that crosses between the core of feeds and the world: events in, effects out.
+"""The interface between the pure core of feeds and the I/O layer: events in, effects out.
 
-`Member.handle(event, now)` takes one event and gives the effects in the order in which they must happen.
+`FeedMember.handle(event, now)` takes one event and returns the effects in the order in which they must be
+performed.
 
-Channel P is the feed itself: everybody hears what is cast there, the sender included, and on an ordered
-transport all hear it in one order. Channel A is for members: addressed to one of them, to all archives, to
-all members, or to those that coordinate; the sender may hear itself or not. Both may lose, double and reorder;
-on AMQP they rarely do.
+Packets take one of two routes. *Broadcast* packets reach every member of the feed including the sender; a
+transport with total order delivers them to all members in the same order. *Addressed* packets go to one member,
+all archives, all members or all coordinators; the sender may receive its own. Both routes may lose, duplicate
+and reorder packets; on AMQP they rarely do.
 """
 
 from enum import Enum
@@ -33,9 +34,9 @@ from .views import (
 ARCHIVES: Final = "archives"
 MEMBERS: Final = "members"
 COORDINATORS: Final = "coordinators"
-"""Members that coordinate a view or may have to, as far as they have asked for it by `ListenToCoordinators`."""
+"""Members that coordinate a view or may have to, while they have asked for it by `ListenToCoordinators`."""
 MAX_READ_BATCHES: Final = 2_048
-"""Batches in an answer of an archive's store: half of what a packet has room for, as some are split there."""
+"""Limit of batches that the archive store returns at once: half of what a packet holds, as some are split."""
 Target = MemberId | Literal["archives", "members", "coordinators"]
 
 
@@ -70,7 +71,7 @@ class MessageBatch(Struct, frozen=True):
         return self.first + self.block.count - 1
 
     def clip(self, first: int, last: int) -> "MessageBatch":
-        """Only messages first..last of it."""
+        """Return only the messages first..last of the batch."""
         low, high = max(first, self.first) - self.first, min(last, self.last) - self.first + 1
         if low == 0 and high == self.block.count:
             return self
@@ -79,13 +80,13 @@ class MessageBatch(Struct, frozen=True):
 
 
 ArchiveEntry = MessageBatch | ArchiveRecord
-"""What an archive stores, in the order of its offsets. Only batches have offsets: one per message."""
+"""An entry of an archive, in order of offsets. Only batches have offsets: one per message."""
 
 
 class ArchiveQuery(Struct, frozen=True):
-    """What is to be read from an archive's store: batches from `offset` on, in order of offset, trimmed to
-    messages behind `after`, or to `ranges` if there are any; stop behind about `limit` bytes, or about
-    MOST_RECALLED batches."""
+    """A read from an archive's store: batches from `offset` on, in order of offset, clipped to messages after
+    `after`, or to `ranges` if there are any. The result ends after about `limit_bytes` bytes or
+    MAX_READ_BATCHES batches."""
 
     after: Vector
     ranges: tuple[MessageRange, ...] = ()
@@ -94,23 +95,23 @@ class ArchiveQuery(Struct, frozen=True):
 
 
 class ArchiveState(Struct, frozen=True):
-    """What an archive's store has when it begins."""
+    """The contents of an archive's store when the member starts."""
 
     vector: Vector
     views: tuple[ViewRecord, ...] = ()
     stability: tuple[ViewStability, ...] = ()
     acknowledgements: tuple[AcknowledgementRecord, ...] = ()
     next_offset: int = 0
-    """The next one."""
+    """The offset of the next message to be stored."""
     lost: tuple[LostRange, ...] = ()
-    """What was recorded as lost, and not found since."""
+    """Ranges that were recorded as lost and not found since."""
 
 
-# --- what happened ---------------------------------------------------------------------------------
+# --- events --------------------------------------------------------------------------------------
 
 
 class PublishRequested(Struct, frozen=True):
-    """The application publishes these messages. They get the next sequences."""
+    """The application publishes these messages; they get the next sequences."""
 
     block: Block
 
@@ -122,19 +123,19 @@ class PacketArrived(Struct, frozen=True):
 
 
 class TimerFired(Struct, frozen=True):
-    """Time has passed: at the latest when `deadline` says so."""
+    """The deadline of the member has passed."""
 
 
 class EntriesStored(Struct, frozen=True):
-    """The archive's store: everything up to this vector, and all entries given before, are durable."""
+    """The archive's store has synced all entries up to this vector."""
 
     vector: Vector
     offset: int
 
 
 class ArchiveRead(Struct, frozen=True):
-    """An answer to Recall `number`. With `more`, ask on at `offset`; `reached` is the store's vector at
-    `offset`."""
+    """Result of ReadArchive `query_number`. If `has_more`, continue at `offset`; `reached` is the store's
+    vector there."""
 
     query_number: int
     batches: list[MessageBatch]
@@ -150,14 +151,13 @@ class ArchiveDamaged(Struct, frozen=True):
 
 
 class BroadcastsConfirmed(Struct, frozen=True):
-    """The transport has taken all casts with numbers up to this one, for good."""
+    """The transport has confirmed all broadcasts up to this sequence."""
 
     last_sequence: int
 
 
 class LeaveRequested(Struct, frozen=True):
-    """The application leaves the feed. `vector` is what it has taken, if that is less than what was
-    delivered."""
+    """The application leaves the feed. `vector` is the part that it has processed, if that is not all."""
 
     vector: Vector | None = None
 
@@ -173,12 +173,12 @@ Event = (
     | LeaveRequested
 )
 
-# --- what is to be done ----------------------------------------------------------------------------
+# --- effects -------------------------------------------------------------------------------------
 
 
 class Broadcast(Struct, frozen=True):
-    """Tell everybody, on P. `number` is the last sequence in the packet if it has messages, which must last
-    and be confirmed; with number 0 it is transient."""
+    """Send a packet to all members. If it contains messages, `last_sequence` is the last of them, and the
+    transport must persist and confirm it; packets with 0 are transient."""
 
     packet: bytes
     key: str = ""
@@ -186,21 +186,21 @@ class Broadcast(Struct, frozen=True):
 
 
 class ListenToCoordinators(Struct, frozen=True):
-    """Whether packets to `COORDINATORS` are to be brought here from now on. At the start they are not."""
+    """Whether to receive packets addressed to `COORDINATORS` from now on; initially off."""
 
     enabled: bool
 
 
 class SendAddressed(Struct, frozen=True):
-    """Tell one member, all archives, all members or coordinators, on A; transient."""
+    """Send a transient packet to one member, all archives, all members or all coordinators."""
 
     to: Target
     packet: bytes
 
 
 class SendAcknowledgement(Struct, frozen=True):
-    """Send this to all archives on A, once the application has taken everything that was delivered before it.
-    A newer one replaces one that still waits."""
+    """Send this packet to all archives once the application has processed everything delivered before. A newer
+    one replaces one that still waits."""
 
     packet: bytes
 
@@ -210,26 +210,26 @@ class DeliverBatch(Struct, frozen=True):
 
 
 class ReportLoss(Struct, frozen=True):
-    """To the application: these messages are lost, and what is behind them follows."""
+    """Tell the application that these messages are lost; later ones follow."""
 
     lost: LostRange
 
 
 class ReportView(Struct, frozen=True):
-    """To the application: who takes part now; everything up to `cut` has been delivered before."""
+    """Tell the application about a new view; everything up to `cut` has been delivered before."""
 
     view: View
     cut: Vector
 
 
 class ReportRecovered(Struct, frozen=True):
-    """To the application: what was missed has been delivered; from here on the flow is live."""
+    """Tell the application that recovery is finished: live messages follow."""
 
     vector: Vector
 
 
 class StoreEntries(Struct, frozen=True):
-    """Append these in this order and make them durable, then tell `Stored`."""
+    """Append the entries in this order and make them durable, then report `EntriesStored`."""
 
     entries: list[ArchiveEntry]
 
@@ -240,11 +240,11 @@ class ReadArchive(Struct, frozen=True):
 
 
 class ReportFailure(Struct, frozen=True):
-    """The feed cannot do what was asked, and why; the member is of no more use."""
+    """Tell the application that the member cannot continue, and why."""
 
     reason: str
     is_recovery: bool = False
-    """Messages that were missed cannot be had."""
+    """True if missed messages cannot be recovered."""
 
 
 Effect = (
@@ -262,59 +262,60 @@ Effect = (
 )
 
 
-# --- how it is set up ------------------------------------------------------------------------------
+# --- options -------------------------------------------------------------------------------------
 
 
 class RecoveryPolicy(Enum):
-    """What a subscriber that returns is given."""
+    """Which messages a returning subscriber receives first."""
 
     NONE = "none"
-    """Nothing: it begins with what is published from now on. So does `optimistic`, by another name."""
+    """None: it starts with messages published from now on. The application calls this `optimistic` or None."""
     VECTOR = "vector"
     PESSIMISTIC = "pessimistic"
     ARCHIVE = "archive"
-    """The archive begins by itself when it sees the name return; else as pessimistic."""
+    """Like PESSIMISTIC, but the archive starts it when it sees the name return."""
 
 
 class FeedOptions(Struct, frozen=True, kw_only=True):
-    """Times are in seconds, sizes in bytes."""
+    """Options of a feed; all members should use the same. Durations are in seconds."""
 
     has_total_order: bool = True
-    """The transport has one order for all on P, and publishers do not hear it (AMQP). Else as UDP."""
+    """The transport delivers broadcasts to all members in one order, and publishers do not receive them (AMQP).
+    Otherwise as on UDP. Set by the transport."""
     max_packet_bytes: int = 1024 * 1024
-    """The largest packet that the transport takes."""
+    """Largest packet of the transport, in bytes. Set by the transport."""
     heartbeat_interval: float = 0.5
     failure_timeout: float = 2.0
-    """A member that is silent for so long is taken for failed."""
+    """A member that has been silent for this long is considered to have failed."""
     full_rate_members: int = 100
-    """In a group of up to so many, subscribers send a heartbeat every `beat`; in one that is n times as large
-    every n beats, and it takes n times `failure_timeout` until one is taken for failed. Archives and the oldest members
-    always keep the full rate."""
+    """In a group of up to this many members, subscribers send a heartbeat every `heartbeat_interval`; in a
+    group n times as large every n intervals, and a failure is detected after n times `failure_timeout`.
+    Archives and the oldest members always send at the full rate."""
     view_change_timeout: float = 1.0
-    """How long a change of view waits for answers."""
+    """Seconds that a view change waits for replies."""
     retry_interval: float = 0.2
-    """How soon a question without an answer is asked again."""
+    """Seconds before an unanswered request is repeated."""
     loss_timeout: float = 10.0
-    """After so long a gap that nobody present can fill is closed and told as lost."""
+    """Seconds after which a message that no reachable member has is reported as lost."""
     retransmit_bytes: int = 16 * 1024 * 1024
-    """What is kept of recent messages for those who missed them."""
+    """Memory for recent messages that are resent to members which missed them."""
     buffer_bytes: int = 64 * 1024 * 1024
-    """What may wait for its turn. What comes beyond it is dropped and asked for later."""
+    """Memory for out-of-order and held messages. Beyond it messages are dropped and requested again later."""
     recovery: RecoveryPolicy = RecoveryPolicy.NONE
     start_vector: Vector = field(default_factory=Vector)
-    """With Policy.VECTOR: what the application has."""
+    """With RecoveryPolicy.VECTOR: the messages that the application has."""
     recovery_timeout: float = 10.0
-    """How long to wait for an archive to answer."""
+    """Seconds to wait for an archive to answer."""
     live_without_archive: bool = False
-    """If none answers: go live with a gap instead of failing."""
+    """If no archive answers, continue with live messages and a gap instead of failing."""
     gap_timeout: float | None = None
-    """Of a subscriber with recovery: how long it waits for a message that nobody present has, and that an
-    absent archive may have, before it fails. None waits until an archive is back."""
+    """For a subscriber with recovery: seconds to wait for a message that no reachable member has, but an absent
+    archive may have, before it fails. None waits until an archive returns."""
     acknowledge_interval: float = 5.0
-    """How often, between views, a member tells the archives what it has delivered."""
+    """Seconds between acknowledgements to the archives, besides those for views."""
     archive_count: int = 0
-    """How many archives the feed has; 0: as many as are in the view."""
+    """Number of archives that the feed has; 0 uses the number in the view."""
     resume_after: int = 0
-    """Of a publisher that goes on as an earlier life of its own: the sequence behind which it does."""
+    """For a resumed publisher: the sequence after which it continues."""
     uniform_copies: int = 0
-    """UNIFORM: so many archives must have a message; 0: a majority of them."""
+    """UNIFORM: number of archives that must have a message; 0 means a majority."""

@@ -1,9 +1,9 @@
-"""Publishing: what is published in one turn of the loop becomes one batch, and few batches are on their way.
+"""Coalesces messages published in one turn of the event loop into batches, and limits the batches in flight.
 
-G1  Messages get consecutive sequences in the order of the calls, and leave in batches in that order.
-G2  At most `window` batches are unconfirmed; what is published meanwhile waits here, and its publisher with it
-    as soon as that is a batch or more.
-G3  No batch is larger than `batch_bytes`, unless one message alone is, and none is of more than a block takes.
+PC1  Messages get consecutive sequences in the order of the calls, and are sent in batches in that order.
+PC2  At most `max_in_flight` batches are unconfirmed. Messages published meanwhile are queued here; publishing
+     waits as soon as a full batch is queued (backpressure).
+PC3  No batch exceeds `batch_bytes`, unless a single message does, or the number of messages of a block.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Final
 from .block import MAX_KEY_BYTES, MAX_MESSAGE_COUNT, Block
 
 BATCH_BYTES: Final = 120_000
-"""So that a packet with its head fits into one AMQP frame of the usual size: 131,072."""
+"""A packet with its header then fits into one AMQP frame of the usual size, 131,072 bytes."""
 MAX_IN_FLIGHT_BATCHES: Final = 64
 MAX_MESSAGE_BYTES: Final = 15 << 20
-"""Bytes of a message with all that belongs to it."""
+"""Limit for a message with key, id, headers and properties."""
 MESSAGE_OVERHEAD_BYTES: Final = 28
-"""Bytes that a message takes beside its own: a timestamp and the sizes of its columns."""
+"""A timestamp and the sizes of the columns."""
 
 MessageRow = tuple[bytes, bytes, bytes, bytes, bytes, int]
 
 
 class PublishCoalescer:
-    """`put` gets each batch, in order."""
+    """Collects messages and passes each full batch to `emit`, in order."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class PublishCoalescer:
         self._pending_bytes = 0
         self._flush_handle: asyncio.Handle | None = None
         self._ready_blocks: deque[Block] = deque()
-        self._unconfirmed: deque[int] = deque()  # the last sequence of each batch
+        self._unconfirmed: deque[int] = deque()  # last sequence of each batch in flight
         self._sent_sequence = resume_after
         self._waiters: deque[tuple[Callable[[], bool], asyncio.Future[None]]] = deque()
         self._failure: Exception | None = None
         self.last_sequence = resume_after
-        """The sequence of the last message that was published."""
+        """The sequence of the last published message."""
         self.confirmed_sequence = resume_after
-        """The sequence up to which all is confirmed."""
+        """The sequence up to which all messages are confirmed."""
 
     @property
     def has_room(self) -> bool:
-        """Whether a message may be added without waiting."""
+        """Whether a message can be added without waiting."""
         return (
             self._failure is None
             and not self._ready_blocks
@@ -73,7 +73,7 @@ class PublishCoalescer:
     def add(
         self, body: bytes, key: bytes, message_id: bytes, headers: bytes, properties: bytes
     ) -> int:
-        """One message, to leave at the end of this turn; gives its sequence."""
+        """Add one message, to be sent at the end of this turn of the loop; return its sequence."""
         size = len(body) + len(key) + len(message_id) + len(headers) + len(properties)
         check_message_size(size, len(key))
         self._pending_rows.append(
@@ -97,7 +97,8 @@ class PublishCoalescer:
         properties: Sequence[bytes] | bytes,
         timestamps: Sequence[int] | None = None,
     ) -> int:
-        """A block of their own, at once; whoever calls keeps to `pieces`. Gives the last sequence."""
+        """Send messages as one block immediately; the caller has split them with `split`. Returns the last
+        sequence."""
         self._build_block()
         self._ready_blocks.append(
             Block.build(
@@ -114,12 +115,12 @@ class PublishCoalescer:
         return self.last_sequence
 
     def split(self, bodies: Sequence[bytes], overhead_bytes: int) -> list[slice]:
-        """Where to cut many messages, each with so many bytes beside its body, into batches."""
+        """Return how to cut many messages, each with this many bytes besides its body, into batches."""
         fixed = overhead_bytes + MESSAGE_OVERHEAD_BYTES
         ends = list(accumulate(map(len, bodies), initial=0))
 
         def upto(place: int) -> int:
-            """Bytes of all messages before the place."""
+            """Return the bytes of all messages before an index."""
             return ends[place] + place * fixed
 
         found, start, count = [], 0, len(bodies)
@@ -131,7 +132,7 @@ class PublishCoalescer:
             start = stop
         return found
 
-    # --- out
+    # --- output
 
     def _flush_turn(self) -> None:
         self._flush_handle = None
@@ -139,7 +140,7 @@ class PublishCoalescer:
         self._send_ready()
 
     def _build_block(self) -> None:
-        """What was added becomes a block."""
+        """Turn the collected rows into a block."""
         if not self._pending_rows:
             return
         bodies, keys, message_ids, headers, properties, timestamps = zip(
@@ -170,16 +171,16 @@ class PublishCoalescer:
             self._emit(block)
         self._wake()
 
-    # --- in
+    # --- input
 
     def confirm(self, upto: int) -> None:
-        """All messages up to this sequence are in the carrier's hands."""
+        """Note that the transport has confirmed all messages up to this sequence."""
         while self._unconfirmed and self._unconfirmed[0] <= upto:
             self.confirmed_sequence = self._unconfirmed.popleft()
         self._send_ready()
 
     def fail(self, error: Exception) -> None:
-        """Nothing leaves any more: whoever waits is told, and whoever comes."""
+        """Stop sending: present and future waiters get this error."""
         self._failure = self._failure or error
         if self._flush_handle is not None:
             self._flush_handle.cancel()
@@ -190,7 +191,7 @@ class PublishCoalescer:
         await self._wait_until(lambda: self.has_room)
 
     async def wait_for_confirms(self) -> None:
-        """Until all that was published so far is confirmed."""
+        """Wait until all messages published so far are confirmed."""
         last = self.last_sequence
         await self._wait_until(lambda: self.confirmed_sequence >= last)
 
@@ -217,7 +218,7 @@ class PublishCoalescer:
 
 
 def check_message_size(size: int, key_size: int) -> None:
-    """Of a message, and of its key."""
+    """Raise `ValueError` if a message or its key is too large."""
     if size > MAX_MESSAGE_BYTES:
         raise ValueError(f"a message has at most {MAX_MESSAGE_BYTES:,} bytes, not {size:,}")
     if key_size > MAX_KEY_BYTES:

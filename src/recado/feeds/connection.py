@@ -1,7 +1,7 @@
-"""The link: where a program meets feeds. One for a program is enough; all its feeds share it.
+"""A connection to the broker, or to a multicast group, that all feeds of a program share.
 
-async with recado.feeds.connect("amqp://guest:guest@localhost") as link:
-    feed = link.feed("quotes")
+async with recado.feeds.connect("amqp://guest:guest@localhost") as connection:
+    feed = connection.feed("quotes")
 
 amqp://… amqps://…      a broker: recado or RabbitMQ
 udp://239.255.42.1:PORT?interface=127.0.0.1      no broker: multicast on the local network
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from .archiver import ArchiveOptions, Archiver
 
 RECONNECT_TIMEOUT_S: Final = 300.0
-"""Seconds without a broker."""
+"""Default of `reconnect_timeout`."""
 
 
 class FeedConnection:
-    """Opened by `async with`; leaving it flushes and closes what was made of it."""
+    """Opened by `async with`; leaving the block flushes and closes its feeds and archivers."""
 
     def __init__(
         self,
@@ -41,10 +41,9 @@ class FeedConnection:
         reconnect_timeout: float | None = RECONNECT_TIMEOUT_S,
         wait_for_broker: bool = False,
     ) -> None:
-        """`give_up` is after how many seconds without a broker everything fails; None is never.
-
-        Without a broker at the start it fails at once, unless it is `patient`.
-        """
+        """`reconnect_timeout` is the number of seconds to keep reconnecting to a lost broker before feeds fail
+        with `TransportLostError`; None retries forever. If the broker is absent at the start, entering fails at
+        once, unless `wait_for_broker` is set."""
         self.url = url
         self._wait_for_broker = wait_for_broker
         self._options = options or FeedOptions()
@@ -57,7 +56,7 @@ class FeedConnection:
     def over_transport(
         cls, transport: FeedTransport, *, options: FeedOptions | None = None
     ) -> Self:
-        """A link over a carrier that is there already, such as one in memory; it is open."""
+        """Return an open connection over an existing transport, such as one in memory."""
         link = cls("", options=options)
         link._transport = transport
         return link
@@ -76,7 +75,9 @@ class FeedConnection:
         transport, self._transport = self._transport, None
         if transport is None:
             return
-        async with AsyncExitStack() as closing:  # archives, feeds, the carrier: all, whatever fails
+        async with (
+            AsyncExitStack() as closing
+        ):  # archivers, feeds, the transport: close all, whatever fails
             closing.push_async_callback(transport.close)
             for feed in self._feeds:
                 closing.push_async_callback(feed.close, flush=flush)
@@ -100,9 +101,12 @@ class FeedConnection:
         max_in_flight: int = MAX_IN_FLIGHT_BATCHES,
         resume: ResumePoint | None = None,
     ) -> Feed:
-        """A feed to publish on and to subscribe to.
+        """Return a feed to publish on and to subscribe to.
 
-        `stack` names the layers, top to bottom; a wrong one is a `StackError` that says what would be right.
+        `stack` names the layers, top to bottom. `options` replaces those of the connection. `batch_bytes`
+        limits the size of a published batch, `max_in_flight` the number of unconfirmed batches. With `resume`,
+        continue as an earlier publisher. Raises `FeedClosedError` if the connection is not open, `StackError`
+        for an invalid stack, `ValueError` for an invalid name.
         """
         transport = self._get_transport()
         resolve_stack(stack, Role.SUBSCRIBER, transport.layer_name)
@@ -128,7 +132,12 @@ class FeedConnection:
         options: FeedOptions | None = None,
         archive_options: ArchiveOptions | None = None,
     ) -> Archiver:
-        """An archive of a feed, in a folder of its own; it runs while its `async with` lasts."""
+        """Return an archiver that stores a feed in a folder; it runs while its `async with` block lasts.
+
+        `name` identifies the archive in the feed. `archive_options` say when rows are sealed and deleted.
+        Raises `FeedClosedError` if the connection is not open, `StackError` for an invalid stack, `ValueError`
+        for an invalid name.
+        """
         from .archiver import ArchiveOptions, Archiver
 
         transport = self._get_transport()

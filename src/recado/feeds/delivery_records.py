@@ -1,4 +1,4 @@
-"""What an archive knows of views and acknowledgements, and what follows for a subscriber that was away."""
+"""The views and acknowledgements that an archive knows, and which messages a returning subscriber has missed."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -25,17 +25,20 @@ MAX_VIEWS: Final = 1_024
 
 
 class DeliveryRecords:
-    """VT1  A view that was recorded is known until the table is full; then the oldest go first.
-    VT2  What is called DELIVERED was acknowledged; what is called MISSED lies outside everything that any life
-         of the subscriber can have been given, as far as it shared its views with archives, and if whoever was
-         silent had stopped. What is not known is UNCERTAIN. How it is known is in `lineage`.
+    """The records of an archive, and the conclusions from them.
+
+    DV1  A recorded view is known until MAX_VIEWS is reached; then the oldest are dropped first.
+    DV2  Messages called DELIVERED were acknowledged. Messages called MISSED are outside everything that any
+         incarnation of the subscriber can have received, provided that it shared its views with archives and
+         that silent members had stopped. All others are UNCERTAIN. `incarnation_history` explains how this is
+         known.
     """
 
     def __init__(self, records: Iterable[ArchiveRecord] = ()) -> None:
         self.view_records: dict[ViewId, ViewRecord] = {}
         self.stability: dict[ViewId, ViewStability] = {}
         self.stability_checksums: dict[ViewId, int] = {}
-        """Of the reaches: by them two archives see which of theirs differ."""
+        """Checksums of the delivery bounds: two archives compare them to find bounds that differ."""
         self.acknowledgements: dict[MemberId, AcknowledgementRecord] = {}
         self._history: IncarnationHistory | None = None
         self._status_cache: dict[tuple[str, MemberId | None], DeliveryStatus] = {}
@@ -43,7 +46,7 @@ class DeliveryRecords:
             self.add(record)
 
     def add(self, record: ArchiveRecord) -> bool:
-        """Whether it was news."""
+        """Add a record; return whether it was new."""
         match record:
             case ViewRecord(view):
                 old = self.view_records.get(view.id)
@@ -82,7 +85,7 @@ class DeliveryRecords:
         return member in self._get_history().incarnations(member.name)
 
     def views_of(self, member: MemberId) -> list[View]:
-        """The views that this member was in, oldest first; not those that it was only asked to be in."""
+        """The views that this member was in, oldest first, without views to which it was only invited."""
         known = [
             self.view_records[id_]
             for id_ in self._get_history().incarnations(member.name).get(member, ())
@@ -90,12 +93,13 @@ class DeliveryRecords:
         return [record.view for record in known if not record.provisional]
 
     def last_acknowledged(self, name: str, excluded: MemberId | None = None) -> Vector:
-        """What the name has last acknowledged: it may miss all that is behind, and its holes."""
+        """Return the last vector that the name has acknowledged: it may have missed everything after it, and
+        its holes."""
         acks = [ack for m, ack in self.acknowledgements.items() if m.name == name and m != excluded]
         return max(acks, key=lambda ack: ack.view_id).vector if acks else Vector()
 
     def delivery_status(self, name: str, excluded: MemberId | None = None) -> "DeliveryStatus":
-        """What each message is to this subscriber, not counting the life that `subtract_span` is."""
+        """Return which messages this subscriber has received, ignoring the incarnation `excluded`."""
         found = self._status_cache.get((name, excluded))
         if found is None:
             found = self._status_cache[name, excluded] = self._compute_status(name, excluded)
@@ -123,14 +127,14 @@ class DeliveryRecords:
 
 
 class DeliveryStatus:
-    """What messages are to one subscriber, by ranges of sequences."""
+    """Which messages one subscriber has received, by ranges of sequences."""
 
     def __init__(self, sure: list[Interval], doubtful: list[Interval]) -> None:
         self._certain = sure
         self._uncertain = doubtful
 
     def split(self, publisher: bytes, first: int, last: int) -> list[tuple[int, int, Certainty]]:
-        """first..last in ranges of one class each."""
+        """Split first..last into ranges of equal certainty."""
         ends = {last}
         for interval in (*self._certain, *self._uncertain):
             for bound in interval:
@@ -150,7 +154,7 @@ class DeliveryStatus:
         return ranges
 
     def delivery_bound(self) -> Vector | None:
-        """No earlier life was given anything behind this; None: not known yet."""
+        """Return a bound of what earlier incarnations received; None if it is not known yet."""
         farthest = Vector()
         for _, end in self._uncertain:
             if end is None:
@@ -169,16 +173,16 @@ class DeliveryStatus:
 
 
 def acknowledgement_weight(ack: AcknowledgementRecord) -> int:
-    """Of two acknowledgements of one life the heavier one is the newer: it passes over messages, or is given
-    them, behind all others or out of a hole."""
+    """Order the acknowledgements of one incarnation: the newer one is heavier, because it contains more
+    delivered messages or more holes at the end."""
     vector = ack.vector
     holes = sum(high - low + 1 for spans in vector.holes.values() for low, high in spans)
     return 2 * (2 * sum(vector.values()) - holes) + ack.is_final
 
 
 def _uncertain_start(ack: AcknowledgementRecord | None) -> Vector:
-    """Behind this, and in its holes, a life may have been given what it has not acknowledged. What it passed
-    over never came to it; a hole that it began with may have been filled."""
+    """The vector after which, and in whose holes, an incarnation may have received unacknowledged messages.
+    Messages that it skipped never reached it; a hole that it started with may have been filled."""
     if ack is None:
         return Vector()
     begun = ack.start.holes
@@ -190,7 +194,8 @@ def _uncertain_start(ack: AcknowledgementRecord | None) -> Vector:
 
 
 def _merge_bounds(one: Vector, other: Vector) -> Vector:
-    """Two archives may have found different ends: the farther one is the safer, but any is better than none."""
+    """Merge the bounds of two archives per publisher: the higher one is the safer one, but any is better than
+    UNBOUNDED."""
     entries = dict(one)
     for publisher, sequence in other.items():
         known = entries.get(publisher, 0)

@@ -1,14 +1,14 @@
-"""The driver: it runs one pure `Member` in an event loop. Events go in, effects come out and are done.
+"""The driver runs one `FeedMember` in an event loop: it passes events in and performs the effects.
 
-D1  Events are handled one after the other; one that comes about while effects are done waits for them.
-D2  Effects are done in their order, except that an acknowledgement of a view waits until the application has
-    taken everything that was delivered before it: what lies in our memory is lost with us.
-D3  There is one timer, never later than the member's deadline. Time in which the loop did not run counts
-    towards no timeout: the member is given the time of its `MemberClock`.
-D4  After `stop`, and after a fault of its own, nothing reaches the member any more.
-D5  A fault in this program is never told as one of what carries packets.
-D6  While the application lags behind, nobody is asked for more, and messages that no carrier keeps for us are
-    dropped as they come. They are missing then, and asked for when there is room again.
+DR1  Events are handled one after the other; an event that arises while effects are performed is queued.
+DR2  Effects are performed in order. Only acknowledgements wait until the application has processed everything
+     delivered before: messages in memory are lost if this process dies.
+DR3  There is one timer, never later than the member's deadline. Time in which the loop was stalled counts
+     towards no timeout: the member sees the time of its `MemberClock`.
+DR4  After `stop`, and after an internal error, no event reaches the member.
+DR5  Internal errors are never reported as transport errors.
+DR6  Backpressure: while the inbox of the application is full, requests for messages are not sent, and messages
+     without a delivery tag are dropped. They are missing then, and requested when there is room again.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ MESSAGE_KINDS: Final = (PacketKind.DATA, PacketKind.FRAGMENT, PacketKind.PULL_RE
 
 
 class MemberListener:
-    """What the member serves: a feed's publisher, a subscription, an archive. Each minds what matters to it."""
+    """Callbacks of a member: implemented by a publisher, a subscription and an archiver. Defaults do nothing."""
 
     _driver: Driver | None = None
 
@@ -86,7 +86,7 @@ class MemberListener:
         pass
 
     def acknowledge(self, packet: bytes) -> None:
-        """Send it to the archives when everything delivered before was taken."""
+        """Send the packet to the archives once everything delivered before has been processed."""
 
     def view_installed(self, view: View, cut: Vector) -> None:
         pass
@@ -107,21 +107,20 @@ class MemberListener:
         pass
 
     def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:
-        """A packet that came with a tag was given to the member, and all effects are done; or it was of no
-        use."""
+        """A packet with a delivery tag was handled and all effects performed, or it was malformed."""
 
     def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
-        """`recovery`: because messages that were missed cannot be had."""
+        """The member cannot continue; `is_recovery` if missed messages cannot be recovered."""
 
     def transport_lost(self, error: Exception) -> None:
-        """By what carries packets."""
+        """The transport failed for good."""
 
     def internal_error(self, error: Exception) -> None:
-        """By a mistake in this program."""
+        """An exception in this program stopped the member."""
 
 
 class Driver:
-    """A `Listener` of its port."""
+    """Connects a member with its transport endpoint and its listener; implements `PacketListener`."""
 
     def __init__(self, member: FeedMember, listener: MemberListener) -> None:
         self.member = member
@@ -129,10 +128,10 @@ class Driver:
         self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
-        self._busy = True  # until it has a port to act by
+        self._busy = True  # until it has an endpoint
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0  # by the loop's clock
+        self._timer_at = 0.0  # in loop time
         self._clock = MemberClock(member.context.options.heartbeat_interval / 2)
         self._logged_rejections = 0
 
@@ -158,7 +157,7 @@ class Driver:
             self._busy = False
 
     def _fail(self, error: Exception) -> None:
-        """What carries packets has no use for it, and would go on as if nothing were (D5)."""
+        """Stop and report an internal error; raised to the transport, it would be ignored (DR5)."""
         log.error("a member of a feed fails", exc_info=error)
         self._stopped = True
         self._listener.internal_error(error)
@@ -195,7 +194,8 @@ class Driver:
     # --- time
 
     def _arm_timer(self) -> None:
-        """A timer that is too early costs one look at the deadline; to move it each time would cost more."""
+        """Arm the timer. One that fires too early costs one check of the deadline; moving it each time costs
+        more."""
         deadline = self.member.deadline()
         if deadline is None or self._stopped:
             return
@@ -203,7 +203,7 @@ class Driver:
             if self._timer_at <= deadline + self._clock.stalled_seconds:
                 return
             self._timer.cancel()
-        # A deadline in the past means "at once": it does not show that the loop was stalled since.
+        # A deadline in the past means "now"; it does not show that the loop was stalled.
         now = self._clock.member_time(self._loop.time())
         self._timer_at = self._clock.expect(max(deadline, now))
         self._timer = self._loop.call_at(self._timer_at, self._on_timer)
@@ -231,7 +231,7 @@ class Driver:
         return self._clock.member_time(monotonic)
 
     def _log_rejected_publishers(self) -> None:
-        """Once: whoever fills a feed must not fill a log."""
+        """Log once: a flood of publishers must not flood the log."""
         if self._logged_rejections or not self.member.rejected_count:
             return
         self._logged_rejections = self.member.rejected_count
@@ -241,7 +241,7 @@ class Driver:
             *(self.member.context.member_id.name, self.member.publisher_counts[1]),
         )
 
-    # --- what comes
+    # --- packets
 
     def packet_received(
         self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int
@@ -259,7 +259,7 @@ class Driver:
                 self._fail(fault)
 
     def _is_dropped(self, packet: bytes, kinds: tuple[PacketKind, ...]) -> bool:
-        """D6."""
+        """DR6."""
         return (
             self.member.context.is_inbox_full
             and len(packet) >= HEADER_BYTES
@@ -273,11 +273,11 @@ class Driver:
     def transport_lost(self, error: Exception) -> None:
         self._listener.transport_lost(error)
 
-    # --- the end
+    # --- end
 
     async def leave(self, vector: Vector | None = None) -> None:
-        """In order: the others are told, and need not find out. `vector` is what the application has taken, if
-        that is not all."""
+        """Leave the feed, so that the other members need not detect a failure. `vector` is the part that the
+        application has processed, if that is not all."""
         self.handle(LeaveRequested(vector))
         await self.stop()
 
@@ -290,7 +290,8 @@ class Driver:
 
 
 def resolve_stack(text: str | None, role: Role, transport: str) -> Stack:
-    """As the text says, or the usual one for a role; a `StackError` if it does not end on our carrier."""
+    """Parse a stack text, or use the default of a role. Raises `StackError` if it does not end with our
+    transport."""
     if text is None:
         text = DEFAULT_STACKS[role].replace("AMQP", transport)
     stack = Stack.parse(text)
@@ -311,7 +312,7 @@ async def join_feed(
     listener: MemberListener,
     archive_state: ArchiveState | None = None,
 ) -> Driver:
-    """A member of a feed, or a publisher, running."""
+    """Create a member of a feed, or a publisher, and start it."""
     stack = resolve_stack(stack_text, role, transport.layer_name)
     fitting = replace(
         options,
@@ -329,6 +330,6 @@ async def join_feed(
         )
     driver = Driver(FeedMember(member_id, role, stack, fitting, archive_state), listener)
     port = await transport.join(feed, member_id, role, driver)
-    listener.attach(driver)  # before the first effect, which may need it
+    listener.attach(driver)  # before the first effect, which may use it
     driver.start(port)
     return driver

@@ -1,22 +1,27 @@
-"""What can go wrong with a feed, one class per thing that a program may want to do about it.
+"""Exceptions of feeds: one class for each situation that a program may handle differently.
 
     FeedError
-    ├── CannotJoin        the carrier does not let us in: no broker, no such network interface, …
-    │   └── WrongUrl      nobody could: the URL says nothing that can be meant
-    ├── CarrierLost       it did, and is gone for good
-    ├── MemberFailed      neither the carrier nor the others, but a fault in this program: it stops
-    ├── RecoveryFailed    what was missed cannot be had: no archive answers
-    ├── ArchiveStopped    an archive had to stop: its disk failed, it fell out of the feed
-    └── FeedClosed        it was closed by this program
+    ├── JoinError                 cannot join: no broker, no such network interface, a member limit, …
+    │   └── InvalidUrlError       the URL cannot name a broker or a multicast group
+    ├── TransportLostError        the broker or network failed for good after joining
+    ├── MemberFailedError         an exception inside this program stopped the member
+    ├── RecoveryError             missed messages cannot be recovered: no archive answers
+    ├── ArchiveStoppedError       an archiver had to stop: its disk failed, it fell out of the feed
+    ├── FeedClosedError           this program has closed the feed or the connection
+    ├── StackError                a stack text is invalid
+    └── ArchiveError              the folder of an archive cannot be used (`recado.feeds.archive.errors`)
 
-An error says what happened, and where something can be done about it, what.
+The message says what happened; `hint`, where there is one, says what to do about it.
 """
 
 from __future__ import annotations
 
 
 class FeedError(Exception):
-    """Anything of the above."""
+    """Base class of all exceptions of feeds.
+
+    Attributes: `reason` says what happened, `hint` what to do about it (may be empty).
+    """
 
     def __init__(self, reason: str, hint: str = "") -> None:
         super().__init__(f"{reason}. {hint}" if hint else reason)
@@ -37,7 +42,7 @@ class TransportLostError(FeedError):
 
 
 class MemberFailedError(FeedError):
-    """Its cause is the fault, which is in recado, in a layer or in a callback of the application."""
+    """An exception in recado, in a custom layer or in an application callback; it is the `__cause__`."""
 
     def __init__(self, feed: str, cause: Exception) -> None:
         super().__init__(

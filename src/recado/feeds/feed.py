@@ -1,11 +1,11 @@
-"""A feed, as a program that publishes on it or subscribes to it has it.
+"""A feed, as a program publishes on it and subscribes to it.
 
-    feed = link.feed("quotes")
-    await feed.publish(b"…", key="PETR4")        # waits for room only
+    feed = connection.feed("quotes")
+    await feed.publish(b"…", key="PETR4")        # waits only if the send window is full
     await feed.flush()                           # all confirmed
 
-It becomes a publisher with the first message, and is then the same one until it is closed; the next life of
-the program is another publisher, unless it is told to go on as an earlier one (`ResumePoint`).
+A feed becomes a publisher with the first message, and stays the same publisher until it is closed. The next
+start of the program is a new publisher, unless it resumes an earlier one (`ResumePoint`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from .views import MemberId, Role
 
 
 class ResumePoint(NamedTuple):
-    """An earlier life of a publisher, to go on as the same one. What it may have published already can be
-    published once more under its own sequences, and is then there once."""
+    """Where an earlier publisher ended, to continue as the same one. Messages that it may have published
+    already can be published again under their own sequences; subscribers receive them once."""
 
     publisher: bytes
     last_sequence: int
-    """The sequence behind which to go on."""
+    """The sequence after which to continue."""
 
 
 class Feed(MemberListener):
-    """Made by `Link.feed`."""
+    """Publishes on a feed and subscribes to it; made by `FeedConnection.feed`."""
 
     def __init__(
         self,
@@ -74,17 +74,17 @@ class Feed(MemberListener):
 
     @property
     def publisher(self) -> bytes:
-        """What names us in `Message.publisher`."""
+        """The id that `Message.publisher` has for messages published here."""
         return self._member_id.incarnation
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last message published; the first is 1."""
+        """The sequence of the last published message; the first is 1."""
         return self._coalescer.last_sequence
 
     @property
     def confirmed_sequence(self) -> int:
-        """The sequence up to which all is confirmed."""
+        """The sequence up to which all messages are confirmed."""
         return self._coalescer.confirmed_sequence
 
     @property
@@ -102,7 +102,14 @@ class Feed(MemberListener):
         message_id: str = "",
         properties: Properties | None = None,
     ) -> int:
-        """One message; gives its sequence. All of a turn of the loop travel together."""
+        """Publish one message.
+
+        Messages published in the same turn of the event loop are sent as one batch. Waits only while the send
+        window is full.
+
+        Returns the sequence of the message. Raises `ValueError` if it is too large, `FeedError` if the feed is
+        closed or has failed.
+        """
         coalescer = self._coalescer
         while self._driver is None or not coalescer.has_room:
             await self._wait_ready()
@@ -123,7 +130,12 @@ class Feed(MemberListener):
         headers: Mapping[str, FieldValue] | None = None,
         properties: Properties | None = None,
     ) -> range:
-        """Many at a time, which is much cheaper; gives their sequences."""
+        """Publish many messages, which is much cheaper than one at a time.
+
+        `keys` and `message_ids` are one value for all messages, or one for each. Returns the sequences. Raises
+        `ValueError` if lengths differ or a message is too large, `FeedError` if the feed is closed or has
+        failed.
+        """
         if not bodies:
             return range(0)
         key = encode_texts(keys, len(bodies), "keys")
@@ -156,7 +168,7 @@ class Feed(MemberListener):
         properties: Sequence[bytes],
         timestamps: Sequence[int],
     ) -> None:
-        """Many at a time that have nothing in common: all of them columns, encoded as in an archive."""
+        """Publish many messages whose columns are encoded as in an archive."""
         if not bodies:
             return
         longest_key = max(map(len, keys))
@@ -172,7 +184,7 @@ class Feed(MemberListener):
             )
 
     async def flush(self) -> None:
-        """Until all that was published so far is confirmed."""
+        """Wait until all messages published so far are confirmed. Raises `FeedError` if that fails."""
         await self._coalescer.wait_for_confirms()
 
     async def _wait_ready(self) -> None:
@@ -188,7 +200,7 @@ class Feed(MemberListener):
                             self,
                         ),
                     )
-                    if self._closed:  # meanwhile, by one who did not wait for us
+                    if self._closed:  # closed by another task during the join
                         await driver.leave()
         await self._coalescer.wait_for_room()
 
@@ -210,10 +222,15 @@ class Feed(MemberListener):
         live_without_archive: bool = False,
         on_view: ViewCallback | None = None,
     ) -> Subscription:
-        """To be entered by `async with`. The name is what an archive knows the subscriber by.
+        """Return a subscription, to be entered by `async with`.
 
-        Raises `SelectorError`, which shows the place, for a selector that cannot be understood, and
-        `StackError` for `recovery` with a stack that has no SYNC.
+        `name` identifies the subscriber to archives over restarts. `selector` limits the messages to those that
+        match. `recovery` says which missed messages to receive first: None or "optimistic" (none),
+        "pessimistic", "archive", or a `Vector`. With `live_without_archive`, a recovery that finds no archive
+        leaves a gap instead of failing. `on_view` is called with each new view.
+
+        Raises `SelectorError` for an invalid selector, and `StackError` for `recovery` with a stack without
+        SYNC.
         """
         member_id = new_member_id(check_name(name, "a subscriber"))
         policy, vector = parse_recovery(recovery)
@@ -239,14 +256,15 @@ class Feed(MemberListener):
         wanted = None if selector is None else compile_selector(selector, self.name)
         return Subscription(self.name, name, joined, start=vector, filter_=wanted, on_view=on_view)
 
-    # --- the end
+    # --- end
 
     async def close(self, *, flush: bool = True) -> None:
-        """Subscriptions end, and what was published is confirmed before, unless told otherwise."""
+        """Close the feed and its subscriptions; with `flush`, wait for the confirms of published messages
+        first."""
         if self._closed:
             return
         self._closed = True
-        async with AsyncExitStack() as closing:  # all of it, whatever fails
+        async with AsyncExitStack() as closing:  # close everything, whatever fails
             closing.push_async_callback(self._leave, flush=flush)
             for subscription in self._subscriptions:
                 closing.push_async_callback(subscription.close)
@@ -287,5 +305,5 @@ def encode_texts(texts: Sequence[str] | str, count: int, parameter: str) -> list
 
 
 def max_length(values: list[bytes] | bytes) -> int:
-    """Bytes of the longest, at least of one."""
+    """Length of the longest value, or of the single one."""
     return len(values) if isinstance(values, bytes) else max(map(len, values))

@@ -1,8 +1,8 @@
-"""What was delivered to a subscription and its application has not taken yet, in order.
+"""Delivered messages of a subscription that the application has not taken yet.
 
-I1  Items are taken in the order in which they were put.
-I2  What was taken counts as done when the application asks for the next; only then is anything behind it done:
-    an acknowledgement says that all before it was processed, not that it was received.
+IN1  Items are taken in the order in which they were put.
+IN2  A batch counts as processed when the application asks for the next one. Only then do actions queued after
+     it run: an acknowledgement says that all messages before it were processed, not that they were received.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ InboxAction = Callable[[], None]
 
 
 class Inbox:
-    """Batches, and between them steps to be done when all before them is."""
+    """Batches, and actions that run once everything before them has been processed."""
 
     def __init__(self) -> None:
         self._items: deque[MessageBatch | InboxAction] = deque()
-        self._is_idle = True  # nothing is in the application's hands
+        self._is_idle = True  # the application is not processing a batch
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._is_closed = False
         self.buffered_bytes = 0
-        """Of the batches that wait."""
+        """Bytes of the batches in the queue."""
 
     @property
     def is_done(self) -> bool:
-        """Whether all that was delivered has been processed."""
+        """Whether everything delivered has been processed."""
         return self._is_idle and not self._items
 
     def put(self, batch: MessageBatch) -> None:
@@ -39,7 +39,7 @@ class Inbox:
         self._wake()
 
     def run_after(self, action: InboxAction) -> None:
-        """Do this when all that was put before is done: at once, if it is."""
+        """Run an action once everything put before is processed; immediately if that is the case already."""
         if self.is_done:
             action()
         else:
@@ -47,8 +47,8 @@ class Inbox:
             self._wake()
 
     def close(self, error: Exception | None = None) -> None:
-        """No more comes: by an error, after what is here; or quietly, and what is here is not taken any more,
-        because those who leave have told how far they came."""
+        """Close the inbox. With an error, queued items are still returned and then the error is raised. Without
+        one, queued items are discarded: the member has already reported how far it got."""
         if error is None:
             self._items.clear()
             self.buffered_bytes = 0
@@ -57,7 +57,7 @@ class Inbox:
             self._wake()
 
     async def take(self) -> MessageBatch | None:
-        """The next batch; whoever asks has done with the last. None at the end."""
+        """Return the next batch, marking the last one as processed; None after `close`."""
         if self._waiter is not None and not self._waiter.done():
             raise RuntimeError("somebody waits for the next message already; subscribe once more")
         self._is_idle = True
@@ -78,7 +78,7 @@ class Inbox:
             await self._waiter
 
     def take_ready(self) -> MessageBatch | None:
-        """Beside what is in hand, the next batch if nothing is to be done between the two (I2)."""
+        """Return the next batch in addition to the current one, if no action is queued between them (IN2)."""
         if self._is_idle or not self._items or not isinstance(self._items[0], MessageBatch):
             return None
         batch = self._items.popleft()

@@ -1,16 +1,18 @@
-"""Which view follows which, and what that says of lives that are over and of lives that no archive saw.
+"""The order of views, and what it says about ended and unseen incarnations of members.
 
-A view that is complete and settled bounds what all can have been given who are not in it: they were silent when
-it was begun, and everything published until then is before its reach. It does so only for those who came
-before it, because two groups may have views at the same time which know nothing of each other.
+A complete view with a known delivery bound limits what every absent member can have received: the absent
+members were silent when the view change began, and everything published until then is within the bound. This
+holds only for members that came before the view, because after a partition two groups may have concurrent views
+that know nothing of each other.
 
-LI1  A view follows another if a line of views leads there, or if it is later and has all its archives again.
-LI2  A life is over at a settled view with a later life of its name; or at one that is complete, is without it,
-     and follows every view that it was in.
-LI3  Lives may have come and gone unseen where no archive leads from a view to the next one, where archives were
-     left out that may have lived on, and where an unknown view came before. All that they can have been given,
-     up to the next view that is complete and settled, is in doubt; unless an archive was there all the time, or
-     those who were left out are back and have told.
+IH1  A view follows another one if a chain of views leads there, or if it has a higher number and contains all
+     its archives.
+IH2  An incarnation ends at a view with a known bound that contains a later incarnation of the name; or at one
+     that is complete, does not contain it, and follows every view that it was in.
+IH3  Incarnations may have come and gone unseen where no archive is in both a view and the next one, where
+     archives were excluded that may have stayed alive, and where a previous view is unknown. Everything that
+     they can have received, up to the next complete view with a known bound, is uncertain; unless an archive
+     was present all the time, or the excluded archives are back and have reported.
 """
 
 from bisect import bisect_left
@@ -20,7 +22,7 @@ from .vector import Vector
 from .views import MemberId, ViewId, ViewRecord, ViewStability
 
 Interval = tuple[Vector, Vector | None]
-"""What lies behind the first, up to the second; None: there is no end that is known."""
+"""Messages after the first vector, up to the second; None if no upper bound is known."""
 
 
 class IncarnationHistory:
@@ -31,7 +33,7 @@ class IncarnationHistory:
         asked = [record for record in known if record.provisional]
         self._views = {record.view.id: record for record in known if not record.provisional}
         self._bounds = {id_: settled[id_].delivery_bound for id_ in self._views if id_ in settled}
-        self._stable_views = list(self._bounds)  # in order, as the views are
+        self._stable_views = list(self._bounds)  # in ascending order, like the views
         self._archives = {id_: set(r.view.archive_members()) for id_, r in self._views.items()}
         self._archive_names = {id_: {m.name for m in all_} for id_, all_ in self._archives.items()}
         self._view_bits = {id_: 1 << number for number, id_ in enumerate(self._views)}
@@ -41,7 +43,7 @@ class IncarnationHistory:
             for member in record.view.members():
                 incarnations = self._views_by_incarnation.setdefault(member.name, {})
                 incarnations.setdefault(member, []).append(record.view.id)
-        self._first_view_number = {  # the number of the first view of each life
+        self._first_view_number = {  # number of the first view of each incarnation
             member: min(id_.number for id_ in places)
             for incarnations in self._views_by_incarnation.values()
             for member, places in incarnations.items()
@@ -49,7 +51,7 @@ class IncarnationHistory:
         self._unseen: list[Interval] | None = None
 
     def _compute_ancestors(self) -> dict[ViewId, int]:
-        """Of each view, as bits, itself and all from which a line leads to it."""
+        """Compute for each view, as a bit set, itself and all views from which a chain leads to it."""
         before: dict[ViewId, int] = {}
         for id_, record in self._views.items():
             before[id_] = self._view_bits[id_]
@@ -58,14 +60,14 @@ class IncarnationHistory:
         return before
 
     def incarnations(self, name: str) -> Mapping[MemberId, list[ViewId]]:
-        """Each with the views that it was in, or was asked to be in."""
+        """Return each incarnation of a name with the views that it was in or invited to."""
         return self._views_by_incarnation.get(name, {})
 
-    # --- lives that are over ---
+    # --- ended incarnations ---
 
     def delivery_bound(self, incarnation: MemberId, min_view_number: int) -> Vector | None:
-        """Beyond this, nothing was delivered to this life, which was in a view of number `last` at least; None:
-        not known (LI2)."""
+        """Return a bound of what was delivered to an incarnation that was in a view of number `min_view_number`
+        or later; None if it is not known (IH2)."""
         places = self.incarnations(incarnation.name).get(incarnation, [])
         shared = [id_ for id_ in places if id_ in self._views]
         min_view_number = max([min_view_number, *(id_.number for id_ in places)])
@@ -85,18 +87,18 @@ class IncarnationHistory:
         return None
 
     def _follows(self, id_: ViewId, other: ViewId) -> bool:
-        """LI1."""
+        """IH1."""
         if self._ancestors[id_] & self._view_bits[other]:
             return True
         return id_.number > other.number and self._archive_names[other] <= self._archive_names[id_]
 
-    # --- lives that were not seen ---
+    # --- unseen incarnations ---
 
     def unseen_intervals(self) -> list[Interval]:
-        """What may have been given to lives of any name that are not known here (LI3)."""
+        """What incarnations of any name that are unknown here may have received (IH3)."""
         if self._unseen is None:
             found = [hole for id_ in self._views for hole in self._unseen_before(id_)]
-            # Of those from the very beginning the farthest says it all.
+            # Of intervals that start at the empty vector only the longest matters.
             whole = [end for begin, end in found if not begin]
             self._unseen = [hole for hole in found if hole[0]]
             if None in whole:
@@ -116,7 +118,7 @@ class IncarnationHistory:
         return [hole for each in known for hole in self._unseen_between(each, id_)]
 
     def _unseen_between(self, old: ViewId, new: ViewId) -> list[Interval]:
-        """From a view to the next."""
+        """The intervals between a view and the next one."""
         led = not self._archives[old].isdisjoint(self._archives[new])
         left_out = self._archive_names[old] - self._archive_names[new]
         if led and (self._views[new].complete or not left_out):
@@ -132,7 +134,7 @@ class IncarnationHistory:
         return [(Vector(), self._bound_at(bound))]
 
     def _next_bounding_view(self, id_: ViewId) -> ViewId | None:
-        """The first view that is complete and settled, this one or one that follows it."""
+        """Return the first complete view with a known bound: this one or one that follows it."""
         for each in self._stable_views[bisect_left(self._stable_views, id_) :]:
             if self._views[each].complete and self._follows(each, id_):
                 return each

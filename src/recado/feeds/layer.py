@@ -1,8 +1,8 @@
-"""A layer: one quality of a feed, between the layer above it and the one below.
+"""A layer: one protocol of a feed, between the layer above and the layer below, as in JGroups.
 
-Events go up from the transport to the application, and down from the application to the transport. A layer
-takes those that are its own and passes on the others, so that layers can be put together in many ways; what
-they tell each other is in the small values below. `tick` comes at the latest when `deadline` has asked for it.
+Events travel up from the transport to the application and down from the application to the transport. A layer
+handles the events that concern it and passes on all others, so layers can be combined in many ways. The event
+types below are all that layers exchange. `tick` is called no later than `deadline` has asked for.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from .packet import Packet
 from .vector import Vector
 from .views import NO_VIEW, LostRange, MemberId, Role, View, ViewId, ViewRecord
 
-# --- what goes up ----------------------------------------------------------------------------------
+# --- events that travel up -----------------------------------------------------------------------
 
 
 class PacketReceived(Struct, frozen=True):
-    """A packet, until a layer takes it."""
+    """A received packet that no layer has consumed yet."""
 
     route: PacketRoute
     sender: MemberId
@@ -39,13 +39,13 @@ class PacketReceived(Struct, frozen=True):
 
 
 class BatchReleased(Struct, frozen=True):
-    """Above FIFO: each publisher's in order, without gap or double."""
+    """Above FIFO: messages of a publisher, in order, without gaps or duplicates."""
 
     batch: MessageBatch
 
 
 class FragmentReleased(Struct, frozen=True):
-    """Above FIFO: the next piece of a message that FRAG puts together."""
+    """Above FIFO: the next fragment of a message that FRAG reassembles."""
 
     publisher: bytes
     sequence: int
@@ -55,36 +55,37 @@ class FragmentReleased(Struct, frozen=True):
 
 
 class MessagesLost(Struct, frozen=True):
-    """Above FIFO: in the place of messages that nobody has."""
+    """Above FIFO: stands in for messages that no reachable member has."""
 
     lost: LostRange
 
 
 class ViewAgreed(Struct, frozen=True):
-    """REACH has agreed to a view; it is not yet its turn among the messages."""
+    """MEMBERSHIP has agreed to a view; it is installed after the messages before its cut."""
 
     record: ViewRecord
 
 
 class ViewChangeAbandoned(Struct, frozen=True):
-    """A change of view came to nothing: go on in the present one."""
+    """A view change was abandoned: continue in the present view."""
 
 
 class ViewInstalled(Struct, frozen=True):
-    """Above FIFO: everything before the cut has passed, and the view begins here."""
+    """Above FIFO: everything before the cut has passed; the view begins here."""
 
     record: ViewRecord
 
 
 class PublisherStartSet(Struct, frozen=True):
-    """Above FIFO: a publisher that was there before us; what is behind `last` follows, and nothing before."""
+    """Above FIFO: the start position of a publisher that is older than this member; messages after
+    `after_sequence` follow."""
 
     publisher: bytes
     after_sequence: int
 
 
 class DeliveryStarted(Struct, frozen=True):
-    """Above SYNC: what follows is delivered without gap from here."""
+    """Above SYNC: from this vector on, messages are delivered without gaps."""
 
     vector: Vector
 
@@ -101,11 +102,11 @@ UpEvent = (
     | DeliveryStarted
 )
 
-# --- what goes down --------------------------------------------------------------------------------
+# --- events that travel down ---------------------------------------------------------------------
 
 
 class SendPacket(Struct, frozen=True):
-    """Send this: to one or some on A; to nobody in particular: cast on P."""
+    """Send a packet to a target, or to all members if `to` is None."""
 
     packet: Packet
     to: Target | None = None
@@ -114,13 +115,13 @@ class SendPacket(Struct, frozen=True):
 
 
 class PublishFragmented(Struct, frozen=True):
-    """FRAG gives FIFO one message that needs several packets."""
+    """From FRAG to FIFO: one message that needs several packets."""
 
     fragments: tuple[bytes, ...]
 
 
 class GapFilled(Struct, frozen=True):
-    """Somebody gave us this batch: FIFO takes it as if it had just arrived."""
+    """A member or archive has sent this batch: FIFO handles it like one that has just arrived."""
 
     batch: MessageBatch
 
@@ -139,7 +140,7 @@ DownEvent = (
 
 
 class MemberContext:
-    """What the layers of one member share."""
+    """State that the layers of one member share."""
 
     def __init__(
         self, member_id: MemberId, role: Role, options: FeedOptions, names: frozenset[str]
@@ -148,31 +149,32 @@ class MemberContext:
         self.role = role
         self.options = options
         self.layer_names = names
-        """The layers of its stack."""
+        """The layers of the member's stack."""
         self.effects: list[Effect] = []
         self.agreed_view: View | None = None
-        """Agreed to by REACH; above FIFO it begins with Changed."""
+        """The view that MEMBERSHIP has agreed to; above FIFO it begins with ViewInstalled."""
         self.installed_view_id: ViewId = NO_VIEW
-        """Which view the messages that pass FIFO now belong to."""
+        """The view to which messages that pass FIFO now belong."""
         self.outsider_heard_at = -inf
-        """When somebody was last heard who lives and is not in our view."""
+        """When a living member outside our view was last heard."""
         self.interval_factor = 1.0
-        """How many times as rare as in a small group heartbeats are, and what else goes to all members."""
+        """By how much heartbeats and other messages to all members are less frequent than in a small group."""
         self.malformed_count = 0
-        """Packets that were malformed."""
+        """Number of malformed packets that were dropped."""
         self.has_failed = False
         self.is_inbox_full = False
-        """Whether the application has so much to take that it should not be given more of what it missed."""
+        """Backpressure: the application has so many undelivered bytes that no more should be requested for it.
+        """
 
     def required_copies(self, view: View | None) -> int:
-        """How many archives must have a message of this view before it counts as safe."""
+        """Return how many archives must have a message of this view before UNIFORM delivers it."""
         if self.options.uniform_copies:
             return self.options.uniform_copies
         present = len(view.archive_members()) if view is not None else 0
         return (self.options.archive_count or present) // 2 + 1
 
     def other_members(self) -> list[MemberId]:
-        """The other members of the view, archives first."""
+        """Return the other members of the view, archives first."""
         if self.agreed_view is None:
             return []
         entries = sorted(self.agreed_view.entries, key=lambda seat: seat.role is not Role.ARCHIVE)
@@ -180,7 +182,7 @@ class MemberContext:
 
 
 class Layer:
-    """Passes everything on; a quality is a subclass that does not."""
+    """Base class of layers: passes every event on."""
 
     _pass_up: Callable[[UpEvent, float], None]
     _pass_down: Callable[[DownEvent, float], None]
@@ -195,7 +197,7 @@ class Layer:
         self._pass_down = below
 
     def start(self, now: float) -> None:
-        """Before the first event."""
+        """Called before the first event."""
 
     def up(self, event: UpEvent, now: float) -> None:
         self._pass_up(event, now)
@@ -204,13 +206,13 @@ class Layer:
         self._pass_down(event, now)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Called when time has passed."""
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """The process did not run for so long, which `now` leaves out. Instants whose age counts move back."""
+        """Account for a stall of the process, which `now` leaves out: move instants whose age matters back."""
 
     def deadline(self) -> float | None:
-        """When it has something to do even if nothing comes."""
+        """Return when `tick` must be called at the latest; None if there is no timeout."""
         return None
 
     def send(self, packet: Packet, to: Target | None, now: float) -> None:

@@ -1,10 +1,9 @@
-"""A member of a feed, or a publisher, as computation: events in, effects out.
+"""A member of a feed, or a publisher, as a pure state machine: events in, effects out.
 
-    member.handle(event, now) → effects        member.deadline() → when it wants the next Ticked
+    member.handle(event, now) → effects        member.deadline() → when it needs the next TimerFired
 
-M1  The same events at the same times give the same effects: there is no clock, chance or order of hashing in
-    it.
-M2  Nothing that arrives raises: what is malformed is counted in `refused`.
+ME1  The same events at the same times produce the same effects: there is no clock, randomness or hash order.
+ME2  No packet raises an exception: malformed ones are dropped and counted in `malformed_count`.
 """
 
 from .boundary import (
@@ -46,7 +45,7 @@ class FeedMember:
         top, bottom = self._layers[0], self._layers[-1]
         assert isinstance(top, DispatchLayer)
         assert isinstance(bottom, TransportLayer)
-        # Many layers have nothing to do with time, and a deadline is asked for after every event.
+        # The deadline is computed after every event; most layers have none.
         layers = self._layers
         self._tick_methods = [one.tick for one in layers if type(one).tick is not Layer.tick]
         self._deadline_methods = [
@@ -77,12 +76,12 @@ class FeedMember:
         return effects
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """The process did not run for so long, and `now` leaves that out."""
+        """Account for a stall of the process, which `now` leaves out."""
         for layer in self._layers:
             layer.adjust_for_stall(seconds)
 
     def deadline(self) -> float | None:
-        """When it wants the next Ticked; None: nothing is to be done until something comes."""
+        """Return when the member needs the next TimerFired; None if it only waits for packets."""
         if self._has_left or self.context.has_failed:
             return None
         if not self._has_started:
@@ -96,7 +95,7 @@ class FeedMember:
 
     @property
     def vector(self) -> Vector:
-        """What has been delivered."""
+        """The messages delivered so far."""
         return self._top.vector
 
     @property
@@ -105,7 +104,7 @@ class FeedMember:
 
     @property
     def last_sequence(self) -> int:
-        """The last sequence that was given to a message; of a publisher."""
+        """The last sequence that a publisher has assigned."""
         numbering = next((one for one in self._layers if isinstance(one, SequencerLayer)), None)
         return numbering.last_sequence if numbering is not None else 0
 
@@ -114,15 +113,15 @@ class FeedMember:
         return self.context.malformed_count
 
     def is_tracking(self, publisher: bytes) -> bool:
-        """Whether it is one of those whose messages pass here."""
+        """Return whether messages of this publisher are accepted."""
         return publisher in self._receive_buffer.publishers
 
     @property
     def publisher_counts(self) -> tuple[int, int]:
-        """How many it follows, and how many it can."""
+        """Number of publishers that are tracked, and the limit."""
         return len(self._receive_buffer.publishers), self._receive_buffer.max_publishers
 
     @property
     def rejected_count(self) -> int:
-        """How often something came of a publisher for which there is no room."""
+        """Number of packets dropped because the limit of publishers is reached."""
         return self._receive_buffer.rejected_count

@@ -1,4 +1,4 @@
-"""A message as an application sees it, and how the messages of a batch are made: by column, not one by one."""
+"""Messages as the application sees them. A batch is decoded column by column, not message by message."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(msgspec.Struct, frozen=True):
-    """`publisher` and `sequence` name it; no other message of the feed has the same."""
+    """One message of a feed. `publisher` and `sequence` together identify it."""
 
     feed: str
     publisher: bytes
     sequence: int
     view: ViewId
-    """The membership in which it was delivered."""
+    """The view in which it was delivered."""
     timestamp: int
-    """µs since 1970, UTC, by the publisher's clock."""
+    """Time of publishing in µs since 1970 UTC, by the publisher's clock."""
     key: str
     message_id: str
     headers: Headers
@@ -57,7 +57,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def decode_messages(feed: str, batch: MessageBatch) -> list[Message]:
-    """All messages of a batch, in order."""
+    """Decode all messages of a batch, in order."""
     block = batch.block
     count = block.count
 
@@ -83,7 +83,7 @@ def decode_messages(feed: str, batch: MessageBatch) -> list[Message]:
 
 
 def decode_column(column: Column, count: int, read: Callable[[bytes], T], empty: T) -> Iterable[T]:
-    """What is the same for all is read once."""
+    """Decode a column; a constant value is decoded once."""
     if column.mode == ALL_EMPTY_CODE:
         return repeat(empty)
     if column.mode == CONSTANT_CODE:
@@ -92,7 +92,7 @@ def decode_column(column: Column, count: int, read: Callable[[bytes], T], empty:
 
 
 def decode_text(data: bytes) -> str:
-    """Whatever a publisher sent; nobody can send what stops a subscriber."""
+    """Decode text without ever failing: a publisher must not be able to stop a subscriber."""
     return data.decode("utf-8", "surrogateescape")
 
 

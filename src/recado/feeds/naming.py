@@ -1,9 +1,9 @@
-"""Names of feeds and members, and how a broker's exchanges and queues are called after them.
+"""Names of feeds and members, and of the exchanges and queues that a feed uses on a broker.
 
-feed.F                      channel P, a durable topic exchange
-feed.F.archive              channel A, a durable direct exchange
-feed.F.archive.NAME         the durable queue of an archive on P
-NAME@INCARNATION            a member's id as text; a publisher's name is empty
+feed.F                      broadcast route: a durable topic exchange
+feed.F.archive              addressed route: a durable direct exchange
+feed.F.archive.NAME         the durable queue of an archive, bound to feed.F
+NAME@INCARNATION            a member id as text; the name of a publisher is empty
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .vector import PUBLISHER_ID_BYTES
 from .views import MemberId
 
 MAX_NAME_BYTES: Final = 120
-"""Bytes of a name: AMQP has 255 for that of a queue, and an archive's has two names in it."""
+"""AMQP limits queue names to 255 bytes, and the name of an archive's queue contains two of these names."""
 
 
 def check_name(name: str, label: str) -> str:
-    """The name, or a `ValueError` that says what is wrong with it."""
+    """Return the name; raise `ValueError` if it is empty, too long or not printable."""
     if not name:
         raise ValueError(f"{label} needs a name")
     if not name.isprintable():
@@ -40,17 +40,17 @@ def check_feed_name(name: str) -> str:
 
 
 def new_member_id(name: str = "") -> MemberId:
-    """For a member or a publisher that starts now."""
+    """Return the id of a member or publisher that starts now, with a random incarnation."""
     return MemberId(name, os.urandom(PUBLISHER_ID_BYTES))
 
 
 def format_target(to: Target) -> str:
-    """As a routing key; `members` and `archives` are no member's."""
+    """Return the routing key of a member id or of a group (`members`, `archives`, `coordinators`)."""
     return str(to)
 
 
 def parse_member_id(text: str) -> MemberId | None:
-    """None if it is no member's."""
+    """Return the member id that a text contains, or None if it contains none."""
     try:
         return MemberId.parse(text)
     except ValueError:

@@ -1,5 +1,5 @@
-"""Who takes part in a feed, seen by a program that does not: it asks coordinators for the members of their
-views, and hears the heartbeats of newcomers and what publishers tell."""
+"""Observes the members of a feed without joining: requests the members of views from coordinators, and listens
+to heartbeats of newcomers and publishers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MEMBERS_REQUEST_COUNT: Final = 4
 
 
 class ObservedMember(msgspec.Struct):
-    """A member or publisher that was heard."""
+    """A member or publisher that was observed."""
 
     role: Role
     name: str
     incarnation: str
     view: int = 0
-    """The number of its view; 0 for a publisher, and before the first."""
+    """Number of its view; 0 for a publisher or newcomer."""
     last: int = 0
-    """Of a publisher, the last sequence that was heard of."""
+    """For a publisher: its last known sequence."""
 
     def as_json(self) -> dict[str, str | int]:
         fields = msgspec.structs.asdict(self)
@@ -89,7 +89,7 @@ class FeedObserver:
 
 
 async def observe_members(url: str, feed: str, seconds: float) -> list[ObservedMember]:
-    """Who was heard in so many seconds: members first, then publishers."""
+    """Return the members and publishers observed within this many seconds, members first."""
     observer = FeedObserver()
     transport = await open_transport(url, RECONNECT_TIMEOUT_S)
     try:
@@ -99,7 +99,7 @@ async def observe_members(url: str, feed: str, seconds: float) -> list[ObservedM
         )
         for _ in range(
             MEMBERS_REQUEST_COUNT
-        ):  # a datagram may get lost, and a view may be in the making
+        ):  # a datagram may get lost, and a view change may be in progress
             observer.endpoint.send(COORDINATORS, encode(MembersRequest()))
             await asyncio.sleep(seconds / MEMBERS_REQUEST_COUNT)
         await observer.endpoint.close()

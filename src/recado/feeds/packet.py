@@ -1,12 +1,12 @@
-"""What travels: the packets of a feed; `wire` writes and reads them.
+"""The packets of a feed; `wire` encodes and decodes them.
 
-    packet   = | magic u8 0xFD | version u8 1 | kind u8 | … |                          little-endian
-    DATA     = | head | publisher 16 | first u64 | count u32 | block |
-    FRAGMENT = | head | publisher 16 | sequence u64 | index u16 | total u16 | piece |   on P
-    PIECE    = | head | number u64 | index u16 | total u16 | piece |                    on A
-    others   = | head | the fields of the struct below, as a MessagePack array |
+    packet           = | magic u8 0xFD | version u8 1 | kind u8 | … |                          little-endian
+    DATA             = | header | publisher 16 | first u64 | count u32 | block |
+    FRAGMENT         = | header | publisher 16 | sequence u64 | index u16 | count u16 | data |   broadcast
+    CONTROL_FRAGMENT = | header | number u64 | index u16 | count u16 | data |                    addressed
+    other kinds      = | header | the fields of the struct below, as a MessagePack array |
 
-Numbers and sizes have bounds here, and `wire` refuses what is beyond them.
+The types contain limits for numbers and sizes; `wire` rejects packets beyond them.
 """
 
 from enum import IntEnum
@@ -50,7 +50,7 @@ SequenceWithHoles = Annotated[list[Count], Meta(min_length=3, max_length=1 + 2 *
 EncodedVector = Annotated[
     dict[IncarnationId, Count | SequenceWithHoles], Meta(max_length=MAX_VECTOR_ENTRIES)
 ]
-"""A `Vector`. Where a publisher has holes: its sequence, then the first and the last of each hole."""
+"""A `Vector`. For a publisher with holes: its last sequence, then the first and last sequence of each hole."""
 
 
 class PacketKind(IntEnum):
@@ -79,7 +79,7 @@ class PacketKind(IntEnum):
     MEMBERS_REQUEST = 24
 
 
-# --- of publishers, on P ---------------------------------------------------------------------------
+# --- from publishers, broadcast ------------------------------------------------------------------
 
 
 class Data(Struct, frozen=True):
@@ -93,7 +93,7 @@ class Data(Struct, frozen=True):
 
 
 class Fragment(Struct, frozen=True):
-    """Piece `index` of `total` of the block of one message, which is too large for one packet."""
+    """Fragment `index` of `count` of the block of one message that is too large for one packet."""
 
     publisher: bytes
     sequence: int
@@ -103,8 +103,8 @@ class Fragment(Struct, frozen=True):
 
 
 class PublisherStatus(Struct, frozen=True, array_like=True):
-    """A publisher lives, this is the last it has published, and it began so many milliseconds ago. It says so
-    at its beginning too, before its first message."""
+    """Heartbeat of a publisher: its last sequence, and how long ago it started. It is sent before the first
+    message, too."""
 
     publisher: IncarnationId
     last_sequence: Count
@@ -112,45 +112,45 @@ class PublisherStatus(Struct, frozen=True, array_like=True):
     earlier_reports: Annotated[
         tuple[tuple[Count, Count], ...], Meta(max_length=MAX_EARLIER_REPORTS)
     ] = ()
-    """Where it casts again what others lack: how many milliseconds ago it told of what else, longest ago
+    """Where publishers resend messages: what it reported earlier, as (milliseconds ago, last sequence), oldest
     first."""
 
 
 class Nak(Struct, frozen=True, array_like=True):
-    """To a publisher: cast these again."""
+    """To a publisher: send these messages again."""
 
     ranges: Annotated[list[MessageRange], Meta(max_length=MAX_RANGES)]
 
 
 class Unavailable(Struct, frozen=True, array_like=True):
-    """From a publisher: it does not keep these any more."""
+    """From a publisher: these messages are no longer in its retransmit buffer."""
 
     publisher: IncarnationId
     first: SequenceNumber
     last: SequenceNumber
 
 
-# --- of members: views -----------------------------------------------------------------------------
+# --- from members: views -------------------------------------------------------------------------
 
 
 class Heartbeat(Struct, frozen=True, array_like=True):
-    """Heartbeat of a member. `since` is the number of the first view of its present stay, 0 if it is in none
-    yet."""
+    """Heartbeat of a member. `since_view` is the number of the first view of its present stay, 0 for a
+    newcomer."""
 
     role: Role
     view_id: ViewId
     since_view: Count
     is_leaving: bool = False
     is_coordinator: bool = False
-    """It coordinates its view."""
+    """It coordinates its view, or offers to coordinate the first one."""
     hears_outsiders: bool = False
     """It hears a member that is not in its view."""
 
 
 class Prepare(Struct, frozen=True, array_like=True):
-    """Stop delivering, and say what you have: a view is to be made. Invited are the members of the view `base`
-    without the seats `gone`, and `more`. On P it names nobody: there an archive sees its place among the
-    messages."""
+    """First step of a view change: stop delivering and report what you have received. Invited are the members
+    of the view `base_view` without the entries at the indices `removed`, plus `added`. As a broadcast it names
+    no members: archives use its position among the messages."""
 
     round_id: ViewId
     added: Annotated[list[MemberId], Meta(max_length=MAX_MEMBERS)]
@@ -159,14 +159,14 @@ class Prepare(Struct, frozen=True, array_like=True):
 
 
 class OutsiderReport(IntEnum):
-    """What a member hears of others than those who are asked to the same view."""
+    """Whether a member hears other members than those invited to the view."""
 
     HEARD = 0
-    """Somebody lives who was not asked."""
+    """A member that was not invited is alive."""
     UNSURE = 1
-    """It hears nobody else, but has not listened for long."""
+    """It hears no other member, but has not listened for long enough to be sure."""
     NONE = 2
-    """It has listened for as long as it takes to be taken for failed, and hears nobody else."""
+    """It has listened for the failure timeout and hears no other member."""
 
 
 class Prepared(Struct, frozen=True, array_like=True):
@@ -177,11 +177,11 @@ class Prepared(Struct, frozen=True, array_like=True):
     received: SequenceByPublisher
     outsiders: OutsiderReport
     base_view: ViewId = NO_VIEW
-    """`vector` has only what differs from the cut of this view; 0: it is not in the vector."""
+    """If set, `received` contains only the entries that differ from the cut of this view; 0 means absent."""
 
 
 class NewView(Struct, frozen=True, array_like=True):
-    """The whole of a view."""
+    """A complete description of a view."""
 
     view: View
     since_views: Annotated[list[Count], Meta(max_length=MAX_MEMBERS)]
@@ -191,8 +191,9 @@ class NewView(Struct, frozen=True, array_like=True):
 
 
 class ViewDelta(Struct, frozen=True, array_like=True):
-    """A view as what differs from the view `base`: its seats without `gone`, and `more`, each with its `since`,
-    ordered by age; of the cut only entries that differ, with 0 for those that are not in it."""
+    """A view as the difference from `base_view`: its entries without those at the indices `removed`, plus
+    `added` with their `since_view`, ordered by age. The cut contains only entries that differ, with 0 for
+    absent ones."""
 
     id: ViewId
     base_view: ViewId
@@ -204,13 +205,13 @@ class ViewDelta(Struct, frozen=True, array_like=True):
 
 
 class MembersRequest(Struct, frozen=True, array_like=True):
-    """To coordinators, from a program that is no member: who is in your view? Answered by NewView without a
-    cut."""
+    """From a program that is no member to coordinators: requests the members of the view. The reply is a
+    NewView without a cut."""
 
 
 class Acknowledgement(Struct, frozen=True, array_like=True):
-    """To archives: all behind `start` up to `vector` has been delivered here, in this view or before, but for
-    the holes of `vector`; and the holes of `start` that `vector` does not have."""
+    """To archives: messages after `start` up to `vector` have been delivered, in this view or before, except
+    for the holes of `vector`. Holes of `start` that `vector` lacks were delivered, too."""
 
     view_id: ViewId
     start: Vector
@@ -218,11 +219,11 @@ class Acknowledgement(Struct, frozen=True, array_like=True):
     is_final: bool
 
 
-# --- of members: what is missing -------------------------------------------------------------------
+# --- from members: missing messages --------------------------------------------------------------
 
 
 class EncodedBatch(Struct, frozen=True, array_like=True):
-    """A batch within a packet."""
+    """A batch inside another packet."""
 
     publisher: IncarnationId
     first: SequenceNumber
@@ -233,25 +234,26 @@ class EncodedBatch(Struct, frozen=True, array_like=True):
 
 
 class PullRequest(Struct, frozen=True, array_like=True):
-    """To a member: give me these."""
+    """Requests messages from a member."""
 
     request_number: Count
     ranges: Annotated[list[MessageRange], Meta(max_length=MAX_RANGES)]
 
 
 class PullReply(Struct, frozen=True, array_like=True):
-    """What it has of them, and what it surely does not have."""
+    """The requested messages that the member has, and those that it certainly does not have."""
 
     request_number: Count
     batches: Annotated[list[EncodedBatch], Meta(max_length=MAX_BATCHES)]
     missing: Annotated[list[MessageRange], Meta(max_length=MAX_RANGES)]
     lost: Annotated[list[MessageRange], Meta(max_length=MAX_RANGES)] = []
-    """Of an archive: those of `lacking` that its log is past. It has recorded them as lost, or let them go."""
+    """From an archive: the part of `missing` that its log has passed. They are recorded as lost, or were
+    deleted."""
 
 
 class RecoveryRequest(Struct, frozen=True, array_like=True):
-    """To an archive: what comes behind `after`, from your `offset` on. Without `after`, from where you think
-    it should be."""
+    """To an archive: requests messages after `after`, from its `offset` on. Without `after` the archive chooses
+    the start."""
 
     request_number: Count
     after: Vector | None
@@ -259,8 +261,8 @@ class RecoveryRequest(Struct, frozen=True, array_like=True):
 
 
 class RecoveryReply(Struct, frozen=True, array_like=True):
-    """From an archive, in its order. `start` is where it begins, `reached` what the archive had read at
-    `offset`."""
+    """From an archive, in order of its offsets. `start` is where recovery begins, `reached` the archive's
+    vector at `offset`."""
 
     request_number: Count
     start: Vector | None
@@ -277,34 +279,34 @@ class RecoveryOffer(Struct, frozen=True, array_like=True):
 
 
 class DeliveryBoundRequest(Struct, frozen=True, array_like=True):
-    """To an archive: how far can earlier lives of me have come?"""
+    """To an archive: requests an upper bound of what earlier incarnations of the sender can have received."""
 
 
 class DeliveryBound(Struct, frozen=True, array_like=True):
-    """From an archive that knows: no earlier life was given anything behind this. Who is named with 0 was heard
-    by the archive, and not by them; of whom is not named it may not have heard."""
+    """From an archive: no earlier incarnation received anything beyond these sequences. A publisher with 0 was
+    heard by the archive, but not by them; a publisher that is not listed may be unknown to the archive."""
 
     last_sequences: SequenceByPublisher
 
 
-# --- of archives -----------------------------------------------------------------------------------
+# --- from archives -------------------------------------------------------------------------------
 
 
 class DurableReport(Struct, frozen=True, array_like=True):
-    """These are on the disk of the sender; it was in this view then."""
+    """Messages that are durable on the sender's disk; it was in this view when it sent the report."""
 
     view_id: ViewId
     vector: SequenceByPublisher
 
 
 class RecordsSummary(Struct, frozen=True, array_like=True):
-    """To other archives: the records I have. Who has others sends them."""
+    """To other archives: a summary of the sender's records. Archives with other records send them."""
 
     view_ids: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
     stability_checksums: Annotated[list[tuple[ViewId, Count]], Meta(max_length=MAX_RECORDS)]
-    """With a checksum of the reach."""
+    """Each with a checksum of the delivery bound."""
     acknowledgement_weights: Annotated[list[tuple[MemberId, Count]], Meta(max_length=MAX_RECORDS)]
-    """Whose newest acknowledgement, and how much it covers in all."""
+    """Each member's newest acknowledgement, with the number of messages that it covers."""
 
 
 class RecordsReply(Struct, frozen=True, array_like=True):

@@ -1,4 +1,5 @@
-"""The fields of a selector, of a message on a feed; an archive's columns have the same names and values."""
+"""Fields that selectors can use on messages of a feed; the columns of an archive have the same names and
+values."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ PROPERTY_FIELDS = (
 
 
 def compile_selector(selector: str, feed: str) -> Callable[[Message], bool]:
-    """Which messages of a subscription a selector wants. Raises `SelectorError`, which shows the place."""
+    """Compile a selector to a predicate. Raises `SelectorError`, which shows the position."""
     parsed = parse(selector)
     for field in iterate_fields(parsed.condition):
         if isinstance(field, MessageField) and field.name == "offset":
@@ -36,7 +37,7 @@ def compile_selector(selector: str, feed: str) -> Callable[[Message], bool]:
 
 
 def field_readers(feed: str) -> dict[str, str | Callable[[Message], object]]:
-    """How each field is read of a message: by the name of an attribute, or by a function."""
+    """Return how to read each field of a message: an attribute name or a function."""
     exchange = broadcast_exchange(feed)
     return {
         **{name: property_reader(name) for name in PROPERTY_FIELDS},

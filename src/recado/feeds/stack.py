@@ -1,10 +1,10 @@
-"""A stack: which layers a feed has, from the application down to the transport, as a text such as
+"""Stacks: the layers of a feed, from the application down to the transport, as text:
 
-    DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP
+    DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP
 
-One text may be given to publishers, subscribers and archives alike; each takes the layers that it plays. A
-text that cannot work is refused with a StackError that says where, why, and what would be right. `register`
-makes a layer of one's own known.
+The same text can be used for publishers, subscribers and archives; each role builds the layers that apply to
+it. `Stack.parse` rejects an invalid text with a StackError that names the position, the reason and a fix.
+`register_layer` adds custom layers.
 """
 
 from collections.abc import Callable
@@ -37,11 +37,11 @@ TRANSPORT_LAYERS: Final = ("AMQP", "UDP")
 
 
 class StackError(ValueError):
-    """Says where in the text, what is wrong, and what would be right."""
+    """An invalid stack text; the message names the position, the problem and a fix."""
 
 
 class LayerParts(NamedTuple):
-    """What layers are made of."""
+    """What layer factories may use."""
 
     context: MemberContext
     receive_buffer: ReceiveBuffer
@@ -85,7 +85,7 @@ _BUILT_IN_LAYERS: Final[dict[str, dict[Role, LayerFactory]]] = {
 }
 _registered_layers: dict[str, type[Layer]] = {}
 
-# Who must be above whom, and why. Each pair counts only if both are there.
+# (upper layer, lower layer, reason); a pair applies only if both layers are present.
 _ORDER: Final = (
     ("SYNC", "ARCHIVER", "SYNC puts together what archives and the live flow bring"),
     ("SYNC", "UNIFORM", "SYNC holds live messages that UNIFORM has let pass"),
@@ -114,8 +114,9 @@ _REQUIREMENTS: Final = (
 
 
 def register_layer(name: str, layer: type[Layer]) -> None:
-    """Make a layer known under this name. Its class is called with the site, for every role; one that changes
-    messages belongs directly below DISPATCH, because archives store what passes ARCHIVER."""
+    """Register a custom layer under an upper-case name. Its class is called with the MemberContext, for every
+    role. A layer that changes messages belongs directly below DISPATCH, because archives store what passes
+    ARCHIVER."""
     if not name.isidentifier() or name != name.upper():
         raise StackError(f"{name!r} is no name for a layer: letters, digits and _, in capitals")
     if name in _BUILT_IN_LAYERS or _registered_layers.get(name, layer) is not layer:
@@ -124,7 +125,7 @@ def register_layer(name: str, layer: type[Layer]) -> None:
 
 
 class Stack(Struct, frozen=True):
-    """The layers, top to bottom. Use `parse`."""
+    """A valid stack, top to bottom; made by `parse`."""
 
     names: tuple[str, ...]
 
@@ -147,7 +148,7 @@ class Stack(Struct, frozen=True):
         return cls(tuple(names))
 
     def build(self, parts: LayerParts) -> list[Layer]:
-        """The layers that this role plays, linked, top to bottom."""
+        """Build and connect the layers that apply to the role, top to bottom."""
         role = parts.context.role
         if role is Role.ARCHIVE and "ARCHIVER" not in self.names:
             raise StackError(
@@ -202,7 +203,7 @@ def _stack_error(text: str, at: int, what: str) -> StackError:
     return StackError(f'in the stack "{text}", at character {at + 1}: {what}')
 
 
-# --- layers that need more than the site ---
+# --- layers that need more than the context ---
 
 
 def _build_fifo(parts: LayerParts) -> Layer:

@@ -1,14 +1,14 @@
-"""A subscription: messages as they come, after what was missed.
+"""A subscription: missed messages first, then live ones.
 
     async with feed.subscribe("desk-1", recovery="pessimistic") as messages:
         async for message in messages:
-            …                                  # messages.vector covers what has come, this one included
+            …                                  # messages.vector covers all messages so far
 
-S1  Of each publisher messages come in order, none twice and none left out, except where `lost` says so.
-S2  `vector` covers what the application was given; what is lost is a hole in it. Saved together with what was
-    made of the messages, and given as `recovery` the next time, it makes each message count exactly once.
-S3  A view is acknowledged only after the application asked for what follows it: so what it was not given, or
-    was given and had not finished when it died, is never called delivered.
+SU1  Messages of each publisher arrive in order, without duplicates and gaps, except for those in `lost`.
+SU2  `vector` covers the messages that the application received; lost messages are holes in it. Saved in the
+     same transaction as the results, and passed as `recovery` the next time, it gives exactly-once processing.
+SU3  A view is acknowledged only after the application asked for the message after it: messages that it did not
+     receive, or had not finished when it died, are never called delivered.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ MessageFilter: TypeAlias = Callable[[Message], bool]
 ViewCallback: TypeAlias = Callable[[View], object]
 
 INBOX_LIMIT_BYTES: Final = 16 << 20
-"""Bytes in the inbox from which on neither the carrier nor an archive is to bring more."""
+"""Backpressure: with this many bytes in the inbox, neither the transport nor an archive should send more."""
 
 MAX_TAKEN_MESSAGES: Final = 10_000
-"""Messages that are given together."""
+"""Default limit of `next_batches`."""
 
 log = logging.getLogger("recado.feeds")
 
 
 def parse_recovery(recovery: Recovery) -> tuple[RecoveryPolicy, Vector]:
-    """What the application says, in the words of the core."""
+    """Translate the `recovery` argument; raise `ValueError` if it is invalid."""
     match recovery:
         case None | "optimistic":
             return RecoveryPolicy.NONE, Vector()
@@ -58,7 +58,7 @@ def parse_recovery(recovery: Recovery) -> tuple[RecoveryPolicy, Vector]:
 
 
 class DeliveredBatch(Sequence[Message]):
-    """Consecutive messages of one publisher, made when first looked at; with a selector, what it selects."""
+    """Consecutive messages of one publisher, decoded on first access; with a selector, those that match."""
 
     def __init__(
         self, feed: str, batch: MessageBatch, filter_: MessageFilter | None = None
@@ -91,7 +91,7 @@ class DeliveredBatch(Sequence[Message]):
 
 
 class Subscription(MemberListener):
-    """Entered once. `join` brings it into the feed, and gives what drives it."""
+    """Yields the messages of a feed; made by `Feed.subscribe` and entered once, by `async with`."""
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class Subscription(MemberListener):
         self.feed = feed
         self.name = name
         self.view: View | None = None
-        """Who takes part, as far as the application has come."""
+        """The view that the application has reached."""
         self.lost: list[LostRange] = []
-        """Messages that nobody has any more; what is behind them came."""
+        """Lost messages: no reachable member or archive has them."""
         self.is_live = False
-        """Whether all that was missed has been taken."""
+        """Whether all missed messages have been taken."""
         self._join = join
         self._filter = filter_
         self._on_view = on_view
@@ -124,12 +124,12 @@ class Subscription(MemberListener):
         self._tag = 0
         self._unfinished: dict[
             bytes, list[Span]
-        ] = {}  # of publishers; of one without any, the last message
-        self._current_batch: MessageBatch | None = (
-            None  # a batch that was not yet walked to its end,
+        ] = {}  # by publisher; an empty list stands for its last message
+        self._current_batch: MessageBatch | None = None  # batch that is being iterated,
+        self._remaining: Iterator[Message] = iter(())  # the rest of it,
+        self._hole_position: int | None = (
+            None  # and the current sequence, if the batch fills a hole
         )
-        self._remaining: Iterator[Message] = iter(())  # what of it is still to come,
-        self._hole_position: int | None = None  # and where we are, if it is out of a hole
 
     # --- for the application
 
@@ -143,7 +143,7 @@ class Subscription(MemberListener):
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that have come and were not taken."""
+        """Bytes that have arrived and were not taken."""
         return self._inbox.buffered_bytes
 
     async def __aenter__(self) -> Self:
@@ -171,13 +171,11 @@ class Subscription(MemberListener):
         await self.close(finished=kind is None)
 
     async def close(self, *, finished: bool = True) -> None:
-        """Leave, and say what we have: not what was not taken, nor what the application has not `load_runs`.
-        Whoever iterates meanwhile is given nothing more."""
+        """Leave the feed and acknowledge the processed messages; without `finished`, not the ones in hand. A
+        concurrent iteration ends."""
         self._inbox.close()
         self._current_batch = None
-        deque(
-            self._remaining, maxlen=0
-        )  # exhausted, so that the walk ends without a look at each step
+        deque(self._remaining, maxlen=0)  # exhaust it, so that a running iteration ends
         if self._driver is not None and not self._closed:
             self._closed = True
             for publisher, spans in () if finished else self._unfinished.items():
@@ -192,12 +190,12 @@ class Subscription(MemberListener):
                 yield message
 
     async def batches(self) -> AsyncIterator[DeliveredBatch]:
-        """Many at a time, which is much cheaper."""
+        """Iterate over batches, which is much cheaper than over messages."""
         while (messages := await self.next_batch()) is not None:
             yield messages
 
     async def next_batch(self) -> DeliveredBatch | None:
-        """None when the subscription was closed."""
+        """Return the next batch, or None when the subscription is closed."""
         self._unfinished = {}
         while (batch := await self.take_batch()) is not None:
             self._unfinished = {}
@@ -207,8 +205,8 @@ class Subscription(MemberListener):
         return None
 
     async def next_batches(self, max_messages: int = MAX_TAKEN_MESSAGES) -> list[DeliveredBatch]:
-        """The next one, and what has come behind it, up to about so many messages: for a program to which each
-        step is dear, such as a transaction. Empty when the subscription was closed."""
+        """Return the next batch and those that have arrived after it, up to about `max_messages` messages: for
+        programs with a high cost per step, such as a transaction. Empty when the subscription is closed."""
         first = await self.next_batch()
         if first is None:
             return []
@@ -227,7 +225,7 @@ class Subscription(MemberListener):
         return DeliveredBatch(self.feed, batch, self._filter)
 
     def mark_finished(self, message: Message) -> None:
-        """Of the batch in hand only what is up to this message counts as taken: we go no further."""
+        """Of the current batches, count only the messages up to this one as processed; the caller will leave."""
         for publisher, spans in self._unfinished.items():
             for span in clip_spans(spans, message.sequence + 1, MAX_SEQUENCE_ID):
                 if publisher == message.publisher:
@@ -235,8 +233,8 @@ class Subscription(MemberListener):
         self._unfinished = {}
 
     async def take_batch(self) -> MessageBatch | None:
-        """The next batch, for whoever then walks it; it counts as given only so far as that came. What is left
-        of one that was not walked to its end comes first."""
+        """Return the next batch to be iterated; it counts as delivered as far as the iteration got. The rest of
+        a batch whose iteration was left comes first."""
         walked, self._current_batch = self._current_batch, None
         if walked is not None:
             at = self._hole_position or self._progress.entries[walked.publisher]
@@ -258,13 +256,13 @@ class Subscription(MemberListener):
             for message in self._remaining:
                 entries[publisher] = message.sequence
                 yield message
-        if self._current_batch is batch:  # else it was closed meanwhile
+        if self._current_batch is batch:  # otherwise it was closed meanwhile
             self._progress.deliver(publisher, batch.first, batch.last)
             self._unfinished = {}
             self._current_batch = self._hole_position = None
 
     def _iterate_hole(self, publisher: bytes) -> Iterator[Message]:
-        """A batch that an earlier life had passed over."""
+        """Iterate over a batch that an earlier incarnation had skipped."""
         for message in self._remaining:
             at = self._hole_position = message.sequence
             self._unfinished = {publisher: [(at, at)]}
@@ -295,7 +293,7 @@ class Subscription(MemberListener):
             self._on_view(view)
 
     def _mark_joined(self) -> None:
-        """We take part: what is published from now on comes, after what an archive has for us."""
+        """Note that we are a member: messages published from now on will arrive, after the recovered ones."""
         if not self._joined.done():
             self._joined.set_result(None)
 

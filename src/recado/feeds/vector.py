@@ -1,12 +1,12 @@
-"""A vector: of each publisher, the sequence up to which everything was had, but for holes.
+"""A vector: for each publisher, the last sequence up to which all messages were received, and the holes.
 
-It is how a subscriber says what it has, an archive what is safe, and a view where it begins. Sequences begin
-at 1, and a publisher that is not in a vector counts as 0, so the empty vector is before everything. A hole is a
-range of messages that were passed over because nobody present had them: they were not had, and a recovery from
-the vector asks for them again. Only vectors of what a subscriber was given have holes.
+Subscribers use vectors to say which messages they have, archives which messages are durable, and views where
+they begin. Sequences start at 1. A publisher that is not in a vector counts as 0, so the empty vector is before
+every message. A hole is a range of messages that was skipped because no reachable member had them: a recovery
+from the vector requests them again. Only vectors of delivered messages have holes.
 
-    text of a vector, for files and databases:  publisher as 32 hex digits, ":", sequence; joined by ","
-    holes follow their sequence:                0123…cdef:120/11-20/57-57
+    text form, for files and databases:  publisher as 32 hex digits, ":", sequence; joined by ","
+    holes follow the sequence:           0123…cdef:120/11-20/57-57
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,21 +14,21 @@ from typing import Final
 
 PUBLISHER_ID_BYTES: Final = 16
 MAX_PUBLISHERS: Final = 65_536
-"""That a member takes part with."""
+"""Limit of publishers that one member tracks."""
 MAX_VECTOR_ENTRIES: Final = 2 * MAX_PUBLISHERS
-"""What is read. It may be that of two groups that meet, or know more publishers than a feed that began anew."""
+"""Decoding limit: a vector may combine two groups that merge, or know more publishers than a restarted feed."""
 MAX_SEQUENCE_ID: Final = 2**63 - 1
 MAX_HOLES: Final = 64
-"""Of one publisher. Of more, the two that are nearest to each other become one: what is between them is then
-asked for again, rather than lost."""
+"""Limit per publisher. If there are more, the two closest holes are merged: the messages between them are then
+recovered again instead of being lost."""
 
 Span = tuple[int, int]
-"""The first and the last sequence of a range."""
+"""First and last sequence of a range, both included."""
 Holes = Mapping[bytes, tuple[Span, ...]]
 
 
 class Vector(Mapping[bytes, int]):
-    """Does not change; `of` is 0 for a publisher that it does not have."""
+    """An immutable mapping from publisher to last sequence, with holes."""
 
     __slots__ = ("_entries", "_holes")
 
@@ -43,7 +43,7 @@ class Vector(Mapping[bytes, int]):
             self._set_holes(publisher, spans)
 
     def _set_holes(self, publisher: bytes, spans: Iterable[Span]) -> None:
-        """In normal form: in order, apart from each other, and none at the end."""
+        """Normalise the holes of a publisher: sorted, disjoint, none at the end."""
         last = self._entries.get(publisher, 0)
         kept = [(low, min(high, last)) for low, high in merge_spans(spans) if low <= last]
         if kept and kept[-1][1] == last:
@@ -81,33 +81,33 @@ class Vector(Mapping[bytes, int]):
 
     @property
     def holes(self) -> Holes:
-        """Of publishers that have some, the ranges below their sequence that were not had."""
+        """For each publisher that has holes, the missing ranges below its last sequence."""
         return self._holes
 
     def contains(self, publisher: bytes, sequence: int) -> bool:
-        """Whether this message was had."""
+        """Return whether this message was received."""
         if sequence > self._entries.get(publisher, 0):
             return False
         return not any(low <= sequence <= high for low, high in self._holes.get(publisher, ()))
 
     def merge(self, other: Mapping[bytes, int]) -> "Vector":
-        """The larger of each, without holes: how far both have come."""
+        """Return the maximum of both vectors per publisher, without holes."""
         entries = dict(self._entries)
         raise_entries(entries, other)
         return Vector(entries)
 
     def intersect(self, other: Mapping[bytes, int]) -> "Vector":
-        """The smaller of each, without holes."""
+        """Return the minimum of both vectors per publisher, without holes."""
         return Vector({p: min(s, other.get(p, 0)) for p, s in self._entries.items()})
 
     def covers(self, other: Mapping[bytes, int]) -> bool:
-        """Whether all that is up to the other was had."""
+        """Return whether this vector contains every message up to the other one."""
         if any(spans[0][0] <= other.get(p, 0) for p, spans in self._holes.items()):
             return False
         return all(self._entries.get(p, 0) >= s for p, s in other.items())
 
     def limit_holes(self, max_holes: int) -> "Vector":
-        """With at most so many holes: where there are more it ends before them, and says less than was had."""
+        """Return a vector with at most this many holes; it ends before the first hole that does not fit."""
         entries, holes = dict(self._entries), {}
         for publisher, spans in self._holes.items():
             if max_holes >= len(spans):
@@ -127,7 +127,7 @@ class Vector(Mapping[bytes, int]):
 
     @classmethod
     def from_text(cls, text: str) -> "Vector":
-        """Raises ValueError that names the entry."""
+        """Parse the text form; raise `ValueError` that names the invalid entry."""
         entries: dict[bytes, int] = {}
         holes: dict[bytes, list[Span]] = {}
         for part in text.split(",") if text else ():
@@ -153,7 +153,7 @@ class Vector(Mapping[bytes, int]):
 
 
 class DeliveryProgress:
-    """A vector that grows with what a subscriber is given."""
+    """A mutable vector that follows delivery."""
 
     __slots__ = ("_holes", "entries")
 
@@ -162,14 +162,14 @@ class DeliveryProgress:
         self._holes: dict[bytes, list[Span]] = {p: list(s) for p, s in start.holes.items()}
 
     def deliver(self, publisher: bytes, first: int, last: int) -> None:
-        """These were given: behind all others, or out of a hole."""
+        """Add delivered messages: after the last sequence, or out of a hole."""
         if last > self.entries.get(publisher, 0):
             self.entries[publisher] = last
         if publisher in self._holes:
             self._set_holes(publisher, subtract_span(self._holes[publisher], first, last))
 
     def skip(self, publisher: bytes, first: int, last: int) -> None:
-        """These were passed over: they are a hole."""
+        """Add skipped messages as a hole."""
         first = max(first, self.entries.get(publisher, 0) + 1)
         if first <= last:
             self.entries[publisher] = last
@@ -178,11 +178,11 @@ class DeliveryProgress:
             )
 
     def withdraw(self, publisher: bytes, first: int, last: int) -> None:
-        """These were given, and count as not given all the same."""
+        """Turn delivered messages into a hole again: the application has not finished them."""
         self._set_holes(publisher, merge_spans([*self._holes.get(publisher, ()), (first, last)]))
 
     def start_after(self, publisher: bytes, last: int) -> None:
-        """What is behind `last` follows, and nothing before."""
+        """Start a publisher after this sequence; earlier messages will not be delivered."""
         self.entries[publisher] = last
 
     def advance_to(self, other: Mapping[bytes, int]) -> None:
@@ -202,7 +202,7 @@ class DeliveryProgress:
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """In order; those that touch are one."""
+    """Return the spans sorted, with adjacent and overlapping ones merged."""
     result: list[Span] = []
     for low, high in sorted(spans):
         if result and low <= result[-1][1] + 1:
@@ -213,7 +213,7 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def subtract_span(spans: Iterable[Span], first: int, last: int) -> list[Span]:
-    """What is left of them."""
+    """Return what is left of the spans without first..last."""
     left: list[Span] = []
     for low, high in spans:
         left += [
@@ -223,7 +223,7 @@ def subtract_span(spans: Iterable[Span], first: int, last: int) -> list[Span]:
 
 
 def clip_spans(spans: Iterable[Span], first: int, last: int) -> list[Span]:
-    """The parts of them in first..last."""
+    """Return the parts of the spans that are within first..last."""
     return [(max(a, first), min(b, last)) for a, b in spans if a <= last and b >= first]
 
 
@@ -235,14 +235,14 @@ def _parse_span(text: str) -> Span:
 
 
 def update_bounded(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
-    """Replace entries by those of the other; of publishers that are new, as many as there is room for."""
+    """Copy all entries of the other mapping; add new publishers only up to the decoding limit."""
     for publisher, sequence in other.items():
         if publisher in entries or len(entries) < MAX_VECTOR_ENTRIES:
             entries[publisher] = sequence
 
 
 def raise_entries(entries: dict[bytes, int], other: Mapping[bytes, int]) -> None:
-    """Make each entry at least what it is in the other."""
+    """Raise each entry to at least its value in the other mapping."""
     for publisher, sequence in other.items():
         if entries.get(publisher, 0) < sequence:
             entries[publisher] = sequence

@@ -1,9 +1,8 @@
-"""Views: who takes part in a feed, and what that says about who got what.
+"""Views: the members of a feed at a time, and the records from which archives conclude who received what.
 
-A view has a cut: message (p, s) is before the view if s ≤ cut[p], and in it or later otherwise. So views are
-ordered with respect to messages on every transport. An archive keeps a record of each view, and of each
-acknowledgement: a member acknowledges a view after it has delivered everything before its cut. What follows
-from such records is in `table`.
+A view has a cut: message (p, s) is before the view if s ≤ cut[p], otherwise in it or later. So views are
+ordered relative to messages on every transport. An archive records each view and each acknowledgement; a member
+acknowledges a view after it has delivered everything before the cut. `delivery_records` draws the conclusions.
 """
 
 from enum import IntEnum
@@ -16,7 +15,7 @@ from .vector import MAX_SEQUENCE_ID, PUBLISHER_ID_BYTES, Vector
 MAX_NAME_BYTES: Final = 200
 MAX_MEMBERS: Final = 10_000
 MAX_PLAUSIBLE_VIEW_COUNT: Final = 2**40  # more views than a feed can have had
-MAX_MISSED_VIEW_COUNT: Final = 2**20  # more than anybody can have missed
+MAX_MISSED_VIEW_COUNT: Final = 2**20  # more views than a member can have missed
 
 IncarnationId = Annotated[bytes, Meta(min_length=PUBLISHER_ID_BYTES, max_length=PUBLISHER_ID_BYTES)]
 MemberName = Annotated[str, Meta(max_length=MAX_NAME_BYTES)]
@@ -31,21 +30,21 @@ class Role(IntEnum):
 
 
 class Certainty(IntEnum):
-    """What is known of a message and a subscriber that was away."""
+    """What is known about an earlier delivery of a message to a returning subscriber."""
 
     LIVE = 0
-    """It comes from the live flow: never delivered to this name before, unless marked otherwise by recovery."""
+    """A live message: never delivered to this name before, unless recovery marks it otherwise."""
     MISSED = 1
-    """Surely not delivered to an earlier life of this subscriber."""
+    """Certainly not delivered to an earlier incarnation of this subscriber."""
     UNCERTAIN = 2
     """It may have been delivered."""
     DELIVERED = 3
-    """Surely delivered. Such a message is not sent again unless the application's own vector asks for it, and
-    is then marked as UNCERTAIN: the vector knows better."""
+    """Certainly delivered. Such a message is sent again only if the application's own vector requests it, and
+    is then marked UNCERTAIN: the vector is more reliable."""
 
 
 class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True):
-    """The name stays over restarts; the incarnation is new at each start. A publisher has no name."""
+    """The name stays the same over restarts; the incarnation is new at each start. Publishers have no name."""
 
     name: MemberName
     incarnation: IncarnationId
@@ -55,7 +54,7 @@ class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True
 
     @classmethod
     def parse(cls, text: str) -> "MemberId":
-        """Raises ValueError."""
+        """Parse the text form; raise `ValueError` if it is invalid."""
         name, _, incarnation = text.rpartition("@")
         member = cls(name, bytes.fromhex(incarnation))
         if len(member.incarnation) != PUBLISHER_ID_BYTES or len(name.encode()) > MAX_NAME_BYTES:
@@ -66,17 +65,17 @@ class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True
 class ViewId(Struct, frozen=True, array_like=True, order=True):
     number: Count
     coordinator: IncarnationId
-    """Incarnation of the member that made it."""
+    """Incarnation of the member that made the view."""
 
 
 def is_plausible_view_number(number: int, known_number: int) -> bool:
-    """Whether a view can have this number, for one who knows of another. Numbers grow by one and have an end:
-    who said the last one would end all views, for ever."""
+    """Return whether a view can have this number, given the highest known one. Numbers grow by one; a packet
+    with the largest possible number would end all views for ever."""
     return number <= max(MAX_PLAUSIBLE_VIEW_COUNT, known_number + MAX_MISSED_VIEW_COUNT)
 
 
 class ViewEntry(Struct, frozen=True, array_like=True):
-    """A place in a view."""
+    """A member of a view with its role."""
 
     member: MemberId
     role: Role
@@ -95,25 +94,26 @@ class View(Struct, frozen=True, array_like=True):
 
 
 class ViewRecord(Struct, frozen=True, array_like=True, tag="ViewRecord"):
-    """What an archive keeps of a view."""
+    """What an archive records about a view."""
 
     view: View
     cut: Vector
     previous_views: tuple[ViewId, ...]
     """The views in which its members were before."""
     provisional: bool = False
-    """The archive was asked to take part, and does not know whether it came to be. The same view replaces
-    it."""
+    """The archive was invited and does not know whether the view was made. The record of the actual view
+    replaces this one."""
     complete: bool = False
-    """Whoever its members heard is in it, and one of them had listened for long enough: all others were silent
-    when it was begun."""
+    """Every member that the members of the view heard is in it, and one of them had listened for long enough:
+    all absent members were silent when the view change began."""
 
 
 class ViewStability(Struct, frozen=True, array_like=True, tag="Settled"):
-    """What an archive finds out later about a view: who failed before it has delivered nothing beyond `reach`.
+    """Upper bound, found later, of the messages that members which failed before a view can have delivered.
 
-    The cut alone does not say so: it is what those who live have received, and who failed may have been ahead
-    of them. Of a publisher that was silent then nothing is known: its entry is OPEN until it is heard again.
+    The cut is not that bound: it covers the messages that living members have received, and a failed member may
+    have been ahead of them. The bound of a publisher that was silent is UNBOUNDED until the publisher is heard
+    again.
     """
 
     view_id: ViewId
@@ -121,19 +121,19 @@ class ViewStability(Struct, frozen=True, array_like=True, tag="Settled"):
 
 
 class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag="Acknowledged"):
-    """What an archive keeps of an acknowledgement: what `vector` has and `start` has not was delivered. What
-    was passed over is a hole in `vector`."""
+    """What an archive records about an acknowledgement: the messages in `vector` and not in `start` were
+    delivered. Skipped messages are holes in `vector`."""
 
     member: MemberId
     view_id: ViewId
     start: Vector
     vector: Vector
     is_final: bool = False
-    """It has left: nothing beyond `vector` was delivered to this incarnation."""
+    """The member has left: nothing beyond `vector` was delivered to this incarnation."""
 
 
 class LostRange(Struct, frozen=True, array_like=True, tag="Lost"):
-    """Messages first..last of this publisher are nowhere: it failed before anybody who lives had them."""
+    """Messages first..last of this publisher are lost: it failed before a surviving member had received them."""
 
     publisher: IncarnationId
     first: SequenceNumber
@@ -141,8 +141,8 @@ class LostRange(Struct, frozen=True, array_like=True, tag="Lost"):
 
 
 class FoundRange(Struct, frozen=True, array_like=True, tag="Found"):
-    """Messages first..last, of which an earlier record says that they are lost, are stored all the same: from
-    the offset of this record on. Another archive had them."""
+    """Messages first..last were recorded as lost, and another archive had them: they are stored from the offset
+    of this record on."""
 
     publisher: IncarnationId
     first: SequenceNumber
@@ -150,8 +150,8 @@ class FoundRange(Struct, frozen=True, array_like=True, tag="Found"):
 
 
 ArchiveRecord = ViewRecord | ViewStability | AcknowledgementRecord | LostRange | FoundRange
-"""What an archive keeps beside messages."""
+"""What an archive stores besides messages."""
 
 NO_VIEW: Final = ViewId(0, bytes(PUBLISHER_ID_BYTES))
 UNBOUNDED: Final = MAX_SEQUENCE_ID
-"""In a reach: any message of this publisher may have been delivered."""
+"""In a delivery bound: any message of this publisher may have been delivered."""

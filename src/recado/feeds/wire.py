@@ -1,7 +1,7 @@
-"""How packets and records are written as bytes and read back; `packet` draws them.
+"""Encoding and decoding of packets and records; `packet` draws the formats.
 
-Whatever a peer sent wrongly raises Malformed here, and only here: sizes and numbers are checked before they
-are used.
+Invalid input of a peer raises `MalformedDataError` here and nowhere else: sizes and numbers are checked before
+use.
 """
 
 from struct import Struct as Layout
@@ -90,7 +90,7 @@ def _encode_vector(value: object) -> object:
 
 
 def _decode_vector(wanted: type, value: object) -> object:
-    """Raises ValueError, which msgspec turns into its own."""
+    """Raises `ValueError`, which msgspec converts into its own exception."""
     assert wanted is Vector
     entries: dict[bytes, int] = {}
     holes: dict[bytes, list[tuple[int, int]]] = {}
@@ -138,7 +138,7 @@ def encode(packet: Packet) -> bytes:
 
 
 def decode(data: bytes) -> Packet:
-    """Raises Malformed."""
+    """Raises `MalformedDataError`."""
     if len(data) < HEADER_BYTES or data[0] != MAGIC_CODE or data[1] != VERSION:
         raise MalformedDataError("not a packet of a feed in this version")
     if len(data) > MAX_PACKET_BYTES:
@@ -175,7 +175,7 @@ def encode_record(record: ArchiveRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> ArchiveRecord:
-    """Raises Malformed."""
+    """Raises `MalformedDataError`."""
     try:
         return _RECORD_DECODER.decode(data)
     except (MsgspecError, UnicodeDecodeError) as error:
@@ -183,8 +183,8 @@ def decode_record(data: bytes) -> ArchiveRecord:
 
 
 def read_message_extent(data: bytes) -> tuple[bytes, int] | None:
-    """Publisher and last sequence of a packet with messages or a part of one; None for all others. Of bytes
-    that `decode` may refuse it says anything."""
+    """Return publisher and last sequence of a packet with messages or a fragment, None for other kinds. The
+    packet is not validated: for malformed bytes the result is arbitrary."""
     if len(data) < FRAGMENT_HEADER_BYTES or data[2] not in (PacketKind.DATA, PacketKind.FRAGMENT):
         return None
     if data[2] == PacketKind.FRAGMENT:
@@ -201,7 +201,7 @@ def encode_batch(batch: MessageBatch) -> EncodedBatch:
 
 
 def decode_batch(batch: EncodedBatch) -> MessageBatch:
-    """Raises Malformed."""
+    """Raises `MalformedDataError`."""
     _check_sequences(batch.first, batch.count, MAX_MESSAGE_COUNT)
     block = Block.parse(batch.block, batch.count)
     return MessageBatch(batch.publisher, batch.first, block, batch.view, batch.certainty)

@@ -1,4 +1,4 @@
-"""The store of an archive: a journal for what has just come, Parquet files for all before, and a manifest.
+"""The storage of an archive: a journal for recent rows, Parquet files for older ones, and a manifest.
 
-`Store` writes, `Archive` reads beside it; pyarrow is needed for both.
+`ArchiveStore` writes, `Archive` reads concurrently; both need pyarrow.
 """

@@ -1,7 +1,8 @@
-"""An archive as others read it: a snapshot, taken without asking the one who writes, who is not held up by it.
+"""Read access to an archive: a snapshot that needs no cooperation of the writer and does not slow it down.
 
-What was durable when it was taken is in it, and nothing that came later. Files that are collected meanwhile
-stay for the grace period; a snapshot that is read for longer than that may miss them, and says so.
+A snapshot contains everything that was durable when it was taken, and nothing later. Files that retention
+removes meanwhile stay for the grace period; a snapshot that is read for longer may miss them and raises
+`SnapshotExpiredError`.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _DICTIONARY_COLUMNS = [*BATCH_COLUMNS, "routing_key", "headers", "properties"]
 
 
 class SnapshotExpiredError(ArchiveError):
-    """A file of the snapshot is gone: it was collected, and its grace period has ended."""
+    """A file of the snapshot was deleted: it expired, and its grace period has ended."""
 
 
 class JournalExtent(NamedTuple):
-    """Of the journal: the records between two positions, both ends of groups or of records."""
+    """A range of positions in the journal; both ends are ends of records."""
 
     start: int
     end: int
 
 
 class FileCheck(NamedTuple):
-    """A Parquet file that was read, or with `file` None the tail in the journal."""
+    """Result of checking a Parquet file, or the tail in the journal if `file` is None."""
 
     path: str
     file: DataFile | ViewsFile | None
@@ -54,7 +55,7 @@ class FileCheck(NamedTuple):
 
 
 class Archive:
-    """Made by `open`, and to be closed."""
+    """A snapshot of an archive; made by `open`, to be closed or used by `with`."""
 
     def __init__(self, tree: ReadableTree, manifest: Manifest, tail: TailReader) -> None:
         self.manifest = manifest
@@ -65,9 +66,10 @@ class Archive:
 
     @classmethod
     def open(cls, path: Path | str, extent: JournalExtent | None = None) -> Self:
-        """Raises NoArchive, UnknownVersion, CorruptArchive.
+        """Open a snapshot of the archive in a folder.
 
-        Who knows which stretch of the journal is wanted has less of it to read, and sees only that of the tail.
+        With `extent`, only this part of the journal is read, and the tail contains only its rows. Raises
+        `ArchiveNotFoundError`, `UnsupportedVersionError`, `CorruptArchiveError`.
         """
         return cls.snapshot(ReadOnlyTree(Path(path)), extent)
 
@@ -101,11 +103,11 @@ class Archive:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    # -- what there is -----------------------------------------------------------------------------
+    # -- contents ---------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
-        """What names this archive, and no other: offsets are of one archive."""
+        """Unique id of the archive; offsets are only meaningful together with it."""
         return identity.read(self._tree.disk("."), self.manifest)
 
     @property
@@ -119,7 +121,7 @@ class Archive:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last row."""
+        """The offset after the last row."""
         if self._end_offset is None:
             self._end_offset = self.manifest.tail.offset
             for batch in self._tail_batches():
@@ -132,12 +134,12 @@ class Archive:
         return [str(self._tree.path(file.path)) for file in self.manifest.files]
 
     def records(self) -> list[StoredRecord]:
-        """Views, acknowledgements and the like, in order of offsets."""
+        """Views, acknowledgements and other records, in order of offsets."""
         in_tail = (stored for _, stored in self._tail.records())
         later = [each for each in in_tail if isinstance(each, StoredRecord)]
         return views_table.read(self._tree, self.manifest.views) + later
 
-    # -- rows --------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------
 
     def batches(
         self,
@@ -147,9 +149,11 @@ class Archive:
         selector: str | Selector | None = None,
         subscriber: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows with offsets in [start, stop) that a selector wants, in order.
+        """Yield the rows with offsets in [start, stop), in order, as Arrow record batches.
 
-        With the name of a subscriber there is one more column: what is certain about its having got the row.
+        `columns` limits the columns, `selector` the rows. With `subscriber`, a column `certainty` says whether
+        a subscriber of that name has received the row. Raises `ValueError` for an unknown column,
+        `SelectorError`, `CorruptArchiveError`, `SnapshotExpiredError`.
         """
         names = _column_names(columns)
         if subscriber is not None:
@@ -167,9 +171,10 @@ class Archive:
         selector: str | Selector | None = None,
         max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows as they are read: some columns are indices into dictionaries, which differ by batch.
+        """Yield the same rows as they are stored: some columns are dictionary-encoded, with a different
+        dictionary per batch.
 
-        Row groups as the files have them, or of their rows about so many bytes at a time.
+        Batches are row groups of the files, or with `max_bytes` pieces of about that size.
         """
         names = _column_names(columns)
         read = names if selector is None else None
@@ -184,12 +189,13 @@ class Archive:
         selector: str | Selector | None = None,
         subscriber: str | None = None,
     ) -> Iterator[ArchivedMessage]:
-        """The same rows as objects."""
+        """Yield the same rows as messages."""
         for table in self._select_rows(start, stop, None, selector, subscriber):
             yield from read_messages(table)
 
     def dataset(self) -> ds.Dataset:
-        """The rows that are in files, with the column `date`; those of the tail are only in `batches`."""
+        """Return the sealed rows as a pyarrow dataset, with the column `date`; rows of the tail are only in
+        `batches`."""
         schema = SCHEMA.append(pa.field("date", pa.string()))
         if not self.manifest.files:
             return ds.dataset(schema.empty_table())
@@ -245,7 +251,7 @@ class Archive:
         columns: Sequence[str] | None,
         max_bytes: int | None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """What a file has in [start, stop), with first offsets; rows around it may be in the first and last."""
+        """Yield the batches of a file that overlap [start, stop), with their first offsets."""
         try:
             reader = ParquetReader(self._tree, file, _DICTIONARY_COLUMNS)
         except FileNotFoundError:
@@ -277,16 +283,16 @@ class Archive:
         return (stored for _, stored in self._tail.records() if isinstance(stored, StoredBatch))
 
     def query(self, query: ArchiveQuery) -> QueryResult:
-        """What a query asks for, leaving out row groups that cannot be read."""
+        """Run a query; row groups that cannot be read are left out."""
         tail = self.manifest.tail
         start = TailCheckpoint(tail.offset, tail.position, {})
         source = QuerySource(self._cache, self.manifest, (start,), (), self.end_offset)
         return run_query(source, query, self._tail, start)
 
-    # -- verification ------------------------------------------------------------------------------
+    # -- verification -----------------------------------------------------------------------------
 
     def check_files(self) -> Iterator[FileCheck]:
-        """Read every byte of each file of the archive, then the tail."""
+        """Read every byte of each file, then the tail; yield a result for each."""
         for file in (*self.manifest.files, self.manifest.views):
             if file is not None:
                 yield FileCheck(
@@ -311,7 +317,7 @@ class Archive:
         return None
 
     def verify(self) -> Iterator[CorruptArchiveError]:
-        """Read every byte, and tell what is damaged."""
+        """Read every byte; yield the damages that were found."""
         return (checked.damage for checked in self.check_files() if checked.damage is not None)
 
 

@@ -1,6 +1,6 @@
-"""Batches from the columns of a table: consecutive messages of one publisher in one view become one again.
+"""Rebuilds batches from the columns of a table: consecutive messages of one publisher in one view form a batch.
 
-They need not be the batches that were stored: what was stored as several may come back as one, and the reverse.
+The batches may differ from those that were stored: several may be returned as one, and one as several.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class MessageKeys(NamedTuple):
-    """Who wrote the rows of a table, as numbers that can be compared."""
+    """The columns that identify messages, dictionary-encoded for fast comparison."""
 
     publishers: list[bytes]
     publisher: Indices
@@ -55,7 +55,7 @@ def _split_dictionary(array: pa.Array) -> tuple[list[str], Indices]:
 def build_batches(
     table: pa.RecordBatch, keys: MessageKeys, wanted: Mask
 ) -> Iterator[tuple[int, MessageBatch]]:
-    """The wanted rows in order, consecutive ones together, each batch with the row behind it."""
+    """Yield the selected rows as batches, each with the index of the row after it."""
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return
@@ -82,7 +82,7 @@ def build_batches(
 
 
 def _batch_end(weights: Indices, start: int, end: int) -> int:
-    """Where a batch ends that is neither too many rows nor too many bytes, but one row at least."""
+    """Return where a batch ends: limited in rows and bytes, but at least one row."""
     end = min(end, start + MAX_BATCH_ROWS)
     if weights[end] - weights[start] <= MAX_BATCH_BYTES:
         return end
@@ -92,7 +92,7 @@ def _batch_end(weights: Indices, start: int, end: int) -> int:
 
 class _ColumnValues(NamedTuple):
     ends: Indices
-    """Where each value begins, and the last one ends."""
+    """The start of each value, and the end of the last one."""
     data: memoryview
 
     @classmethod

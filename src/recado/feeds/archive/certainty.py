@@ -1,8 +1,8 @@
-"""What is certain about a subscriber and the rows of an archive: a column computed from the archive's views.
+"""The column `certainty`: whether a subscriber has received the rows of an archive, computed from its views.
 
-delivered   a life of the subscriber has acknowledged it
-uncertain   it may have been delivered: acknowledged by nobody, before a view without the subscriber
-missed      surely not delivered to any life of the subscriber
+delivered   an incarnation of the subscriber has acknowledged it
+uncertain   it may have been delivered: not acknowledged, before a view without the subscriber
+missed      certainly not delivered to any incarnation of the subscriber
 """
 
 from __future__ import annotations

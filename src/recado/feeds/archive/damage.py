@@ -1,8 +1,8 @@
-"""Row groups of Parquet files that cannot be read, and which messages are missing because of them.
+"""Unreadable row groups of Parquet files, and the messages that are missing because of them.
 
-An archive with a damaged file goes on with everything else. Row groups are the unit: each has checksums of its
-own, so the other groups of the file are served. Which messages a damaged group had is read from the columns
-that name them, if those are sound; otherwise they are the messages of the file that no other row has.
+An archive with a damaged file continues with everything else. The unit is the row group: each has its own
+checksums, so other groups of the file are served. The messages of a damaged group are read from its key columns
+if those are intact; otherwise they are the messages of the file that no other row contains.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .manifest import DataFile, Manifest
 from .records import StoredBatch, StoredEntry
 
 KEY_COLUMNS = ("publisher", "view", "sequence")
-"""The columns that name a message."""
+"""The columns that identify a message."""
 
 Spans = dict[bytes, list[Span]]
-"""Of each publisher, ranges of sequences."""
+"""Ranges of sequences by publisher."""
 
 
 class FileDamage(NamedTuple):
-    """Rows [first, end) of a file cannot be read: a row group, or with `group` None the whole file."""
+    """Rows [first, end) of a file cannot be read: a row group, or the whole file if `group` is None."""
 
     file: DataFile
     group: int | None
@@ -44,7 +44,7 @@ class FileDamage(NamedTuple):
 
 
 class MessageRun(NamedTuple):
-    """Rows from an offset on that have consecutive messages of one publisher."""
+    """Consecutive messages of one publisher in the rows from an offset on."""
 
     offset: int
     publisher: bytes
@@ -53,7 +53,7 @@ class MessageRun(NamedTuple):
 
 
 def find_damages(tree: ReadableTree, file: DataFile) -> list[FileDamage]:
-    """The row groups of a file that cannot be read."""
+    """Return the row groups of a file that cannot be read."""
     try:
         reader = ParquetReader(tree, file)
     except CorruptArchiveError as error:
@@ -78,7 +78,7 @@ def missing_file(tree: ReadableTree, file: DataFile) -> FileDamage:
 
 
 def find_runs(keys: MessageKeys, offset: int) -> Iterator[MessageRun]:
-    """What rows from an offset on have, in their order."""
+    """Return the runs in rows from an offset on, in order."""
     if not len(keys.sequence):
         return
     ends = (np.diff(keys.publisher) != 0) | (np.diff(keys.sequence) != 1)
@@ -91,7 +91,7 @@ def find_runs(keys: MessageKeys, offset: int) -> Iterator[MessageRun]:
 
 
 def read_runs(tree: ReadableTree, damage: FileDamage) -> list[MessageRun] | None:
-    """What the damaged rows had; None if the columns that say so are damaged, too."""
+    """Return the messages of the damaged rows; None if the key columns are damaged, too."""
     if damage.group is None:
         return None
     try:
@@ -110,12 +110,12 @@ def merge_runs(runs: Iterable[MessageRun]) -> Spans:
 
 
 def file_spans(file: DataFile) -> Spans:
-    """All that it can have had."""
+    """Return all messages that the file can contain."""
     return {bytes.fromhex(publisher): [span] for publisher, span in file.publishers.items()}
 
 
 def subtract_from(spans: Spans, publisher: bytes, first: int, last: int) -> None:
-    """Take first..last of a publisher out of the spans."""
+    """Remove first..last of a publisher from the spans."""
     if publisher in spans:
         left = subtract_span(spans[publisher], first, last)
         if left:
@@ -131,7 +131,7 @@ def subtract_present(
     tail: Iterable[tuple[int, StoredEntry]],
     damaged: Collection[tuple[str, int | None]],
 ) -> None:
-    """Take out of the spans what a row of the archive has; damaged row groups have none."""
+    """Remove messages that an intact row of the archive contains from the spans."""
     for file in manifest.files:
         if spans and (file.path, None) not in damaged and _overlaps(spans, file):
             _subtract_file(spans, tree, file, damaged)
@@ -161,11 +161,11 @@ def _subtract_file(
                     for run in find_runs(read_keys(reader.read_group(number, KEY_COLUMNS)), 0):
                         subtract_from(spans, run.publisher, run.first, run.last)
     except (CorruptArchiveError, FileNotFoundError):
-        return  # the rest of it is not there
+        return  # its other rows cannot be read
 
 
 def to_stored_batch(batch: MessageBatch, offset: int, stored: int) -> StoredBatch:
-    """A batch as a record of the journal at an offset."""
+    """Return a batch in the form of a journal record at an offset."""
     block = batch.block
     return StoredBatch(
         stored, offset, block.count, batch.publisher, batch.first, batch.view, block.data

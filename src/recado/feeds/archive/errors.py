@@ -1,4 +1,4 @@
-"""What can be wrong with an archive. Every error names the file, and the place in it."""
+"""Exceptions of archives. Every message names the file and the location in it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be used as it is."""
+    """An archive that cannot be used."""
 
 
 class CorruptArchiveError(ArchiveError):
-    """What was safely on disk is there no more, or no longer as it was."""
+    """Data that was durable is missing or has changed."""
 
     def __init__(self, file: Path | str, location: str, reason: str) -> None:
         super().__init__(f"{file} is damaged at {location}: {reason}")
@@ -20,7 +20,7 @@ class CorruptArchiveError(ArchiveError):
 
 
 class UnsupportedVersionError(ArchiveError):
-    """The archive was written by a later release, and is whole as far as we can tell."""
+    """The archive was written by a later release; it is not damaged."""
 
 
 class ArchiveNotFoundError(ArchiveError):
@@ -28,4 +28,4 @@ class ArchiveNotFoundError(ArchiveError):
 
 
 class ArchiveMismatchError(ArchiveError):
-    """The folder holds the archive of another feed, or another archive of this one."""
+    """The folder contains the archive of another feed, or another archive of this feed."""

@@ -1,8 +1,8 @@
-"""The files of an archive and the manifest that names them: sealing, merging, collecting.
+"""The set of files of an archive, as its manifest names them: sealing, merging, repair, retention.
 
-Each change is the same three steps: new files are written whole, a new manifest takes the place of the last,
-and only then something is deleted. Killed in between, an archive has files that no manifest names; the next
-start removes them. A file that a manifest once named stays for the grace period after the last that did.
+Each change has the same three steps: write new files completely, replace the manifest atomically, then delete
+files. After a crash in between there are files that no manifest names; the next start removes them. A file that
+a manifest has named stays for the grace period after its removal.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .records import StoredBatch, StoredEntry, StoredRecord
 from .retention import RetentionLimits, RetentionReport, select_expired
 
 MergeFunction = Callable[[Sequence[Sequence[DataFile]], int], Sequence[DataFile]]
-"""Writes a file for each group, with the number of a generation in its name; durable when it returns."""
+"""Writes one file for each group, with the generation in its name; durable when it returns."""
 
 
 class ArchiveFileSet:
     def __init__(self, tree: ArchiveTree, root: Disk, manifest: Manifest, grace: float) -> None:
         self.manifest = manifest
         self.records: list[StoredRecord] = views_table.read(tree, manifest.views)
-        """All that are in the views file."""
+        """All records in the views file."""
         self.vector = compute_tail_vector(manifest, self.records)
         self._tree = tree
         self._root_disk = root
@@ -53,7 +53,7 @@ class ArchiveFileSet:
         self.manifest = manifest
 
     def remove_orphans(self) -> None:
-        """Files that were being written when an earlier process ended."""
+        """Remove files that were being written when an earlier process ended."""
         manifest = self.manifest
         known = {file.path for file in manifest.files}
         known |= {each.path for each in manifest.collected}
@@ -73,12 +73,12 @@ class ArchiveFileSet:
     def move_tail(self, position: int, now: int) -> None:
         self._write_manifest(now, tail=Tail(self.manifest.tail.offset, position))
 
-    # -- sealing -----------------------------------------------------------------------------------
+    # -- sealing ----------------------------------------------------------------------------------
 
     def seal(
         self, tail: Iterable[tuple[int, StoredEntry]], position: int, max_rows: int, now: int
     ) -> None:
-        """Bring all of the tail, which ends at a position of the journal, into files."""
+        """Write the whole tail, which ends at a position of the journal, to files."""
         manifest = self.manifest
         records = list(self.records)
 
@@ -109,7 +109,7 @@ class ArchiveFileSet:
         self.vector = compute_tail_vector(self.manifest, records)
 
     def merge(self, max_rows: int, now: int) -> None:
-        """Make one of the last files, if they are small."""
+        """Merge the last files if they are small."""
         files = self.manifest.files
         count = sealer.count_mergeable(files, max_rows) if files else 0
         if count:
@@ -117,13 +117,13 @@ class ArchiveFileSet:
             try:
                 merged = sealer.merge_files(self._tree, parts, self.manifest.generation + 1)
             except (CorruptArchiveError, FileNotFoundError):
-                return  # told to those who read it; what comes is stored all the same
+                return  # readers report the damage; new rows are stored all the same
             gone = [self._retire(part, now) for part in parts]
             collected = (*self.manifest.collected, *gone)
             self._write_manifest(now, files=(*files[:-count], merged), collected=collected)
 
     def compact(self, merge: MergeFunction, max_rows: int, now: int) -> list[list[DataFile]]:
-        """Have files made of many, all in one manifest; gives those that were replaced."""
+        """Have groups of files merged in one manifest; return the groups that were replaced."""
         groups = sealer.find_compactable(self.manifest.files, max_rows)
         if not groups:
             return []
@@ -142,10 +142,10 @@ class ArchiveFileSet:
         self._write_manifest(now, files=tuple(files), collected=collected)
         return groups
 
-    # -- repairing ---------------------------------------------------------------------------------
+    # -- repair -----------------------------------------------------------------------------------
 
     def rewrite(self, file: DataFile, rows: Iterable[StoredBatch], max_rows: int) -> list[DataFile]:
-        """Write rows of a file to new ones, which no manifest names yet."""
+        """Write rows of a file to new files, which no manifest names yet."""
         try:
             made = sealer.write_batches(
                 self._tree, self._constants, rows, self.manifest.generation + 1, max_rows
@@ -156,19 +156,19 @@ class ArchiveFileSet:
         return [msgspec.structs.replace(each, stored=file.stored) for each in made]
 
     def replace(self, file: DataFile, made: Sequence[DataFile], now: int) -> None:
-        """Let new files take the place of a damaged one."""
+        """Replace a damaged file by new ones."""
         others = [each for each in self.manifest.files if each != file]
         files = sorted((*others, *made), key=lambda each: each.first)
         collected = (*self.manifest.collected, self._retire(file, now))
         self._write_manifest(now, files=tuple(files), collected=collected)
         self.vector = compute_tail_vector(self.manifest, self.records)
 
-    # -- collecting --------------------------------------------------------------------------------
+    # -- retention --------------------------------------------------------------------------------
 
     def select_expired(
         self, limits: RetentionLimits, now: int, end: int, journal_bytes: int
     ) -> tuple[DataFile, ...]:
-        """The files that are beyond the limits."""
+        """Return the files beyond the limits."""
         return select_expired(
             self.manifest,
             limits,
@@ -217,13 +217,15 @@ class ArchiveFileSet:
 
     def _delete(self, file: RetiredFile) -> None:
         folder, _, name = file.path.rpartition("/")
-        with suppress(FileNotFoundError, KeyError):  # an earlier process was killed right behind it
+        with suppress(
+            FileNotFoundError, KeyError
+        ):  # an earlier process was killed after deleting it
             self._tree.disk(folder).remove(name)
         self._tree.remove_empty(folder)
 
 
 def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
-    """What the core would keep of them; and what is lost, unless the beginning says so already."""
+    """Return the records that are still needed: those that `DeliveryRecords` keeps, and losses after the start."""
     table = DeliveryRecords(stored.record for stored in records)
     kept = []
     for stored in records:
@@ -242,7 +244,7 @@ def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[Store
 
 
 def compute_tail_vector(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[bytes, int]:
-    """Of each publisher, the last sequence before the tail."""
+    """Return the last sequence of each publisher before the tail."""
     texts = dict(manifest.begin)
     for file in manifest.files:
         for who, (_, last) in file.publishers.items():

@@ -1,7 +1,7 @@
-"""Parquet files: written once, whole or not at all, and read by row group.
+"""Parquet files: written atomically, never changed, and read by row group.
 
-Writing never changes what is there: a file gets its name when all of it is on disk. Pages have checksums, which
-every reader here verifies; the manifest has one of the whole file, for `verify_checksum`.
+A file gets its name only after all of it is on disk. Pages have checksums, which every reader here verifies;
+the manifest has a checksum of the whole file for `verify_checksum`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DICTIONARY_COLUMNS: Final = [*BATCH_COLUMNS, "routing_key", "headers", "propert
 _STATISTICS_COLUMNS: Final = ["offset", "publisher", "sequence", "timestamp", "routing_key"]
 _READ_CHUNK_BYTES: Final = 1 << 20
 _OUT_OF_RESOURCES: Final = (EMFILE, ENFILE, ENOMEM)
-"""These say nothing about the file."""
+"""These errors say nothing about the file."""
 
 
 class WrittenFile(NamedTuple):
@@ -37,7 +37,7 @@ class WrittenFile(NamedTuple):
 
 
 class _ParquetSink:
-    """A file of a disk, as pyarrow writes to one."""
+    """Adapts a disk's file to pyarrow's writer."""
 
     closed = False
 
@@ -59,13 +59,13 @@ class _ParquetSink:
         pass
 
     def close(self) -> None:
-        pass  # it has to be synced first, by who opened it
+        pass  # the caller syncs it first
 
 
 def write_parquet(
     disk: Disk, name: str, schema: pa.Schema, tables: Iterable[pa.Table]
 ) -> WrittenFile:
-    """A row group for each table. When this returns the file is durable under its name."""
+    """Write a row group for each table. When this returns, the file is durable under its name."""
     part = name + PART_SUFFIX
     file = disk.open(part, create=True)
     try:
@@ -97,13 +97,13 @@ def write_parquet(
 
 
 def _footer_checksum(read: Callable[[int, int], bytes], size: int) -> str:
-    """The checksum of a file's footer:  … | metadata | its size u32 | "PAR1" |"""
+    """Return the checksum of a file's footer:  … | metadata | its size u32 | "PAR1" |"""
     length = int.from_bytes(read(size - 8, 4), "little") + 8
     return f"{crc32(read(max(size - length, 0), length)):08x}"
 
 
 class ParquetReader:
-    """An open file of an archive. Whatever is wrong with it is a CorruptArchive that names the row group."""
+    """An open Parquet file of an archive. Any damage raises a CorruptArchiveError that names the row group."""
 
     def __init__(
         self, tree: ReadableTree, file: DataFile | ViewsFile, dictionaries: Sequence[str] = ()
@@ -160,8 +160,8 @@ class ParquetReader:
     def read_pieces(
         self, number: int, columns: Sequence[str] | None, max_bytes: int
     ) -> Iterator[pa.RecordBatch]:
-        """The same rows, about so many bytes at a time, so that they fit where those before them were: memory
-        that is new to the process costs more than what is read into it."""
+        """Yield the same rows in pieces of about `max_bytes`, which reuse the memory of the pieces before:
+        allocating fresh memory costs more than reading."""
         with self._report_damage(f"row group {number}"):
             rows = max(1, int(max_bytes / self._row_bytes(number, columns)))
             wanted = columns and list(columns)
@@ -169,7 +169,7 @@ class ParquetReader:
                 yield _validate_dictionaries(batch)
 
     def _row_bytes(self, number: int, columns: Sequence[str] | None) -> float:
-        """About how much memory a row takes; a value in a dictionary has an index there at least."""
+        """Estimate the memory that a row takes; dictionary-encoded values take at least their index."""
         group = self._parquet.metadata.row_group(number)
         each = (group.column(index) for index in range(group.num_columns))
         wanted = [one for one in each if columns is None or one.path_in_schema in columns]
@@ -194,7 +194,7 @@ class ParquetReader:
 
 
 def _validate_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
-    # The head of a page has no checksum, and a wrong one can make indices beyond a dictionary.
+    # Page headers have no checksum, and a wrong one can produce indices beyond the dictionary.
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):
             column.validate(full=True)
@@ -202,7 +202,7 @@ def _validate_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def verify_checksum(tree: ReadableTree, folder: str, name: str, size: int, crc: str) -> None:
-    """Compare every byte with what the manifest says; raises CorruptArchive."""
+    """Compare every byte with the checksum in the manifest; raise `CorruptArchiveError`."""
     path = tree.path(f"{folder}/{name}")
     file = tree.disk(folder).open(name)
     try:
@@ -222,7 +222,7 @@ def verify_checksum(tree: ReadableTree, folder: str, name: str, size: int, crc: 
 
 
 def decode_dictionaries(table: pa.RecordBatch) -> pa.RecordBatch:
-    """With values instead of indices into dictionaries, as in `SCHEMA`."""
+    """Decode dictionary columns, as in `SCHEMA`."""
     known = [
         SCHEMA.field(each.name) if each.name in SCHEMA.names else each.with_type(pa.string())
         for each in table.schema

@@ -1,12 +1,12 @@
-"""An archive as one sees it who comes again and again: of the journal only what is new is read.
+"""A reader that polls an archive repeatedly and reads only new records of the journal.
 
-A `ArchiveFollower` answers what a reader by offsets asks: where the archive begins and ends, what of each publisher is
-before an offset, at which offset a time begins, how many rows are so many bytes, and in which stretch of the
-journal rows are.
+An `ArchiveFollower` answers what a reader by offsets needs: first and last offset, the last sequence of each
+publisher before an offset, the offset of a time, the number of rows in some bytes, and the journal extent of
+rows.
 
-W1  `batches` are those of the tail, in order of offsets, each with the position behind it; the first begins at
-    `manifest.tail.offset` or later.
-W2  `end` is the offset behind the last of them, or that of the tail.
+FO1  `tail_batches` are the batches of the tail in order of offsets, each with its end position; the first
+     begins at `manifest.tail.offset` or later.
+FO2  `end_offset` is the offset after the last of them, or that of the tail.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .records import StoredBatch
 from .tail import SegmentGoneError, TailReader, durable_position
 
 LastSequences = dict[str, int]
-"""Of publishers, by their hexadecimal digits, the last sequence."""
+"""The last sequence of each publisher, by its hexadecimal id."""
 
 
 class TailBatch(NamedTuple):
-    """A batch of the tail, without what is in it."""
+    """Location of a batch in the tail."""
 
     offset: int
     rows: int
     publisher: str
     first: int
     start_position: int
-    """Its position in the journal."""
+    """Position in the journal."""
     end_position: int
 
     @property
@@ -50,7 +50,7 @@ class TailBatch(NamedTuple):
 
 class ArchiveFollower:
     def __init__(self, path: Path | str) -> None:
-        """Raises NoArchive, UnknownVersion, CorruptArchive."""
+        """Raises `ArchiveNotFoundError`, `UnsupportedVersionError`, `CorruptArchiveError`."""
         self.path = Path(path)
         self._tree = ReadOnlyTree(self.path)
         self._manifest_stamp: tuple[int, int] | None = None
@@ -71,7 +71,7 @@ class ArchiveFollower:
         return self.tail_batches[-1].end_offset if self.tail_batches else self.manifest.tail.offset
 
     def refresh(self) -> None:
-        """See what is there now."""
+        """Read a new manifest and new journal records, if there are any."""
         while True:
             self._refresh_manifest()
             journal = self._tree.disk(JOURNAL_FOLDER)
@@ -119,7 +119,7 @@ class ArchiveFollower:
         self._manifest_stamp = stamp
         found = identity.read(root, self.manifest)
         if found != getattr(self, "id", found):
-            self.tail_batches.clear()  # another archive took the place of the one we knew
+            self.tail_batches.clear()  # another archive has replaced the one that we knew
             self._read_position = 0
         self.id = found
         tail = self.manifest.tail
@@ -129,10 +129,10 @@ class ArchiveFollower:
         del self.tail_batches[:sealed]
         self._read_position = max(self._read_position, tail.position)
 
-    # -- what is where -----------------------------------------------------------------------------
+    # -- lookups ----------------------------------------------------------------------------------
 
     def last_sequences(self, start: int, stop: int) -> LastSequences:
-        """Of each publisher with rows in [start, stop) the last sequence among them."""
+        """Return the last sequence of each publisher with rows in [start, stop)."""
         found: LastSequences = {}
         partly = []
         for file in self.manifest.files:
@@ -155,7 +155,7 @@ class ArchiveFollower:
         return found
 
     def last_sequences_before(self, offset: int) -> LastSequences:
-        """Of each publisher the last sequence before an offset, also of what was collected."""
+        """Return the last sequence of each publisher before an offset, including deleted rows."""
         found = dict(self.manifest.begin)
         _raise_sequences(found, self.last_sequences(self.first_offset, offset))
         return found
@@ -174,7 +174,7 @@ class ArchiveFollower:
         return found
 
     def find_offset_at(self, timestamp_us: int) -> int:
-        """Of the first row whose timestamp is not before a time in µs; the end if there is none."""
+        """Return the offset of the first row whose timestamp is at or after a time; the end if there is none."""
         files = [file for file in self.manifest.files if file.timestamps[1] >= timestamp_us]
         places = [(file.first, file.end) for file in files]
         if self.tail_batches:
@@ -190,7 +190,7 @@ class ArchiveFollower:
         return self.end_offset
 
     def offset_after_bytes(self, start: int, max_bytes: int) -> int:
-        """Behind how many rows from an offset on about so many bytes are stored, and one row at least."""
+        """Return the offset after about `max_bytes` bytes of rows from `start` on, at least one row."""
         left = float(max_bytes)
         at = start
         for behind, each in self._row_sizes(start):
@@ -202,7 +202,7 @@ class ArchiveFollower:
         return at
 
     def _row_sizes(self, start: int) -> Iterator[tuple[int, float]]:
-        """Rows from an offset on: up to where, and how many bytes each takes."""
+        """Yield ranges of rows from an offset on: where each ends, and the bytes per row."""
         for file in self.manifest.files:
             if file.end > start:
                 yield file.end, file.bytes / file.rows
@@ -217,7 +217,7 @@ class ArchiveFollower:
             yield batch
 
     def journal_extent(self, start: int, stop: int) -> JournalExtent:
-        """Of the journal, with the rows of [start, stop) that are in it."""
+        """Return the extent of the journal that contains the rows of [start, stop)."""
         first = next(self._tail_between(start, stop), None)
         if first is None:
             return JournalExtent(0, 0)
@@ -227,7 +227,7 @@ class ArchiveFollower:
         return JournalExtent(first.start_position, last.end_position)
 
     def first_uncovered_offset(self, vector: Mapping[str, int]) -> int:
-        """Up to where nothing is new to one who has had all that is in a vector."""
+        """Return the first offset that may contain messages which are not in the vector."""
         for file in self.manifest.files:
             if any(
                 last > vector.get(publisher, 0) for publisher, (_, last) in file.publishers.items()

@@ -1,7 +1,8 @@
-"""The id of an archive: who notes an offset notes with it of which archive it is.
+"""The id of an archive: an offset is only meaningful together with it.
 
-An archive that was begun anew in the same place, under the same name, is another one: its offsets name other
-rows. The id is in a file of its own, for a manifest has no room for it that earlier releases would pass over.
+An archive that is created anew in the same folder, under the same name, is a different one: its offsets name
+other rows. The id is in a file of its own, because earlier releases would reject a manifest with an unknown
+field.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ _TEXT: Final = re.compile(rb"([0-9a-f]{32})\n")
 
 
 def read(disk: ReadableDisk, manifest: Manifest) -> str:
-    """One that an earlier release has made has no id until a writer opens it; its name is all there is."""
+    """Return the id. An archive of an earlier release has none until a writer opens it; its name is returned
+    then."""
     found = _read(disk)
     return manifest.archive if found is None else found
 
 
 def ensure(disk: Disk) -> None:
-    """Give it an id if it has none; when this returns it is durable."""
+    """Create an id if there is none; durable when this returns."""
     if _read(disk) is not None:
         return
     for name in (ID_FILE, ID_FILE + PART_SUFFIX):

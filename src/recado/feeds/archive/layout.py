@@ -1,13 +1,13 @@
-"""Where things are in the folder of an archive, and the port through which its writer reaches them.
+"""The layout of an archive's folder, and the interface through which readers and the writer access it.
 
-    LOCK                             who writes; readers take no notice
-    ID                               32 hexadecimal digits that name the archive, and no other
-    manifest.json                    what belongs to the archive (`manifest`)
-    journal/                         the rows that are in no Parquet file yet, in a journal (`records`)
-    data/date=YYYY-MM-DD/N-G.parquet the others; N is the offset of the first row
-    views/N-G.parquet                the views and who acknowledged them, up to the offset N
+    LOCK                             held by the writer; readers ignore it
+    ID                               32 hexadecimal digits: the unique id of the archive
+    manifest.json                    lists the files of the archive (`manifest`)
+    journal/                         rows that are in no Parquet file yet (`records`)
+    data/date=YYYY-MM-DD/N-G.parquet sealed rows; N is the offset of the first one, G the generation
+    views/N-G.parquet                views and acknowledgements up to the offset N
 
-A name that ends in `.clip` is a file that is still being written, or was when its writer was killed.
+A name that ends in `.part` is a file that is being written, or was when its writer was killed.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def data_folder(date: str) -> str:
 
 
 def file_name(offset: int, generation: int) -> str:
-    """Two files may begin with the same row when one took the place of the other; so the generation of the
-    manifest that brought the file is in its name, too."""
+    """Return the name of a Parquet file. Two files may begin with the same row if one has replaced the other;
+    so the name contains the generation of the manifest that introduced it."""
     return f"{offset:0{_OFFSET_DIGIT_COUNT}d}-{generation}{PARQUET_SUFFIX}"
 
 
 def format_date(time_us: int) -> str:
-    """The day in UTC."""
+    """Return the day in UTC."""
     return datetime.fromtimestamp(time_us // 1_000_000, UTC).strftime("%Y-%m-%d")
 
 
@@ -67,36 +67,36 @@ class ReadableDisk(Protocol):
 
 
 class ReadableTree(Protocol):
-    """The folders of an archive, each as a disk; a folder that does not exist has no names."""
+    """The folders of an archive, each as a disk; a folder that does not exist is empty."""
 
     def disk(self, folder: str) -> ReadableDisk: ...
 
     def parquet(self, path: str) -> pa.NativeFile:
-        """A file to be read by pyarrow, to be closed by the caller."""
+        """Open a file for pyarrow; the caller closes it."""
         ...
 
     def path(self, path: str) -> Path:
-        """To be told when something is wrong with it."""
+        """Return the full path, for messages."""
         ...
 
 
 class ArchiveTree(ReadableTree, Protocol):
     def disk(self, folder: str) -> Disk:
-        """It is made if there is none."""
+        """Open a folder; create it if necessary."""
         ...
 
     def folders(self, under: str) -> list[str]: ...
 
     def remove_empty(self, folder: str) -> None:
-        """Remove a folder if there is nothing in it."""
+        """Remove a folder if it is empty."""
 
     def capacity_bytes(self) -> int:
-        """Bytes of the whole storage on which it is."""
+        """Size of the whole file system."""
         ...
 
 
 class FolderTree:
-    """A folder of the file system, for the one who writes the archive."""
+    """A folder of the file system, for the writer of the archive."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -126,7 +126,7 @@ class FolderTree:
 
 
 class ReadOnlyFile:
-    """A file of the system, read at offsets."""
+    """A file that is read at offsets."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -142,7 +142,7 @@ class ReadOnlyFile:
 
 
 class ReadOnlyDisk:
-    """A folder of the file system in which nothing is changed, not even by opening it."""
+    """A folder of the file system that is never changed, not even by opening it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -158,7 +158,7 @@ class ReadOnlyDisk:
 
 
 class ReadOnlyTree:
-    """A folder of the file system, for those who only read the archive."""
+    """A folder of the file system, for readers of the archive."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -1,18 +1,18 @@
-"""The manifest: one small JSON file that says what an archive consists of.
+"""The manifest: a small JSON file that lists the contents of an archive.
 
     {"checksum":"0a1b2c3d",
     "format":"recado-archive","version":1, …}
 
-The checksum is the CRC-32 of all that follows the first line. A manifest is never changed: the next one is
-written under another name, synced, and takes the place of the last by a rename. So whoever reads it sees a
-whole one, and the files that one names are there: a file is complete before a manifest names it, and stays
-for a grace period after the last that did.
+The checksum is the CRC-32 of everything after the first line. A manifest is never changed: the next one is
+written under another name, synced, and replaces the last one by an atomic rename. So readers always see a
+complete manifest, and the files that it names exist: a file is complete before a manifest names it, and stays
+for a grace period after its removal.
 
-M1  `files` are in order: each begins with the offset at which the one before it ended, or later where a repair
-    has dropped rows. The offsets within a file have no gap.
-M2  Rows before `first` were collected; those before `tail.offset` are in files, all others in the journal, in
-    records from `tail.position` on.
-M3  `generation` grows by one with each manifest.
+MF1  `files` are in order: each begins at the offset where the previous one ends, or later where a repair has
+     dropped rows. Offsets within a file have no gap.
+MF2  Rows before `first` were deleted; those before `tail.offset` are in files, all others in the journal, in
+     records from `tail.position` on.
+MF3  `generation` grows by one with each manifest.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A Parquet file with the rows [first, end)."""
 
     path: str
-    """From the folder of the archive on, with `/`."""
+    """Relative to the folder of the archive, with `/`."""
     date: str
     """The UTC day on which the archive stored the rows."""
     first: int
     end: int
     bytes: int
     crc32: str
-    """Of the whole file."""
+    """CRC-32 of the whole file."""
     footer: str
-    """The CRC-32 of its footer, which has no checksum in Parquet."""
+    """CRC-32 of the footer, which has no checksum in Parquet."""
     stored: tuple[int, int]
-    """When its rows were stored, the earliest and the latest, in µs by the archive's clock."""
+    """When the earliest and the latest row were stored, in µs by the archive's clock."""
     timestamps: tuple[int, int]
-    """The least and the greatest timestamp, in µs by the publishers' clocks."""
+    """The lowest and the highest timestamp, in µs by the publishers' clocks."""
     publishers: dict[str, tuple[int, int]]
-    """Of each publisher the first and the last sequence number."""
+    """First and last sequence of each publisher."""
 
     @property
     def rows(self) -> int:
@@ -60,7 +60,7 @@ class DataFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ViewsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The Parquet file of the views that came before `tail.offset`."""
+    """The Parquet file of the records before `tail.offset`."""
 
     path: str
     rows: int
@@ -70,14 +70,14 @@ class ViewsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tail(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the journal goes on from the files."""
+    """Where the journal continues after the files."""
 
     offset: int = 0
     position: int = 0
 
 
 class RetiredFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file that is no part of the archive any more, and that nobody deletes before `until`, in µs."""
+    """A file that is no longer part of the archive; it is deleted after `until`, in µs."""
 
     path: str
     until: int
@@ -95,11 +95,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[DataFile, ...] = ()
     views: ViewsFile | None = None
     begin: dict[str, int] = {}
-    """Of each publisher the last sequence number before `first`."""
+    """Last sequence of each publisher before `first`."""
     collected: tuple[RetiredFile, ...] = ()
 
     def check(self) -> str | None:
-        """What is wrong with it, if anything."""
+        """Return what is wrong with the manifest, or None."""
         ends = [(self.first, self.first), *((file.first, file.end) for file in self.files)]
         for (_, end), (first, after) in pairwise(ends):
             if first < end or after <= first:
@@ -122,7 +122,7 @@ class _ManifestDocument(Manifest, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class _VersionHeader(msgspec.Struct):
-    """What every version has, so that a later one is known for what it is."""
+    """Fields of every version, to recognise manifests of later releases."""
 
     format: str
     version: int
@@ -136,7 +136,7 @@ def encode(manifest: Manifest) -> bytes:
 
 
 def decode(data: bytes, file: object) -> Manifest:
-    """The manifest, or an error that names the place in the file."""
+    """Decode a manifest; raise an ArchiveError that names the location in the file."""
     head, rest = data[:_FIRST_LINE_BYTES], data[_FIRST_LINE_BYTES:]
     try:
         known = msgspec.json.decode(data, type=_VersionHeader)
@@ -164,7 +164,7 @@ def decode(data: bytes, file: object) -> Manifest:
 
 
 def _error_location(told: str, size: int) -> str:
-    """Where msgspec says that it is: a byte of the text, or a path into the document."""
+    """Extract the location from an error of msgspec: a byte of the text, or a path in the document."""
     _, found, byte = told.partition("(byte ")
     if found:
         return f"byte {byte.rstrip(')')}"
@@ -187,7 +187,7 @@ def read(disk: ReadableDisk) -> Manifest:
 
 
 def write(disk: Disk, manifest: Manifest) -> None:
-    """Let it take the place of the last one; when this returns it is durable."""
+    """Replace the manifest; durable when this returns."""
     part = MANIFEST_FILE + PART_SUFFIX
     if part in disk.names():
         disk.remove(part)

@@ -1,4 +1,4 @@
-"""Messages from the columns of a table: by column, and what repeats is read once."""
+"""Builds messages from the columns of a table; repeated values are decoded once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class ArchivedMessage(Message, frozen=True):
-    """A message, and where it is in the archive that gave it."""
+    """A message and its offset in the archive."""
 
     offset: int
 
 
 def read_messages(table: pa.RecordBatch) -> Iterable[ArchivedMessage]:
-    """The rows of a table with all columns."""
+    """Build the messages of a table that has all columns."""
     column = table.column
     certainty: Iterable[Certainty] = repeat(Certainty.LIVE)
     if CERTAINTY_COLUMN in table.schema.names:
@@ -46,7 +46,7 @@ def read_messages(table: pa.RecordBatch) -> Iterable[ArchivedMessage]:
 
 
 def decode_distinct(column: pa.Array, read: Callable[[Any], T], null: Any = None) -> Iterable[T]:
-    """The values, each different one read once."""
+    """Decode a column; each distinct value is decoded once."""
     if column.null_count == len(column):
         return repeat(null, len(column))
     if not pa.types.is_dictionary(column.type):

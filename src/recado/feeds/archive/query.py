@@ -1,14 +1,14 @@
-"""Recall: reading batches back from an archive, by offset, by vector, or by ranges of a publisher's messages.
+"""Queries: read batches from an archive by offset, by vector, or by ranges of a publisher's messages.
 
-What cannot have anything wanted is not read: a file by what the manifest says of its publishers, the
-beginning of the tail by checkpoints of the vector. Those who ask for more go on where the last answer ended,
-mostly within the row group that was read last; so the last few stay in memory.
+Files and parts of the tail that cannot match are skipped: files by the publishers in the manifest, the start of
+the tail by checkpoints of the vector. Clients usually continue where the last result ended, often within the
+same row group; so recent row groups are cached.
 
-Rows that were found after they had been recorded as lost have later offsets than what follows them. An answer
-by vector gives them before the first row behind them: a subscriber that recovers gets them in order.
+Rows that were found after they had been recorded as lost have higher offsets than later messages. A result by
+vector contains them before the first row after them: a recovering subscriber receives them in order.
 
-A row group that cannot be read is left out of the answer, and counts as reached: so the member that asks learns
-that this archive does not have its messages. It is not read again; `RowGroupCache.take_new_damages` reports it once.
+An unreadable row group is left out of the result but counts as reached: so the requesting member learns that
+this archive does not have its messages. It is not read again; `RowGroupCache.take_new_damages` reports it once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CACHED_BYTES = 128 << 20
 
 
 class QueryResult(NamedTuple):
-    """With `more`, ask on at `offset`; `reached` is the archive's vector there."""
+    """If `has_more`, continue at `offset`; `reached` is the archive's vector there."""
 
     batches: list[MessageBatch]
     has_more: bool
@@ -49,7 +49,7 @@ class QueryResult(NamedTuple):
 
 
 class TailCheckpoint(NamedTuple):
-    """A place in the tail, and the vector before it."""
+    """A position in the tail with the vector before it."""
 
     offset: int
     position: int
@@ -63,18 +63,18 @@ class RowGroup(NamedTuple):
 
 
 class RowGroupCache:
-    """The row groups that were read last, and those that cannot be read."""
+    """LRU cache of row groups; also remembers unreadable ones."""
 
     def __init__(self, tree: ReadableTree) -> None:
         self._tree = tree
         self._groups: OrderedDict[tuple[str, int], RowGroup] = OrderedDict()
         self._bytes = 0
         self.damaged: set[tuple[str, int | None]] = set()
-        """By path and number; without a number, the whole file."""
+        """By path and number of the row group; None for the whole file."""
         self._new_damages: list[FileDamage] = []
 
     def take_new_damages(self) -> list[FileDamage]:
-        """Those that were found since the last call."""
+        """Return the damages found since the last call."""
         found, self._new_damages = self._new_damages, []
         return found
 
@@ -83,7 +83,7 @@ class RowGroupCache:
         self._new_damages.append(damage)
 
     def groups(self, file: DataFile, start: int) -> Iterator[RowGroup]:
-        """Those of a file that can be read and have rows from an offset on."""
+        """Yield the readable row groups of a file that have rows from an offset on."""
         if (file.path, None) in self.damaged:
             return
         try:
@@ -119,7 +119,7 @@ class RowGroupCache:
 
 
 class _QueryFilter:
-    """Which messages a query asks for."""
+    """Which messages a query requests."""
 
     def __init__(self, query: ArchiveQuery) -> None:
         self._after = query.after
@@ -129,7 +129,7 @@ class _QueryFilter:
         self.remaining = sum(each.last - each.first + 1 for each in query.ranges) or None
 
     def overlaps(self, publisher: bytes, first: int, last: int) -> bool:
-        """Whether any of these messages is wanted."""
+        """Return whether any of these messages is requested."""
         if self._ranges:
             ranges = self._ranges.get(publisher, ())
             return any(each.first <= last and first <= each.last for each in ranges)
@@ -139,7 +139,7 @@ class _QueryFilter:
         return any(low <= last and first <= high for low, high in holes)
 
     def is_past(self, vector: Mapping[bytes, int]) -> bool:
-        """Whether nothing up to this vector is wanted."""
+        """Return whether nothing up to this vector is requested."""
         if self._ranges:
             return all(
                 vector.get(publisher, 0) < each.first
@@ -179,14 +179,14 @@ class _QueryFilter:
 
 
 class QuerySource(NamedTuple):
-    """What there is to read: files, then the tail from its last checkpoint on that is early enough."""
+    """The data of a query: files, then the tail from the last suitable checkpoint on."""
 
     cache: RowGroupCache
     manifest: Manifest
     checkpoints: Sequence[TailCheckpoint]
     lost: Sequence[tuple[int, LostRange]]
     end_offset: int
-    """The offset behind the tail."""
+    """The offset after the tail."""
 
     def find_tail_start(self, query: ArchiveQuery) -> TailCheckpoint:
         wanted = _QueryFilter(query)
@@ -199,7 +199,7 @@ class QuerySource(NamedTuple):
 
 
 class _ResultBuilder:
-    """The answer as it grows."""
+    """Collects the result of a query up to its limits."""
 
     def __init__(self, query: ArchiveQuery, begin: Mapping[bytes, int]) -> None:
         self.filter = _QueryFilter(query)
@@ -228,7 +228,7 @@ class _ResultBuilder:
 def run_query(
     source: QuerySource, query: ArchiveQuery, tail: TailReader, start: TailCheckpoint
 ) -> QueryResult:
-    """`tail` begins at the checkpoint `start`."""
+    """Run a query; `tail` begins at the checkpoint `start`."""
     manifest = source.manifest
     begin = {bytes.fromhex(publisher): last for publisher, last in manifest.begin.items()}
     answer = _ResultBuilder(query, begin)
@@ -240,7 +240,7 @@ def run_query(
             break
     else:
         answer.reached.update(start.vector)
-        # A checkpoint may be before what a seal has just brought into files.
+        # A checkpoint may be before rows that have just been sealed.
         first = max(query.offset, manifest.tail.offset)
         offset = _read_tail(tail, start, first, answer)
     more = offset < source.end_offset and answer.filter.remaining != 0
@@ -256,8 +256,8 @@ def insert_found(
     found: Sequence[tuple[int, FoundRange]],
     read: Callable[[ArchiveQuery], QueryResult],
 ) -> QueryResult:
-    """An answer by vector, with what was found late before what is behind it. Where that is much, it ends
-    there, and the next question, with a later vector, gets the rest."""
+    """Insert rows that were found late before the messages that follow them. A large result ends there; the
+    next query, with a later vector, continues."""
     wanted = _QueryFilter(query)
     late: dict[bytes, list[tuple[int, FoundRange]]] = {}
     for at, each in found:
@@ -288,7 +288,7 @@ def insert_found(
 def _read_file(
     cache: RowGroupCache, file: DataFile, start: int, answer: _ResultBuilder
 ) -> int | None:
-    """Gives the offset where the answer was full, if it was."""
+    """Add matching rows of a file; return the offset where the result was full, or None."""
     publishers = {bytes.fromhex(name): span for name, span in file.publishers.items()}
     wanted = answer.filter
     if file.end > start and any(wanted.overlaps(each, *span) for each, span in publishers.items()):

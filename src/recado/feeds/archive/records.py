@@ -1,11 +1,11 @@
-"""What an archive writes to its journal: a payload for each entry, one group for what is appended together.
+"""The journal records of an archive: one payload for each entry, one group for each append.
 
     batch   | 1 u8 | stored i64 | offset u64 | rows u32 | publisher 16 | first u64 | view u64, 16 | block |
     record  | 2 u8 | stored i64 | offset u64 | MessagePack |
 
-Little-endian. `stored` is the archive's time in µs, `offset` that of the batch's first message, or of the
-next; a view is its number and who made it. A block is written as it came; nothing is done for a message by
-itself. A record is what the core keeps beside messages: a view, an acknowledgement, and the like.
+Little-endian. `stored` is the archive's time in µs, `offset` that of the batch's first message, or of the next
+message; a view is its number and its coordinator. A block is written as received, without work per message. A
+record is a view, an acknowledgement or another `ArchiveRecord`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def encode(entry: ArchiveEntry, offset: int, stored_us: int) -> bytes:
 
 
 def decode(payload: bytes) -> StoredEntry:
-    """Raises Malformed."""
+    """Raises `MalformedDataError`."""
     size = len(payload)
     kind = payload[0] if size else 0
     if kind == BATCH_TYPE and size > _BATCH_LAYOUT.size:

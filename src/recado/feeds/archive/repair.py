@@ -1,13 +1,14 @@
-"""Repair: writes a damaged Parquet file anew, with what can still be read and with rows from elsewhere.
+"""Repair: rewrites a damaged Parquet file with its readable rows and with rows from elsewhere.
 
-Damaged rows are looked up in the archive's own journal, which keeps sealed records until their segment is
-dropped, and then in other archives of the feed. Restored rows have their old offsets. Only if the columns that
-name the messages of a row group are damaged as well, and several publishers have messages there, their order
-in that group is that of the other archive.
+Damaged rows are looked up in the archive's own journal, which retains sealed records until their segment is
+dropped, and then in other archives of the feed. Restored rows have their old offsets. Only if the key columns
+of a row group are damaged as well, and several publishers have messages in it, the order within that group is
+the one of the other archive.
 
-R1  A message that a sound row of the archive has is not restored: it was found in another archive before.
-R2  Rows that nothing can restore leave a gap in the offsets; `result` has their messages as lost.
-R3  Memory is bounded: by a row group, or by FETCH_BYTES where a whole file is damaged.
+RP1  A message that an intact row of the archive contains is not restored: it was fetched from another archive
+     before.
+RP2  Rows that cannot be restored leave a gap in the offsets; `result` lists their messages as lost.
+RP3  Memory is bounded: by a row group, or by MAX_FETCH_BYTES where a whole file is damaged.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class RepairSource(Protocol):
 
 
 class RepairResult(NamedTuple):
-    """What has become of the rows of a damaged file."""
+    """Result of the repair of a file."""
 
     path: str
     damaged_rows: int
@@ -64,7 +65,7 @@ class RepairResult(NamedTuple):
 
 
 class FileRepair:
-    """Of one file. `rows` gives what it had, in order of offsets; then `result` says where it came from."""
+    """Repairs one file. `read_rows` yields its rows in order of offsets; `result` is valid after that."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class FileRepair:
         journal: Callable[[], Iterator[StoredBatch]],
         sources: Sequence[RepairSource],
     ) -> None:
-        """`journal` reads all batches that the journal still has."""
+        """`journal` yields all batches that the journal still has."""
         self.damages = find_damages(tree, file)
         self._tree = tree
         self._file = file
@@ -138,11 +139,9 @@ class FileRepair:
             yield batch
 
     def _find_in_journal(self, damage: FileDamage) -> list[MessageRun]:
-        """The damaged rows that the journal has; they are not wanted any more."""
+        """Return the damaged rows that the journal has; they are no longer wanted."""
         kept: list[MessageRun] = []
-        with suppress(
-            CorruptArchiveError
-        ):  # what the rest of the journal had is looked for elsewhere
+        with suppress(CorruptArchiveError):  # the rest of the journal is damaged; look elsewhere
             for stored in self._journal():
                 low = stored.first + max(damage.first - stored.offset, 0)
                 high = stored.first + min(damage.end, stored.end) - stored.offset - 1
@@ -154,7 +153,7 @@ class FileRepair:
         return kept
 
     def _read_from_journal(self, kept: list[MessageRun]) -> Iterator[StoredBatch]:
-        """These rows, which are in the order of the journal."""
+        """Yield these rows, which are in journal order."""
         rest = deque(kept)
         for stored in self._journal() if rest else ():
             while rest and stored.offset <= rest[0].offset < stored.end:
@@ -182,7 +181,7 @@ class FileRepair:
                     yield self._at_offset(part, run.offset + part.first - run.first)
 
     def _fetch_in_source_order(self, free: list[Span]) -> Iterator[StoredBatch]:
-        """As many as there are free offsets for."""
+        """Yield rows in the order of the other archive, as many as there are free offsets."""
         pool = {publisher: list(spans) for publisher, spans in self.wanted.items()}
         for publisher, spans in self._known_spans.items():
             for span in spans:
@@ -201,7 +200,7 @@ class FileRepair:
                 return
 
     def _fetch(self, pool: Spans) -> Iterator[MessageBatch]:
-        """What other archives have of the messages in the pool, each once."""
+        """Yield what other archives have of the messages in the pool, each once."""
         for source in self._sources:
             offset, more = 0, bool(pool)
             while more:
@@ -218,7 +217,7 @@ class FileRepair:
     def _take_matching(
         self, batch: MessageBatch, first: int, last: int, pool: Spans
     ) -> Iterator[MessageBatch]:
-        """The parts of a batch within first..last that are in the pool; they are not wanted any more then."""
+        """Yield the parts of a batch within first..last that are in the pool, and remove them from it."""
         for span in clip_spans(pool.get(batch.publisher, ()), first, last):
             subtract_from(pool, batch.publisher, *span)
             subtract_from(self.wanted, batch.publisher, *span)

@@ -1,6 +1,7 @@
-"""Which files an archive lets go: by age, by number of messages, by share of the storage.
+"""Retention: which files of an archive to delete, by age, number of messages and share of the disk.
 
-Whole files only, the oldest first, so that what is left has no gap. What is still in the journal always stays.
+Only whole files are deleted, the oldest first, so the remaining rows have no gap. Rows in the journal always
+stay.
 """
 
 from __future__ import annotations
@@ -11,32 +12,32 @@ from .manifest import DataFile, Manifest
 
 
 class RetentionLimits(NamedTuple):
-    """None is no limit."""
+    """Retention limits; None means unlimited."""
 
     max_age: float | None = None
-    """Seconds since the last of a file's rows was stored."""
+    """Seconds since the newest row of a file was stored."""
     max_messages: int | None = None
-    """So many of the newest stay; the file in which they begin stays whole."""
+    """Number of newest messages to keep; the file that contains the oldest of them stays whole."""
     max_share: float | None = None
-    """Of the storage on which the archive is, for all of its files."""
+    """Maximum share of the disk for all files of the archive, from 0 to 1."""
 
 
 NO_LIMITS: Final = RetentionLimits()
 
 
 class RetentionReport(NamedTuple):
-    """What a collection did."""
+    """Result of applying the limits."""
 
     files: int
-    """Files that are no part of the archive any more."""
+    """Files removed from the archive."""
     messages: int
     bytes: int
     removed: int
-    """Files that were let go earlier, and whose grace period has ended: they are deleted."""
+    """Files removed earlier that were deleted now, as their grace period has ended."""
     freed: int
-    """Bytes of these."""
+    """Bytes of the deleted files."""
     first: int
-    """The offset of the first row that is left."""
+    """The offset of the first remaining row."""
 
 
 def select_expired(
@@ -48,7 +49,7 @@ def select_expired(
     journal_bytes: int,
     capacity: int,
 ) -> tuple[DataFile, ...]:
-    """The files to let go at a time in µs, when the archive ends at the offset `end`."""
+    """Return the files beyond the limits at a time in µs; `end` is the offset after the last row."""
     messages = end - manifest.first
     size = journal_bytes + sum(file.bytes for file in manifest.files)
     count = 0

@@ -1,7 +1,7 @@
-"""Sealing: from the records of the journal to Parquet files, and from small files to larger ones.
+"""Sealing: writes journal records to Parquet files, and merges small files.
 
-A file has rows of one day, in order of offsets. Neither takes more memory than a few row groups, each of
-50,000 rows or 64 MiB.
+A file has rows of one day, in order of offsets. Memory is bounded by a few row groups, each of up to 50,000
+rows or 64 MiB.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .manifest import DataFile
 from .records import StoredBatch
 
 MinMax = tuple[int, int]
-"""The least and the greatest."""
+"""Minimum and maximum."""
 PublisherRanges = dict[str, MinMax]
-"""Of each publisher the first and the last sequence."""
+"""First and last sequence of each publisher."""
 
 _EMPTY_RANGE: Final[MinMax] = (1 << 63, -1 << 63)
 
 
 class _RowGroup(NamedTuple):
-    """A row group, and when its rows were stored."""
+    """A row group, with the range of times at which its rows were stored."""
 
     table: pa.RecordBatch
     stored_us: MinMax
@@ -51,7 +51,7 @@ def write_batches(
     generation: int,
     max_rows: int,
 ) -> list[DataFile]:
-    """Write consecutive batches to files of about so many rows. When this returns they are durable."""
+    """Write consecutive batches to files of about `max_rows` rows. When this returns they are durable."""
     made = []
     for (date, _), of_day in groupby(batches, key=_FileKey()):
         rows = (
@@ -71,7 +71,7 @@ def _stored_range(group: Sequence[ScannedBatch]) -> MinMax:
 
 
 class _FileKey:
-    """Which batches go together into a file: those of one day, without a gap between their offsets."""
+    """groupby key: batches of one day, without a gap between their offsets, go into one file."""
 
     def __init__(self) -> None:
         self._first = self._end = 0
@@ -90,7 +90,7 @@ def _take_groups(rows: Iterator[_RowGroup], most: int) -> Iterator[_RowGroup]:
 
 
 class _FileStats:
-    """What the manifest says of a file, gathered while its rows pass."""
+    """Statistics for the manifest, collected while rows are written."""
 
     def __init__(self, first: int) -> None:
         self.first = self.end = first
@@ -117,7 +117,7 @@ class _FileStats:
 def _write_file(
     tree: ArchiveTree, date: str, generation: int, notes: _FileStats, tables: Iterable[pa.Table]
 ) -> DataFile:
-    """When this returns the file is durable."""
+    """Write a file; durable when this returns."""
     folder, name = data_folder(date), file_name(notes.first, generation)
     written = files.write_parquet(tree.disk(folder), name, DICTIONARY_SCHEMA, tables)
     return DataFile(
@@ -150,9 +150,9 @@ def publisher_ranges(keys: MessageKeys) -> PublisherRanges:
 
 
 def count_mergeable(made: Sequence[DataFile], max_rows: int) -> int:
-    """How many of the last files are to become one: those of a day that have no more rows than all behind
-    them. So a feed with little traffic has few files, too, and a row is written again only as often as the
-    logarithm of the number of seals."""
+    """Return how many of the last files to merge: files of one day that have no more rows than all after them.
+    So a feed with little traffic has few files, too, and a row is rewritten only as often as the logarithm of
+    the number of seals."""
     count, rows = 1, made[-1].rows
     for before in reversed(made[:-1]):
         behind = made[-count]
@@ -165,7 +165,7 @@ def count_mergeable(made: Sequence[DataFile], max_rows: int) -> int:
 
 
 def find_compactable(made: Sequence[DataFile], max_rows: int) -> list[list[DataFile]]:
-    """Files of a day that follow each other and together have no more rows than that; two at least."""
+    """Return groups of at least two consecutive files of a day with at most `max_rows` rows together."""
     groups: list[list[DataFile]] = []
     for file in made:
         last = groups[-1][-1] if groups else None
@@ -181,7 +181,7 @@ def find_compactable(made: Sequence[DataFile], max_rows: int) -> list[list[DataF
 
 
 def merge_files(tree: ArchiveTree, parts: Sequence[DataFile], generation: int) -> DataFile:
-    """The rows of consecutive files of a day in one. When this returns it is durable."""
+    """Merge consecutive files of a day. When this returns, the new file is durable."""
     notes = _FileStats(parts[0].first)
     for part in parts:
         notes.add(part.rows, part.stored, part.timestamps, part.publishers)

@@ -1,14 +1,15 @@
-"""The store: the one writer of an archive's folder.
+"""The store: the only writer of an archive's folder.
 
-S1  What `sync` covered is in the archive until it is collected, each row once: in a file or in the tail.
-S2  Offsets are given in the order of `append`, without gaps, and name the same row after every restart. Only a
-    repair of the journal leaves a gap, where it drops what is damaged.
-S3  Of one publisher, sequences grow with offsets, except for rows that were recorded as lost and are found
-    later: a record of that stands before them, and `recall` gives them in their place.
-S4  Whoever reads by the manifest and up to the journal's mark sees all that was durable then.
+ST1  Synced rows stay in the archive until retention deletes them, each row once: in a file or in the tail.
+ST2  Offsets are assigned in the order of `append`, without gaps, and name the same row after every restart.
+     Only a repair of the journal leaves a gap, where it drops damaged records.
+ST3  Sequences of one publisher grow with offsets, except for rows that were recorded as lost and found later: a
+     record precedes them, and `query` returns them in order of sequences.
+ST4  A reader that uses the manifest and the journal up to its durable mark sees everything that was durable
+     then.
 
-`append` is for one thread, the loop's. All others may run beside it in threads of their own; those that change
-files wait for each other.
+`append` is called by one thread, that of the event loop. All other methods may run concurrently in other
+threads; those that change files exclude each other.
 """
 
 from __future__ import annotations
@@ -59,16 +60,16 @@ SEAL_INTERVAL_S = 600.0
 GRACE_PERIOD_S = 3600.0
 CHECKPOINT_BYTES = 4 << 20
 SEAL_SLICE_S = 0.01
-"""Seconds of sealing before a rest."""
+"""Time of sealing between pauses."""
 
 
 T = TypeVar("T")
 
 
 def throttle(items: Iterable[T]) -> Iterator[T]:
-    """As long as others work with some of them, all have a rest: sealing a million messages takes half a second
-    of processor time, which those who listen may need, and nobody waits for it. A thread of a lower priority
-    would be no help: while it has the interpreter and no processor, nothing else runs."""
+    """Pause between items for as long as they took to process: sealing a million messages takes 0.5 s of CPU
+    time, which latency-sensitive work may need, and no caller waits for it. A thread of lower priority does not
+    help: while it holds the GIL without a CPU, nothing else runs."""
     begun = time.perf_counter()
     for item in items:
         yield item
@@ -92,15 +93,16 @@ class ArchiveStore:
         tree: ArchiveTree | None = None,
         segment_size: int = SEGMENT_BYTES,
     ) -> None:
-        """Open the archive in a folder, or begin one there. A file holds about `seal_rows` rows at most.
+        """Open the archive in a folder, or create it. A file holds about `seal_rows` rows at most.
 
-        Raises InUse if another process writes it, WrongArchive if it is not the one meant, CorruptArchive.
+        Raises `InUse` if another process writes it, `ArchiveMismatchError` if it is another archive,
+        `CorruptArchiveError`.
         """
         self._tree: ArchiveTree = FolderTree(Path(folder)) if tree is None else tree
         self._seal_rows = seal_rows
         self._seal_interval = seal_interval
         self._clock = clock
-        self._state_lock = Lock()  # what follows, and the journal but for its `sync`
+        self._state_lock = Lock()  # guards the state below, and the journal except for its `sync`
         self._sync_lock = Lock()
         self._maintenance_lock = Lock()
         self._read_lock = Lock()
@@ -116,7 +118,7 @@ class ArchiveStore:
         self.durable_offset = 0
         """All rows before it are durable."""
         self.durable_vector = Vector()
-        """Of each publisher, up to where all is durable."""
+        """The durable messages."""
         self._root: Disk = self._tree.disk(".")
         self._root.lock()
         self._journal_disk = self._tree.disk(JOURNAL_FOLDER)
@@ -138,7 +140,7 @@ class ArchiveStore:
         self.close()
 
     def close(self) -> None:
-        """Make everything durable, and let go of the folder, when whatever runs in threads is done."""
+        """Make everything durable and release the folder, after running operations of other threads."""
         with self._maintenance_lock, self._read_lock, self._sync_lock, self._state_lock:
             if self._closed:
                 return
@@ -148,7 +150,7 @@ class ArchiveStore:
             finally:
                 self._root.close()
 
-    # -- opening -----------------------------------------------------------------------------------
+    # -- opening ----------------------------------------------------------------------------------
 
     def _open_manifest(self, feed: str, archive_id: str | None) -> Manifest:
         identity.ensure(self._root)
@@ -183,7 +185,7 @@ class ArchiveStore:
             raise CorruptArchiveError(
                 error.file, f"position {error.position}", error.reason
             ) from error
-        if self._journal.position < tail.position:  # what it had is in files, and it begins anew
+        if self._journal.position < tail.position:  # its records are sealed, and it starts anew
             files.move_tail(self._journal.position, self._now_us())
             self._checkpoints[0] = self._checkpoints[0]._replace(position=self._journal.position)
         self.durable_vector = Vector(self._vector)
@@ -192,7 +194,7 @@ class ArchiveStore:
         files.remove_orphans()
 
     def _replay(self, position: int, payload: bytes) -> None:
-        """What was found in the journal."""
+        """Apply a record of the journal."""
         path = self._journal_disk.folder / file_name(self._journal.segment_base(position))
         location = f"position {position}"
         try:
@@ -203,7 +205,7 @@ class ArchiveStore:
             raise CorruptArchiveError(
                 path, location, f"row {stored.offset} follows row {self._next_offset - 1}"
             )
-        self._next_offset = stored.offset  # where some are missing, a repair has dropped them
+        self._next_offset = stored.offset  # a gap: a repair has dropped records
         self._add_checkpoint(position)
         if self._tail_started_us is None:
             self._tail_started_us = stored.stored_us
@@ -214,7 +216,7 @@ class ArchiveStore:
             self._next_offset = stored.end
 
     def _add_checkpoint(self, position: int) -> None:
-        """What is appended next begins there."""
+        """Add a checkpoint for the next append, if the last one is far enough back."""
         if position - self._checkpoints[-1].position >= CHECKPOINT_BYTES:
             self._checkpoints.append(
                 TailCheckpoint(self._next_offset, position, dict(self._vector))
@@ -234,12 +236,12 @@ class ArchiveStore:
             self._vector[publisher] = last
             self._unsynced.append((publisher, last))
 
-    # -- appending ---------------------------------------------------------------------------------
+    # -- appending --------------------------------------------------------------------------------
 
     def append(self, entries: Iterable[ArchiveEntry]) -> int:
-        """Store entries in this order; gives the next offset. They are durable after the next `sync`.
+        """Append entries in this order; return the next offset. They are durable after the next `sync`.
 
-        After an OSError (the disk is full) they are stored all the same as soon as a later call succeeds.
+        After an OSError (disk full) they are written as soon as a later call succeeds.
         """
         with self._state_lock:
             entries, payloads, now = self._check_new(entries), [], self._now_us()
@@ -258,7 +260,7 @@ class ArchiveStore:
             return self._next_offset
 
     def _check_new(self, entries: Iterable[ArchiveEntry]) -> list[ArchiveEntry]:
-        """The entries, if none is there already: else nothing is stored."""
+        """Return the entries; raise `ValueError` if one is stored already."""
         checked = list(entries)
         last = dict[bytes, int]()
         found: FoundRange | None = None
@@ -277,9 +279,9 @@ class ArchiveStore:
         return checked
 
     def sync(self) -> None:
-        """Make durable what was appended. For a thread of its own; calls wait for each other.
+        """Make appended entries durable. Runs in a thread; concurrent calls wait for each other.
 
-        After an OSError of the disk's nothing is promised any more: the store has to be closed.
+        After an OSError nothing is guaranteed any more: the store has to be closed.
         """
         with self._sync_lock:
             with self._state_lock:
@@ -297,7 +299,7 @@ class ArchiveStore:
         return self._next_offset
 
     def archive_state(self) -> ArchiveState:
-        """What the core begins with."""
+        """Return the state with which the member starts."""
         with self._state_lock:
             table = self._records
             return ArchiveState(
@@ -310,7 +312,8 @@ class ArchiveStore:
             )
 
     def _compute_lost(self) -> Iterator[LostRange]:
-        """Of two records about a message the later one counts; of two at one offset that is `Found`."""
+        """Yield the ranges that are still lost: the later of two records about a message counts, `FoundRange`
+        at the same offset."""
         spans: dict[bytes, list[Span]] = {}
         records: list[tuple[int, LostRange | FoundRange]] = [
             *self._lost_ranges,
@@ -326,10 +329,10 @@ class ArchiveStore:
         for publisher, left in spans.items():
             yield from (LostRange(publisher, *span) for span in left)
 
-    # -- reading -----------------------------------------------------------------------------------
+    # -- reading ----------------------------------------------------------------------------------
 
     def query(self, query: ArchiveQuery) -> QueryResult:
-        """What a query asks for of all that was appended before; what it gives is durable."""
+        """Run a query on everything appended before; the result is durable."""
         self.sync()
         answer = self._run_query(query)
         if query.ranges or not self._found_ranges:
@@ -357,7 +360,7 @@ class ArchiveStore:
             except FileNotFoundError as error:
                 if manifest is self._files.manifest:
                     self._note_missing(manifest, error)
-                # Else it was merged or collected meanwhile, with a grace period of nothing.
+                # Otherwise it was merged or deleted concurrently, with a grace period of 0.
             finally:
                 tail.close()
 
@@ -365,16 +368,16 @@ class ArchiveStore:
         paths = {str(self._tree.path(file.path)): file for file in manifest.files}
         self._cache.note_damage(missing_file(self._tree, paths[error.filename]))
 
-    # -- damage ------------------------------------------------------------------------------------
+    # -- damage -----------------------------------------------------------------------------------
 
     def take_new_damages(self) -> list[FileDamage]:
-        """Row groups that a `recall` could not read, each reported once."""
+        """Return row groups that a `query` could not read, each once."""
         with self._read_lock:
             return self._cache.take_new_damages()
 
     def find_lost(self, damage: FileDamage) -> list[LostRange]:
-        """Messages that no other row has, and no record calls lost. For a thread."""
-        with self._maintenance_lock:  # so that no file is merged or deleted meanwhile
+        """Return the damaged messages that no other row contains and no record calls lost. Runs in a thread."""
+        with self._maintenance_lock:  # no file is merged or deleted meanwhile
             if damage.file not in self.files:
                 return []
             runs = read_runs(self._tree, damage)
@@ -385,7 +388,7 @@ class ArchiveStore:
         return [LostRange(publisher, *span) for publisher, each in spans.items() for span in each]
 
     def _subtract_present(self, spans: Spans) -> None:
-        """Take out of the spans what a sound row has."""
+        """Remove messages that an intact row contains from the spans."""
         with self._state_lock:
             manifest, durable = self._files.manifest, self._journal.durable_position
             tail = TailReader(self._journal_disk, manifest.tail.position, durable)
@@ -399,7 +402,7 @@ class ArchiveStore:
     ) -> RepairResult:
         """Replace a damaged file by one with the rows that can be read or restored; see `repair`.
 
-        If not all rows can be restored the file stays as it is, unless the others are to be dropped.
+        If some rows cannot be restored, the file stays as it is, unless `drop` is set.
         """
         with self._maintenance_lock:
             repair = FileRepair(self._tree, file, self._journal_batches, sources)
@@ -417,7 +420,8 @@ class ArchiveStore:
             return result
 
     def _subtract_never_stored(self, spans: Spans, file: DataFile) -> None:
-        """Take out of the spans what was recorded as lost before the end of a file and not found in it."""
+        """Remove messages that were recorded as lost before the end of a file and not found in it from the
+        spans."""
         for at, lost in self._lost_ranges:
             never = [(lost.first, lost.last)] if at < file.end else []
             for found_at, found in self._found_ranges:
@@ -427,7 +431,7 @@ class ArchiveStore:
                 subtract_from(spans, lost.publisher, *span)
 
     def _journal_batches(self) -> Iterator[StoredBatch]:
-        """All that the journal still has, sealed or not."""
+        """Yield everything that the journal still has, sealed or not."""
         with self._state_lock:
             durable = self._journal.durable_position
             base = min((segment.base for segment in self._journal.segments), default=durable)
@@ -440,7 +444,7 @@ class ArchiveStore:
             reader.close()
 
     def _repair_records(self, repaired: RepairResult) -> Iterator[LostRange | FoundRange]:
-        """What has to be recorded: new losses, and rows restored that were recorded as lost."""
+        """Yield the records to append: new losses, and restored rows that were recorded as lost."""
         known: Spans = {}
         for lost in self.archive_state().lost:
             known.setdefault(lost.publisher, []).append((lost.first, lost.last))
@@ -453,7 +457,7 @@ class ArchiveStore:
             spans = clip_spans(known.get(each.publisher, ()), each.first, each.last)
             yield from (FoundRange(each.publisher, *span) for span in spans)
 
-    # -- files -------------------------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------------
 
     @property
     def needs_sealing(self) -> bool:
@@ -462,11 +466,11 @@ class ArchiveStore:
         if since is None:
             return False
         rows = self._next_offset - self._files.manifest.tail.offset
-        age = abs(self._now_us() - since) / 1e6  # a clock may be set back
+        age = abs(self._now_us() - since) / 1e6  # the clock may have been set back
         return rows >= self._seal_rows or age >= self._seal_interval
 
     def seal(self) -> None:
-        """Bring what is in the journal into files; readers see one or the other. For a thread of its own."""
+        """Write the tail to files; readers see either the tail or the files. Runs in a thread."""
         with self._maintenance_lock:
             self.sync()
             files = self._files
@@ -485,7 +489,7 @@ class ArchiveStore:
             files.merge(self._seal_rows, self._now_us())
 
     def _forget_sealed(self) -> None:
-        """Forget of the journal what is in files."""
+        """Drop sealed segments and checkpoints of the journal."""
         tail, journal = self._files.manifest.tail, self._journal
         for segment in list(journal.segments):
             if segment.end <= tail.position and segment.end < journal.durable_position:
@@ -497,20 +501,20 @@ class ArchiveStore:
     def apply_retention(
         self, limits: RetentionLimits = NO_LIMITS, *, grace: float | None = None
     ) -> RetentionReport:
-        """Let go of the oldest files until the archive is within its limits.
+        """Remove the oldest files until the archive is within its limits.
 
-        They stay for `grace` seconds more, for those who are reading them; a later call deletes them.
+        They are deleted `grace` seconds later, by a later call, so that readers can finish.
         """
         with self._maintenance_lock:
             return self._files.apply_retention(limits, grace, self._now_us(), *self._size())
 
     def select_expired(self, limits: RetentionLimits) -> tuple[DataFile, ...]:
-        """What `collect` would let go now."""
+        """Return the files that `apply_retention` would remove now."""
         with self._maintenance_lock:
             return self._files.select_expired(limits, self._now_us(), *self._size())
 
     def _size(self) -> tuple[int, int]:
-        """The next offset, and how many bytes the journal has."""
+        """Return the next offset and the size of the journal."""
         with self._state_lock:
             segments = self._journal.segments
             return self._next_offset, sum(each.end - each.base for each in segments)
@@ -520,7 +524,7 @@ class ArchiveStore:
         return self._files.manifest.files
 
     def compact(self, merge: MergeFunction, max_rows: int | None = None) -> list[list[DataFile]]:
-        """Let `merge` make larger files of those that are small; gives the groups that became one each."""
+        """Let `merge` combine small files; return the groups that became one file each."""
         with self._maintenance_lock:
             return self._files.compact(merge, max_rows or self._seal_rows, self._now_us())
 

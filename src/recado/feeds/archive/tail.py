@@ -1,8 +1,9 @@
-"""The tail of an archive: what is in its journal and in no Parquet file yet, read beside the one who writes.
+"""The tail of an archive: rows in its journal that are in no Parquet file yet, read concurrently with the
+writer.
 
-What is before the journal's mark is durable and never written again, so it can be read at any time by
-anybody. A segment that the writer drops meanwhile stays readable for those who have opened it; who comes too
-late is told by `Gone`, and finds a newer manifest.
+Everything before the journal's durable mark is never written again, so any process can read it at any time. A
+segment that the writer drops stays readable for processes that have opened it; a reader that comes too late
+gets `SegmentGoneError` and finds a newer manifest.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _READ_ATTEMPT_COUNT = 100
 
 
 class SegmentGoneError(Exception):
-    """A segment that should be there was dropped, or is lost."""
+    """A segment was dropped or is missing."""
 
     def __init__(self, position: int) -> None:
         super().__init__(f"nothing is left at position {position}")
@@ -39,12 +40,12 @@ class SegmentGoneError(Exception):
 
 
 def durable_position(disk: ReadableDisk) -> int:
-    """The journal's mark: up to which position all is durable, or 0."""
+    """Return the journal's durable mark: all records before this position are durable; 0 if there is none."""
     if MARK not in disk.names():
         return 0
     file = disk.open(MARK)
     try:
-        for _ in range(_READ_ATTEMPT_COUNT):  # it may be written at this very moment
+        for _ in range(_READ_ATTEMPT_COUNT):  # it may be in the middle of a write
             found = file.read(0, MARK_SIZE)
             if len(found) == MARK_SIZE and crc32(found[:8]) == int.from_bytes(found[8:], "little"):
                 return int.from_bytes(found[:8], "little")
@@ -54,7 +55,7 @@ def durable_position(disk: ReadableDisk) -> int:
 
 
 class TailReader:
-    """The records in [start, end); both are ends of groups."""
+    """Reads the records in [start, end); both are ends of groups."""
 
     def __init__(self, disk: ReadableDisk, start: int, end: int) -> None:
         self._disk = disk
@@ -91,7 +92,7 @@ class TailReader:
         self._files.clear()
 
     def records(self) -> Iterator[tuple[int, StoredEntry]]:
-        """Each with the position behind it."""
+        """Yield the records, each with its end position."""
         position = self._start
         for base, file in self._files:
             path = self._disk.folder / file_name(base)
@@ -107,7 +108,7 @@ class TailReader:
     def _read_segment(
         self, file: ReadableFile, base: int, position: int, path: Path
     ) -> Generator[tuple[int, StoredEntry], None, int]:
-        """The records of one segment from a position on; gives where they end."""
+        """Yield the records of one segment from a position on; return where they end."""
         if decode_mark(file.read(0, FILE_HEADER_BYTES), base) is None:
             raise CorruptArchiveError(path, f"position {base}", "its header is wrong")
         until = min(self._end - base, file.size())

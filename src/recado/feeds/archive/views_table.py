@@ -1,6 +1,6 @@
-"""The views table: what an archive keeps beside messages, as one small Parquet file that each seal writes anew.
+"""The views table: records other than messages, as one small Parquet file that each seal rewrites.
 
-`record` is the entry as the core has it; the other columns say the same to those who read with SQL.
+The column `record` contains the encoded record; the other columns make it readable with SQL.
 """
 
 from __future__ import annotations

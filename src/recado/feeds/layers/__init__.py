@@ -1,1 +1,1 @@
-"""The layers that come with recado; `stack` has the table of them."""
+"""The built-in layers; `stack` lists them."""

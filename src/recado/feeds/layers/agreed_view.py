@@ -1,11 +1,11 @@
-"""The view that a member has agreed to, and what is said of the next one as a difference from it.
+"""The view that a member has agreed to, and the encoding of the next view as a difference from it.
 
-The coordinator and most of those whom it asks are in one view, so they know its members and its cut: what they
-say of the next view grows with what has changed, not with the group and its publishers. Whoever is in another
-view, or in none, is told the whole.
+The coordinator and most of the invited members are in one view, so they know its members and its cut. The
+packets about the next view therefore grow with the changes, not with the number of members and publishers. A
+member of another view, or of none, is sent complete packets.
 
-AG1  A difference is applied to the view that it was made from, or not at all.
-AG2  The whole that comes out of a difference is the one that it was made of, in the same order.
+AG1  A difference is applied to the view from which it was made, or not at all.
+AG2  Applying a difference restores the complete packet, in the same order.
 """
 
 from bisect import insort
@@ -31,7 +31,7 @@ class AgreedView:
 
     @property
     def rank_by_member(self) -> dict[MemberId, int]:
-        """Each member's place by age. Made when it is first needed: most members never do."""
+        """Each member's rank by age. Built on first use: most members never need it."""
         if self._rank_by_member is None:
             self._rank_by_member = {entry.member: i for i, entry in enumerate(self.view.entries)}
         return self._rank_by_member
@@ -51,7 +51,7 @@ class AgreedView:
     # --- PREPARED
 
     def subtract_cut(self, vector: Mapping[bytes, int]) -> dict[bytes, int]:
-        """What differs from the cut; 0 for an entry that is not in the vector."""
+        """Return the entries that differ from the cut; 0 for an entry that is not in the vector."""
         cut = self.cut
         differs = {p: s for p, s in vector.items() if cut.get(p, 0) != s}
         if len(vector) - len(differs) < len(cut):
@@ -59,7 +59,7 @@ class AgreedView:
         return differs
 
     def merge_received(self, answers: Iterable[Prepared]) -> dict[bytes, int]:
-        """The largest of what is in any vector of these answers, which are differences from this view."""
+        """Return the maximum per publisher of replies that are differences from this view."""
         vectors = [answer.received for answer in answers]
         cut = dict(self.cut)
         for publisher in dict.fromkeys(p for vector in vectors for p in vector):
@@ -102,7 +102,7 @@ class AgreedView:
 
 
 def merge_full_vectors(answers: Iterable[Prepared]) -> dict[bytes, int]:
-    """The largest of what is in any vector of these answers, which are whole."""
+    """Return the maximum per publisher of replies that are complete."""
     cut: dict[bytes, int] = {}
     for answer in answers:
         raise_entries(cut, answer.received)
@@ -110,6 +110,6 @@ def merge_full_vectors(answers: Iterable[Prepared]) -> dict[bytes, int]:
 
 
 def _seniority(aged: tuple[int, ViewEntry]) -> tuple[int, MemberId]:
-    """Smaller for an older member."""
+    """Sort key: lower for an older member."""
     since, entry = aged
     return since, entry.member

@@ -1,14 +1,15 @@
-"""ARCHIVER: stores what passes, and gives it to those who missed it.
+"""ARCHIVER: stores all messages that pass, and sends them to members that missed them.
 
-AR1  What is stored of a publisher follows without gap; where nobody has a message, Lost is stored in its place.
-AR2  STABLE is said only of what is durable, with the view that the archive had agreed to.
-AR3  Every view that the archive was asked to take part in is recorded before anything is given to those in it.
-AR4  Questions that wait for the store are bounded; who gets no answer asks again.
+AR1  Stored messages of a publisher have no gap; a LostRange stands in for messages that no member has.
+AR2  Only durable messages are reported as durable, with the view that the archive had agreed to.
+AR3  Every view to which the archive was invited is recorded before its members receive anything from the
+     archive.
+AR4  The number of pending reads is bounded; a member that gets no answer asks again.
 
-An archive that lacks something learns so from what others call stable, and FIFO, NAK and PULL get it as any
-other gap: so archives repair each other. What was recorded as lost they ask each other for now and then, and
-store it behind a record of that (Found); messages that an archive's store cannot read any more are recorded as
-lost, too. Their records of views they compare now and then, too.
+An archive learns that it lacks messages from the durable reports of other archives, and FIFO, NAK and PULL fill
+the gap like any other: so archives repair each other. Every few seconds they also request ranges that they have
+recorded as lost and store them after a FoundRange; messages that an archive's store can no longer read are
+recorded as lost, too. In the same interval they compare their records of views.
 """
 
 from collections.abc import Sequence
@@ -90,11 +91,11 @@ from .stability import StabilityTracker
 from .uniform import MAX_TRACKED_ARCHIVES
 
 MAX_PENDING_READS = 1_000
-COMPARE_INTERVAL_COUNT = 10  # beats between comparisons of records
+COMPARE_INTERVAL_COUNT = 10  # heartbeats between comparisons
 
 
 class PendingRead:
-    """Of somebody, waiting for the store."""
+    """A request of a member that waits for the store."""
 
     __slots__ = ("offset", "ranges", "request_number", "sender", "start", "status")
 
@@ -118,7 +119,7 @@ class ArchiverLayer(Layer):
         self.stability = StabilityTracker(context, receive_buffer, self.records)
         self._durable_elsewhere: dict[
             str, dict[bytes, int]
-        ] = {}  # what is stable elsewhere, by the archive's name
+        ] = {}  # durable messages of the other archives, by archive name
         self._lost_spans: dict[bytes, list[Span]] = {}
         for lost in stored.lost:
             self._add_lost(lost)
@@ -193,7 +194,8 @@ class ArchiverLayer(Layer):
         return ViewRecord(View(round_, entries), Vector(), (), provisional=True)
 
     def _is_plausible(self, record: ArchiveRecord) -> bool:
-        """What is lost each archive finds out for itself: it would never again take what is said to be."""
+        """Return whether a record of another archive may be stored. Losses are not: each archive detects them
+        itself, as it would never again accept messages that another archive calls lost."""
         known = self.context.installed_view_id.number
         match record:
             case ViewRecord(view):
@@ -209,8 +211,8 @@ class ArchiverLayer(Layer):
             self._store_entries(news)
 
     def _record_stability(self, found: Sequence[ArchiveRecord], now: float) -> None:
-        """Record reaches, and tell other archives at once of those that have changed: an archive that has the
-        old one from us does not watch it (SE3)."""
+        """Record delivery bounds, and send changed ones to the other archives at once: an archive that got the
+        old bound from us does not watch it (SB3)."""
         settled = self.records.stability
         before = {id_: settled[id_] for id_ in _stability_view_ids(found) if id_ in settled}
         self._add_records(found)
@@ -238,7 +240,7 @@ class ArchiverLayer(Layer):
             case _:
                 self._pass_down(event, now)
 
-    # --- telling ---
+    # --- reporting ---
 
     def _report_durable(self, now: float) -> None:
         news = {p: s for p, s in self.durable.items() if self._reported_durable.get(p) != s}
@@ -252,7 +254,7 @@ class ArchiverLayer(Layer):
         self._next_heartbeat = now + self.context.options.heartbeat_interval
         self._heartbeat_count += 1
         if self._heartbeat_count % round(2 * self.context.interval_factor) == 0:
-            self._reported_durable = {}  # all of it again: some may not have heard
+            self._reported_durable = {}  # report everything again: packets may have been lost
         self._report_durable(now)
         self._record_stability(self.stability.tick(now), now)
         if self._heartbeat_count % COMPARE_INTERVAL_COUNT == 0:
@@ -279,7 +281,7 @@ class ArchiverLayer(Layer):
             for id_, record in table.view_records.items()
             if id_ not in views and not record.provisional
         ]
-        # Of two that differ each gets the other's, and has the safer of both.
+        # Two archives whose bounds differ send each other theirs, and both merge them.
         news += [
             table.stability[id_]
             for id_, sum_ in table.stability_checksums.items()
@@ -300,7 +302,8 @@ class ArchiverLayer(Layer):
         self._lost_spans[lost.publisher] = merge_spans(spans)
 
     def _request_lost(self, now: float) -> None:
-        """Another archive may have what nobody had who was here then."""
+        """Request lost messages from another archive, which may have been absent when they were recorded as
+        lost."""
         others = [one for one in self.context.other_members() if one in self._archive_members()]
         ranges = [MessageRange(p, *span) for p, spans in self._lost_spans.items() for span in spans]
         if others and ranges:
@@ -317,7 +320,7 @@ class ArchiverLayer(Layer):
         )
 
     def _store_found(self, part: EncodedBatch) -> None:
-        """What of it was recorded as lost is stored behind a record of that: offsets stay as they are."""
+        """Store messages that were recorded as lost after a FoundRange: existing offsets do not change."""
         try:
             batch = decode_batch(part)
         except MalformedDataError:
@@ -332,7 +335,7 @@ class ArchiverLayer(Layer):
             del self._lost_spans[batch.publisher]
 
     def _offer_recovery(self, record: ViewRecord, now: float) -> None:
-        """The oldest archive begins the recovery of who has returned."""
+        """The oldest archive starts the recovery of subscribers that have returned."""
         archives = record.view.archive_members()
         if not archives or archives[0] != self.context.member_id:
             return
@@ -406,7 +409,7 @@ class ArchiverLayer(Layer):
             found += _classify_batch(batch.clip(batch.first, last), question.status)
             if len(found) > MAX_BATCHES:
                 del found[MAX_BATCHES:]
-                # What has no room here would be taken for lost if it were said to have been reached.
+                # Messages that do not fit must not count as reached: the subscriber would consider them lost.
                 carried = {part.publisher: part.first + part.count - 1 for part in found}
                 reached, whole = question.start.merge(carried), False
                 break
@@ -425,13 +428,13 @@ class ArchiverLayer(Layer):
         return gone
 
     def _uniform_limit(self, member: MemberId) -> dict[bytes, int] | None:
-        """What enough archives have for this member, which recovers; None if that does not matter. It has begun
-        no view yet: UNIFORM demands there as many copies as its first view wants, or the next one, if archives
-        were lost with the first."""
+        """For UNIFORM: return the sequences that enough archives have, for a recovering member; None without
+        UNIFORM. The member has not begun a view yet: UNIFORM requires the copies of its first view, or of the
+        next one, if archives failed with the first."""
         if "UNIFORM" not in self.context.layer_names:
             return None
         views = self.records.views_of(member)[:2]
-        if not views:  # it was only asked to be in one, as far as is known here
+        if not views:  # it was only invited, as far as is known here
             return {}
         others = [
             one
@@ -449,7 +452,7 @@ class ArchiverLayer(Layer):
 
 
 def _clip_to_reached(gap: MessageRange, reached: Vector) -> MessageRange | None:
-    """The part of it that a log is past which has reached this."""
+    """Return the part of a gap that a log with the vector `reached` has passed."""
     last = min(gap.last, reached.last_of(gap.publisher))
     return MessageRange(gap.publisher, gap.first, last) if gap.first <= last else None
 
@@ -465,7 +468,7 @@ def _bounded_weight(ack: AcknowledgementRecord) -> int:
 def _classify_batch(batch: MessageBatch, status: DeliveryStatus) -> list[EncodedBatch]:
     parts = []
     for first, last, certainty in status.split(batch.publisher, batch.first, batch.last):
-        # Sent all the same, because the application's own vector asks for it, and it knows best.
+        # DELIVERED messages are sent because the application's own vector requests them.
         asked = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
         part = batch.clip(first, last)
         parts.append(

@@ -1,9 +1,9 @@
-"""DISPATCH: the top of a stack. What arrives here goes to the application, and archives are told how far that
-is.
+"""DISPATCH: the top of a stack. Delivers messages to the application and acknowledges them to the archives.
 
-D1  The vector is what has been delivered, of each publisher from where it began. What was passed over is a
-    hole in it, and in what is acknowledged.
-D2  A view is acknowledged after everything before it was delivered, and never more than was delivered.
+DI1  The vector contains the delivered messages of each publisher from its start position. Skipped messages are
+     holes in it, and in the acknowledgement.
+DI2  A view is acknowledged after everything before it was delivered; no more than the delivered messages is
+     acknowledged.
 """
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from ..views import NO_VIEW, Role, ViewId
 from ..wire import encode
 from .receive_buffer import ORDER_PREFIX
 
-MAX_ACKNOWLEDGED_HOLES = 64  # in an acknowledgement by datagram
+MAX_ACKNOWLEDGED_HOLES = 64  # in an acknowledgement that must fit in a datagram
 
 
 class DispatchLayer(Layer):
@@ -99,7 +99,7 @@ class DispatchLayer(Layer):
             self._next_acknowledgement = now + self.context.options.acknowledge_interval
 
     def _build_acknowledgement(self, start: DeliveryProgress, vector: Vector) -> Acknowledgement:
-        """It has to fit in one packet."""
+        """Build an acknowledgement that fits in one packet."""
         begun = start.snapshot()
         if not self.context.options.has_total_order:
             begun, vector = (

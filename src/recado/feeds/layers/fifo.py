@@ -1,21 +1,22 @@
-"""FIFO: the messages of a publisher pass in their order, each once.
+"""FIFO: releases the messages of each publisher in order, each once.
 
-F1  Above FIFO the sequences of a publisher follow each other without gap or double; where nobody has a message,
-    Missing stands in its place.
-F2  A view passes when everything before its cut has passed, and nothing behind the cut passes before it.
-F3  A gap is closed only when three conditions hold: it has waited for `patience` (RE7); no program outside the
-    view that might have the message was heard during that time; every member of the view then reported that it
-    lacks the message. On a broker, the member's own queue must be past the message as well. Messages published
-    before the feed had an archive do not wait for absent members.
-F5  A subscriber with recovery closes a gap only if there are archives in its view and the logs of all of them
-    are past it: else an archive that is away may have the message, and is waited for.
-F4  A subscriber without recovery begins behind the cut of the first view that it shares, with whom it has not
-    heard yet. Those in it may lag: it passes nothing of that publisher until it has heard it, which says
-    whether what is behind the cut is older than the subscriber. So it is later with a publisher that is new to
-    it, or whose age is not certain yet, if members join its view who may know it from before: an archive that
-    returns knows all that ever published. Where it began with a publisher that only others had heard, the cut
-    of each later view moves that beginning until a message of the publisher has come (RE4).
-F6  Without REACH there is no view to wait for: the subscriber is live from the start (RE6).
+FI1  Above FIFO, the sequences of a publisher have no gaps or duplicates; MessagesLost stands in for messages
+     that no member has.
+FI2  A view is installed when everything before its cut has been released; nothing after the cut is released
+     before.
+FI3  A gap is closed only when three conditions hold: it is older than `loss_timeout` (RB7); no program outside
+     the view that might have the message was heard during that time; every member of the view then reported
+     that it lacks the message. On a broker, the member's own queue must be past the message as well. Messages
+     published before the feed had an archive do not wait for absent members.
+FI4  A subscriber without recovery starts after the cut of its first view with publishers that it has not heard
+     yet. The other members may lag: it releases nothing of such a publisher until it hears it, which tells
+     whether messages after the cut are older than the subscriber. The same applies later to a publisher that is
+     new to it, if members join the view that may know it from before: an archive that returns knows every
+     publisher that ever existed. If only other members have heard the publisher, each later view moves its
+     start position to the cut until one of its messages arrives (RB4).
+FI5  A subscriber with recovery closes a gap only if archives are in the view and the logs of all of them have
+     passed it: otherwise an absent archive may have the message, and the subscriber waits for it.
+FI6  Without MEMBERSHIP there is no view to wait for: the subscriber is live from the start (RB6).
 """
 
 from collections import deque
@@ -56,7 +57,7 @@ from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, is_relevant, order_publ
 
 
 class SequencerLayer(Layer):
-    """In a publisher: gives out the sequences."""
+    """FIFO of a publisher: assigns the sequences."""
 
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
@@ -97,12 +98,12 @@ class FifoLayer(Layer):
         self._ready: deque[ReceivedItem | LostRange | PublisherStartSet] = deque()
         self._is_passing_up = False
         self._always_alone = True
-        self._last_members: set[MemberId] = set()  # in the last view
+        self._last_members: set[MemberId] = set()  # members of the last view
         self._known_to_joiners: set[bytes] = (
             set()
-        )  # publishers known to those only, perhaps, who have joined
+        )  # publishers that perhaps only members which have just joined know
         self._before_first_archive: Mapping[bytes, int] = {}
-        """In a feed's first archive, until it is in its first view: what was published before its time."""
+        """In the first archive of a feed, until its first view: the messages published before it joined."""
         if start_vector is not None:
             receive_buffer.start(start_vector, 0.0)
             receive_buffer.release_limit = None
@@ -159,11 +160,11 @@ class FifoLayer(Layer):
             self._pass_down(event, now)
 
     def _begin_view(self, record: ViewRecord, now: float) -> None:
-        """A view is agreed to: let pass what is before its cut."""
+        """A view was agreed: release what is before its cut."""
         receive_buffer = self.receive_buffer
         first = receive_buffer.is_unstarted
         if first:
-            # A new archive copies all that there is: from other archives, or else what members still keep.
+            # A new archive copies everything: from other archives, or else from the buffers of members.
             is_archive = self.context.role is Role.ARCHIVE
             receive_buffer.start(Vector() if is_archive else record.cut, now)
             if record.view.archive_members() == [self.context.member_id]:
@@ -181,7 +182,7 @@ class FifoLayer(Layer):
         self._pass_up_ready(now)
 
     def _set_starts(self, record: ViewRecord, first: bool, now: float) -> None:
-        """Publishers whom the others know (F4). In our first view we have begun behind its cut with all."""
+        """Set the start positions of publishers in the cut (FI4). In our first view all start after the cut."""
         receive_buffer = self.receive_buffer
         self._ready += [
             PublisherStartSet(*moved)
@@ -216,7 +217,8 @@ class FifoLayer(Layer):
                 receive_buffer.mark_unsynced(publisher, sequence, now)
 
     def _start_unsynced(self, publisher: bytes, now: float) -> None:
-        """Begin with a stranger that was heard, or has not told its age for long."""
+        """Choose the start position of an unsynced publisher that was heard, or that did not report its age in
+        time."""
         receive_buffer = self.receive_buffer
         last = receive_buffer.choose_start(publisher)
         self._start_with(publisher, last, now)
@@ -242,7 +244,8 @@ class FifoLayer(Layer):
             self._ready += self.receive_buffer.release(publisher, now)
 
     def _pass_up_ready(self, now: float) -> None:
-        """What may pass, in order. What a layer above gives us meanwhile waits for its turn (F1, F2)."""
+        """Pass up whatever is ready, in order. Events from layers above that arrive meanwhile are queued (FI1,
+        FI2)."""
         if self._is_passing_up:
             return
         self._is_passing_up = True
@@ -265,8 +268,9 @@ class FifoLayer(Layer):
         self._is_passing_up = False
 
     def _installable_view(self) -> ViewRecord | None:
-        """The pending view, if it begins now. After a promise to the next one it does not (RC3): messages that
-        came since would pass, and no cut covers them. It begins when the promise is given up, or never."""
+        """Return the pending view if it can be installed. After a promise to the next view it cannot (MB3):
+        messages received since would be released, and no cut covers them. It is installed if the promise is
+        abandoned, or never."""
         record, receive_buffer = self._pending_view, self.receive_buffer
         if record is None or receive_buffer.is_frozen or not receive_buffer.has_reached(record.cut):
             return None
@@ -294,7 +298,7 @@ class FifoLayer(Layer):
         self._pass_up_ready(now)
 
     def _close_gap(self, publisher: bytes, now: float) -> bool:
-        """Pass over the first gap of this publisher if that is allowed (F3, F5); returns whether it was."""
+        """Skip the first gap of this publisher if that is allowed (FI3, FI5); return whether it was."""
         gap = self.receive_buffer.gaps.get(publisher)
         if gap is None:
             return False
@@ -319,7 +323,7 @@ class FifoLayer(Layer):
         return True
 
     def _must_ask_archives(self, publisher: bytes) -> bool:
-        """F5. Without PULL nobody can tell."""
+        """FI5. Without PULL there are no reports of archives."""
         context, options = self.context, self.context.options
         recovers = context.role is Role.SUBSCRIBER and options.recovery is not RecoveryPolicy.NONE
         if not recovers or options.live_without_archive or publisher.startswith(ORDER_PREFIX):
@@ -327,7 +331,7 @@ class FifoLayer(Layer):
         return "PULL" in context.layer_names
 
     def _archives_past(self, gap: MessageGap) -> list[int]:
-        """Up to where each archive of the view says that it is lost; 0 for one that does not."""
+        """Return up to where each archive of the view reports the messages as lost; 0 for one that does not."""
         archives = (
             self.context.agreed_view.archive_members()
             if self.context.agreed_view is not None
@@ -349,12 +353,13 @@ class FifoLayer(Layer):
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 
     def _closable_at(self, gap: MessageGap) -> float:
-        """Not before then (F3)."""
+        """Return when the gap may be closed at the earliest (FI3)."""
         return max(gap.known_at, self.context.outsider_heard_at) + self.context.options.loss_timeout
 
     def _missing_everywhere(self, publisher: bytes, now: float) -> int:
-        """Up to where everybody who could have the missing messages says not to, now that it is time; 0 if not
-        known. A message that is on its way to us may have been on its way to them when they said so before."""
+        """Return up to where every member that could have the missing messages reports to lack them; 0 if that
+        is not known. Reports from before the loss timeout do not count: a message that is on its way to us may
+        have been on its way to the reporting members, too."""
         context, gap = self.context, self.receive_buffer.gaps[publisher]
         state = self.receive_buffer.publishers[publisher]
         asked = (

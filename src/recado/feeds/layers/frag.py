@@ -1,13 +1,14 @@
-"""FRAG: packets that are too large for the transport travel in pieces.
+"""FRAG: splits packets that are too large for the transport, and reassembles them.
 
-A batch is first cut between messages, so that each packet is of use by itself; only a message that is too
-large alone travels in fragments, which FIFO brings in order and without gaps. What layers above say on A
-travels in pieces that may get lost: then the whole is dropped after a while, and who asked asks again.
+A batch is first split between messages, so that each packet is useful by itself. Only a message that is too
+large alone is sent in fragments, which FIFO delivers in order and without gaps. Addressed packets of layers
+above are sent in control fragments, which may get lost: incomplete packets are dropped after a timeout, and the
+requesting member retries.
 
-FR1  A message put together from fragments is the message that was published.
-FR2  Of each publisher at most one message is being put together, and none that is larger than a block may be;
-     of all at most as much as `MAX_REASSEMBLED_BLOCKS` of the largest, or the first begun is given up and told as lost.
-     Of pieces on A there are at most `held` bytes in all.
+FR1  A reassembled message equals the published one.
+FR2  Of each publisher at most one message is reassembled at a time, and none larger than a block; in total the
+     buffers hold at most MAX_REASSEMBLED_BLOCKS blocks, beyond which the oldest message is dropped and reported
+     as lost. Control fragments hold at most `buffer_bytes`.
 """
 
 from ..block import MAX_BLOCK_BYTES, Block, MalformedDataError
@@ -38,8 +39,8 @@ from ..packet import (
 from ..views import LostRange, MemberId
 from ..wire import decode, encode
 
-INCOMPLETE_TIMEOUT_S = 10.0  # seconds after which pieces without their others are dropped
-FRAGMENT_OVERHEAD_BYTES = 200  # bytes that it takes beside its own
+INCOMPLETE_TIMEOUT_S = 10.0  # control packets that are still incomplete then are dropped
+FRAGMENT_OVERHEAD_BYTES = 200  # memory per fragment besides its data
 MAX_REASSEMBLED_BLOCKS = 16
 
 
@@ -121,7 +122,9 @@ class FragLayer(Layer):
             block = Block.parse(b"".join(joining.fragments), 1)
         except MalformedDataError:
             self.context.malformed_count += 1
-            block = Block.build([b""])  # its sequence is passed, so something has to stand there
+            block = Block.build(
+                [b""]
+            )  # the sequence has passed FIFO, so a message has to stand in for it
         batch = MessageBatch(publisher, part.sequence, block, self.context.installed_view_id)
         self._pass_up(BatchReleased(batch), now)
 
@@ -168,11 +171,11 @@ class FragLayer(Layer):
             return None
         return (
             next(iter(self._control_packets.values())).started_at + INCOMPLETE_TIMEOUT_S
-        )  # the oldest was the first
+        )  # insertion order: the first one is the oldest
 
 
 class _FragmentedMessage:
-    """A message of which fragments have come, all up to some index."""
+    """A message whose fragments have arrived up to some index."""
 
     __slots__ = ("buffered_bytes", "fragments", "total_bytes")
 
@@ -182,8 +185,8 @@ class _FragmentedMessage:
         self.buffered_bytes = 0
 
     def add(self, piece: bytes) -> int:
-        """How much more room it takes. What becomes larger than any message is not kept, and is refused at its
-        end."""
+        """Add a fragment; return how many more bytes are buffered. A message that exceeds every limit is not
+        buffered, and rejected at its end."""
         before = self.buffered_bytes
         self.total_bytes += len(piece)
         if self.total_bytes > MAX_BLOCK_BYTES:

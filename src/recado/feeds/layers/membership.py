@@ -1,49 +1,51 @@
-"""REACH: membership. Members send heartbeats; a silent member is left out; all members agree on each view.
+"""MEMBERSHIP: members send heartbeats; a silent member is excluded; all members agree on each view.
 
-A view is made in three steps. The coordinator, the oldest member that lives, sends PREPARE: everybody stops
-delivering. Each member answers PREPARED with what it has received. VIEW then names the members and the cut,
-the largest of what any of them has. Each member lets pass what is before the cut, as soon as it has it, and is
-in the view. No member waits for another to do so.
+A view change has three steps. The coordinator, the oldest living member, sends PREPARE: every member stops
+delivering. Each member replies PREPARED with the messages that it has received. VIEW then lists the members and
+the cut, the maximum of what any of them has received. Each member releases the messages before the cut as soon
+as it has them, and is in the view. No member waits for another one to do so.
 
-Heartbeats go through the coordinator, so that their number grows with the group and not with its square:
+Heartbeats go through the coordinator, so that their number grows linearly with the group:
 
-    the core        the coordinator and the next DEPUTIES members by age: they hear each other every `beat`
-    other members   send theirs to the coordinator; archives every `beat`, subscribers the more rarely the
-                    larger the group is (`_scale`)
-    coordinator     is heard by the core every `beat`, by all members as often as it hears them
-    newcomers       call the core every `beat`; the coordinator answers, and asks them to the next view. One
-                    that gets no answer listens to such calls itself, and so becomes the first coordinator
+    the core        the coordinator and the next DEPUTY_COUNT members by age hear each other every
+                    `heartbeat_interval`
+    other members   send theirs to the coordinator: archives every `heartbeat_interval`, subscribers less often
+                    the larger the group is (`_interval_factor_for`)
+    coordinator     is heard by the core every `heartbeat_interval`, by all members as often as it hears them
+    newcomers       call the core every `heartbeat_interval`; the coordinator answers and invites them to the
+                    next view. A newcomer that gets no answer listens to such calls itself, and so becomes the
+                    first coordinator
 
-PREPARE, PREPARED and VIEW say only what differs from the view that the coordinator and the receiver are in; a
-receiver that is in another view is sent the whole.
+PREPARE, PREPARED and VIEW contain only differences from the view that the coordinator and the receiver are in;
+a receiver in another view is sent the complete packet.
 
-RC1  Numbers of views grow, for each member and along every line of views that follow each other.
-RC2  A member has promised itself to one round at a time, the highest that asked it, and takes the VIEW of that
-     round only; and none after it gave the promise up, because by then it has delivered behind what it had
-     said.
-RC3  Between the promise and the view, or its giving up, nothing passes.
-RC4  The oldest member that one hears coordinates. A member outside the core takes over only after all older
-     ones had the time to (`_limit`). After a partition, the oldest coordinator makes one view of the groups:
-     members that hear an older coordinator than theirs tell it that they live.
-RC5  A member that did not answer is left out, and asked again only after a while, or when it has come to
-     another view by itself; so that one that cannot answer stops nobody.
-RC6  A view is called complete only if all who were asked are in it, none of them hears anybody else, and one
-     that hears all members, and whoever calls them, has listened for `failure_timeout`. While a view with an archive is
-     not complete, another one follows.
-RC7  Silence counts only while one listens: `now` leaves out the time in which a member was stalled, and it has
-     then not listened for long. A member that is new in a view, or has just become its coordinator, hears
-     others for `failure_timeout` before it takes them for failed. One that heard nothing at all, of publishers neither,
-     may have been deaf, and has not listened.
-RC8  A subscriber without recovery begins behind all that was published before it. Where publishers cast again
-     what others lack, it keeps quiet until it has heard what each of them has published: what is published
-     when it has joined is then surely behind that.
-RC9  A member that lives is heard by every coordinator in its reach: one that is in no view calls the core, one
-     that coordinates calls all, and one that hears a coordinator of another view tells it that it lives. So a
-     coordinator that has listened for `failure_timeout` knows whoever else there is. A subscriber that is alone in its
-     view and hears an older coordinator calls that one only; its views are not complete meanwhile.
-RC10 Members that wait do not slow down the member that they wait for: requests are repeated after twice as long
-     each time, a coordinator calls all members at most once for each `beat`, and a round goes on while answers
-     come. So a machine that is overloaded delays joining and does not prevent it.
+MB1  View numbers grow, for each member and along every chain of views.
+MB2  A member has promised itself to one round at a time, the highest that invited it, and accepts the VIEW of
+     that round only; and none after it abandoned the promise, because by then it has delivered more than it had
+     reported.
+MB3  Between the promise and the view, or its abandonment, nothing is delivered.
+MB4  The oldest member that a member hears is its coordinator. A member outside the core takes over only after
+     all older ones had time to do so. After a partition, the oldest coordinator merges the groups into one
+     view: members that hear an older coordinator than their own introduce themselves to it.
+MB5  A member that did not reply is excluded, and invited again only after a while, or when it has come to
+     another view by itself; so a member that cannot reply blocks no view.
+MB6  A view is complete only if all invited members are in it, none of them hears another member, and one that
+     hears all members and newcomers has listened for `failure_timeout`. While a view with an archive is not
+     complete, another one follows.
+MB7  Silence counts only while a member listens: `now` leaves stalls out, and after a stall a member has not
+     listened for long. A member that is new in a view, or has just become its coordinator, listens for
+     `failure_timeout` before it considers others failed. One that heard nothing at all, not even publishers,
+     may have been disconnected, and has not listened.
+MB8  A subscriber without recovery starts after all messages that were published before it. Where publishers
+     resend messages, it keeps quiet until it has heard the last sequence of each: messages published after it
+     joined are then certainly later.
+MB9  Every coordinator in reach hears every living member: a newcomer calls the core, a coordinator calls all
+     members, and a member that hears the coordinator of another view introduces itself. So a coordinator that
+     has listened for `failure_timeout` knows all members. A subscriber that is alone in its view and hears an
+     older coordinator calls that one only; its views are not complete meanwhile.
+MB10  Waiting members do not slow down the member that they wait for: requests are repeated with exponential
+      backoff, a coordinator calls all members at most once per `heartbeat_interval`, and a round continues
+      while replies arrive. So an overloaded machine delays joining and does not prevent it.
 """
 
 from collections.abc import Iterable
@@ -85,8 +87,8 @@ from ..views import (
 from .agreed_view import AgreedView, merge_full_vectors
 from .receive_buffer import LISTEN_HEARTBEAT_FACTOR, MAX_ORDER_PUBLISHERS, ReceiveBuffer
 
-MAX_COUNTED_FAILURES = 4  # that make the pause between rounds longer, twice each time
-DEPUTY_COUNT = 4  # that hear each other fail with the coordinator: more than fail at once by chance
+MAX_COUNTED_FAILURES = 4  # each doubles the pause between rounds
+DEPUTY_COUNT = 4  # they detect the failure of the coordinator; more than fail at once by chance
 
 
 class PeerState:
@@ -105,8 +107,8 @@ class PeerState:
     )
 
     def __init__(self, heartbeat: Heartbeat, now: float, limit: float) -> None:
-        self.invite_after = 0.0  # not to be invited before
-        self.was_answered = False  # it was told that we coordinate, or are going to
+        self.invite_after = 0.0  # do not invite it before
+        self.was_answered = False  # we have answered it as its coordinator
         self.failure_timeout = limit  # seconds of silence after which it counts as failed
         self.view_id = heartbeat.view_id
         self.update(heartbeat, now)
@@ -134,8 +136,7 @@ class PeerState:
 
 
 class RetryTimer:
-    """When to send a request once more: each time after twice as long, because a receiver that is slow would be
-    slower still with more to read."""
+    """Exponential backoff for repeated requests: a slow receiver would be slower still with more to read."""
 
     __slots__ = ("due_at", "interval")
 
@@ -152,7 +153,7 @@ class RetryTimer:
 
 
 class ViewRound:
-    """A view that we are making."""
+    """A view change that we coordinate."""
 
     __slots__ = ("id", "invited", "last_reply_at", "replies", "retry", "started_at")
 
@@ -160,20 +161,20 @@ class ViewRound:
         self.id = id_
         self.invited = dict.fromkeys(invited)
         self.started_at = now
-        self.last_reply_at = now  # when the last answer came
+        self.last_reply_at = now  # when the last reply arrived
         self.retry = RetryTimer(pause, now)
         self.replies: dict[MemberId, Prepared] = {}
 
 
 class ViewPromise:
-    """A view that another member is making, and that we wait for."""
+    """Our reply to another coordinator's view change, until the view arrives."""
 
     __slots__ = ("coordinator", "invited_count", "reply", "retry", "started_at")
 
     def __init__(self, to: MemberId, answer: Prepared, size: int, pause: float, now: float) -> None:
         self.coordinator = to
         self.reply = answer
-        self.invited_count = size  # members that were asked
+        self.invited_count = size  # number of invited members
         self.started_at = now
         self.retry = RetryTimer(pause, now)
 
@@ -183,15 +184,16 @@ class MembershipLayer(Layer):
         super().__init__(context)
         self.receive_buffer = receive_buffer
         self.peers: dict[MemberId, PeerState] = {}
-        """Those whose heartbeats come here: in the core or outside of our view, or all if we coordinate."""
+        """Members whose heartbeats we receive: those in the core or outside our view, or all if we coordinate.
+        """
         self._agreed_view: AgreedView | None = None
         self._rank: int | None = None  # by age in our view; 0 coordinates
-        self._listens_to_coordinators = False  # to what is sent to coordinators
+        self._listens_to_coordinators = False  # whether packets to coordinators are received
         self._listen_started = 0.0
-        self._next_newcomer_call = 0.0  # while we are in no view
+        self._next_newcomer_call = 0.0  # while we are a newcomer
         self._call_interval = context.options.heartbeat_interval
         self._listen_after = 0.0
-        self._monitored: set[MemberId] = set()  # members of our view whose silence we notice
+        self._monitored: set[MemberId] = set()  # members of our view whose failure we detect
         self._view_id = last
         self._since_view = 0
         self._max_view_number = last.number
@@ -205,15 +207,15 @@ class MembershipLayer(Layer):
         self._started_at = 0.0
         self._last_active = 0.0
         self._last_heard = 0.0  # any other member or publisher
-        self._hearing_since = 0.0  # since when
+        self._hearing_since = 0.0  # without interruption
         self._next_heartbeat = 0.0
         self._heartbeats_until_broadcast = 0
-        self._next_coordinator_broadcast = 0.0  # outside of our heartbeats
+        self._next_coordinator_broadcast = 0.0  # besides the regular heartbeats
         self._next_introduction = 0.0
         self._quiet_until = 0.0
         self._next_round = 0.0
         self._next_completion = 0.0
-        self._failed_rounds = 0  # rounds in a row that most did not answer
+        self._failed_rounds = 0  # consecutive rounds that most members did not answer
 
     def start(self, now: float) -> None:
         self._started_at = self._last_active = self._last_heard = self._hearing_since = now
@@ -228,9 +230,9 @@ class MembershipLayer(Layer):
             self._set_listening(True, now)
 
     def _newcomer_delay(self) -> float:
-        """Beats after which a newcomer calls once more, and listens if it still gets no answer. Of those who
-        start together few do so early, each time twice as many after a tenth of a beat: the first one answers
-        all but a few of the others."""
+        """Heartbeats after which a newcomer calls again, and listens if it still gets no answer. Of members
+        that start together few do so early, each time twice as many after a tenth of an interval: so the first
+        one answers all but a few of the others."""
         return max(0.1, 1 + log2(self._member_fraction()) / 10)
 
     def _set_listening(self, to_coordinators: bool, now: float) -> None:
@@ -240,10 +242,10 @@ class MembershipLayer(Layer):
             self._hearing_since = self._listen_started = now
 
     def _postpone_listening(self, now: float) -> None:
-        """A newcomer has seen that a coordinator makes views, and gives it more time to answer."""
+        """A newcomer has seen that a coordinator makes views, and waits longer for its answer."""
         self._listen_after = max(self._listen_after, now + self.context.options.failure_timeout)
 
-    # --- our place in the view ---
+    # --- our position in the view ---
 
     @property
     def _is_coordinator(self) -> bool:
@@ -251,25 +253,25 @@ class MembershipLayer(Layer):
 
     @property
     def _accepts_newcomers(self) -> bool:
-        """Whether newcomers are to turn to us."""
+        """Whether newcomers should turn to us."""
         return self._listens_to_coordinators and not self._rank
 
     @property
     def _is_single(self) -> bool:
-        """Whether we are a subscriber that is the only member of its view. While an older coordinator lives,
-        such a member waits for an invitation like a newcomer and calls only that coordinator: if many members
-        start together and each called all others, the packets would grow with the square of the group."""
+        """Whether we are a subscriber and the only member of our view. While an older coordinator lives, such a
+        member waits for an invitation like a newcomer and calls only that coordinator: if many members start
+        together and each called all others, packets would grow with the square of the group."""
         single = self._agreed_view is not None and len(self._agreed_view.view.entries) == 1
         return single and self.context.role is not Role.ARCHIVE
 
     @property
     def _is_in_core(self) -> bool:
-        """Or may become part of it: a newcomer is in no view yet."""
+        """Also true for a newcomer, which may become part of the core."""
         return self._rank is None or self._rank <= DEPUTY_COUNT
 
     @property
     def _hears_all_members(self) -> bool:
-        """Whether every member of our view is heard here."""
+        """Whether we hear every member of our view."""
         if self._agreed_view is None or self._is_coordinator:
             return self._listens_to_coordinators
         return len(self._agreed_view.view.entries) <= DEPUTY_COUNT + 1
@@ -278,10 +280,10 @@ class MembershipLayer(Layer):
         return self._agreed_view is not None and member in self._agreed_view.rank_by_member
 
     def _interval_factor_for(self, members: int) -> float:
-        """How many times as long things may take in a group of this size."""
+        """Return the factor by which intervals grow in a group of this size."""
         return max(1.0, members / self.context.options.full_rate_members)
 
-    # --- hearing ---
+    # --- receiving ---
 
     def up(self, event: UpEvent, now: float) -> None:
         if not isinstance(event, PacketReceived):
@@ -336,7 +338,7 @@ class MembershipLayer(Layer):
         if heartbeat.hears_outsiders and ours:
             self.context.outsider_heard_at = now
         if peer is not None and ours and peer.is_unchanged(heartbeat):
-            peer.heard_at = now  # whether others are silent is looked at with our own beat
+            peer.heard_at = now  # other members' silence is checked with our own heartbeat
             return
         if not heartbeat.is_leaving and not self._is_in_view(sender):
             self.context.outsider_heard_at = now
@@ -355,7 +357,7 @@ class MembershipLayer(Layer):
     def _handle_foreign_heartbeat(
         self, sender: MemberId, heartbeat: Heartbeat, news: bool, now: float
     ) -> None:
-        """A newcomer, a member that was left out, or one of another group."""
+        """Handle a newcomer, an excluded member, or a member of another group."""
         if not heartbeat.since_view:
             self._handle_newcomer(sender, heartbeat, now)
         elif self._rank is None:
@@ -378,10 +380,10 @@ class MembershipLayer(Layer):
             and not self._listens_to_coordinators
             and self._heartbeat_target(now) is None
         ):
-            self._send_heartbeat(now)  # the one that we had turned to refers us to another
+            self._send_heartbeat(now)  # our previous coordinator refers us to another one
 
     def _handle_newcomer(self, sender: MemberId, heartbeat: Heartbeat, now: float) -> None:
-        """Answer it, so that it knows of us at once; or tell it that we are not its coordinator any more."""
+        """Answer a newcomer, so that it knows us at once; or tell it that we are no longer its coordinator."""
         rivals = self._rank is None and heartbeat.is_coordinator
         if rivals and sender < self.context.member_id and self.context.role is not Role.ARCHIVE:
             self._set_listening(False, now)
@@ -391,8 +393,8 @@ class MembershipLayer(Layer):
             self.send(self._build_heartbeat(now), sender, now)
 
     def _call_other_group(self, now: float) -> None:
-        """Call the members of a younger coordinator's view; those that answer are asked to the next view. Each
-        call reaches all members of the feed: where many coordinators compete they share one for each beat."""
+        """Call the members of a younger coordinator's view; those that answer are invited to the next view.
+        Each call reaches all members of the feed: competing coordinators share one per heartbeat interval."""
         if now >= self._next_coordinator_broadcast:
             self._broadcast_heartbeat(now)
         else:
@@ -400,7 +402,7 @@ class MembershipLayer(Layer):
         self._next_round = max(self._next_round, now + self.context.options.retry_interval)
 
     def _introduce(self, coordinator: MemberId, now: float) -> None:
-        """RC9: tell a coordinator of another view that we live."""
+        """MB9: tell the coordinator of another view that we are alive."""
         if now >= self._next_introduction:
             self._next_introduction = now + self.context.options.heartbeat_interval / 2
             self.send(self._build_heartbeat(now), coordinator, now)
@@ -411,14 +413,15 @@ class MembershipLayer(Layer):
             self.send(NewView(view, since, {}, [], self._is_view_complete), sender, now)
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """RC7: what was said meanwhile may be lost. The loop has run again within a beat."""
+        """MB7: packets sent meanwhile may be lost. The loop has run again within a heartbeat interval."""
         if seconds > self.context.options.failure_timeout / 2:
             self._hearing_since = self._last_active + self._heartbeat_interval()
 
     # --- promising ---
 
     def _resolve_invited(self, prepare: Prepare) -> list[MemberId]:
-        """Empty if we are not in the view that the packet refers to: then we are sent the whole."""
+        """Return the invited members; empty if we are not in the base view: then we are sent the complete
+        packet."""
         if prepare.base_view == NO_VIEW:
             return prepare.added
         if self._agreed_view is not None and self._agreed_view.id == prepare.base_view:
@@ -442,7 +445,7 @@ class MembershipLayer(Layer):
     def _promise_round(
         self, to: MemberId, round_: ViewId, invited: list[MemberId], base: ViewId, now: float
     ) -> None:
-        """Stop delivering, and say what we have."""
+        """Stop delivering and report the messages that we have."""
         self._promised_round = round_
         self.receive_buffer.freeze()
         vector = self.receive_buffer.received_sequences()
@@ -450,7 +453,7 @@ class MembershipLayer(Layer):
             assert self._agreed_view is not None
             vector = self._agreed_view.subtract_cut(vector)
         context = self.context
-        # In a view of its own a subscriber has seen nobody of whom an archive would want to know.
+        # A subscriber alone in its view has seen no member of interest to archives.
         unseen = self._always_alone and context.role is not Role.ARCHIVE
         view = NO_VIEW if unseen else self._view_id
         outlook = self._report_outsiders(invited, now)
@@ -465,7 +468,7 @@ class MembershipLayer(Layer):
 
     def _report_outsiders(self, invited: list[MemberId], now: float) -> OutsiderReport:
         heard = {m.name for m, peer in self.peers.items() if peer.is_alive(now)}
-        if heard.difference(m.name for m in invited):  # a name that is back counts once
+        if heard.difference(m.name for m in invited):  # a returning name counts once
             return OutsiderReport.HEARD
         return (
             OutsiderReport.NONE
@@ -517,7 +520,7 @@ class MembershipLayer(Layer):
         self._pass_up(ViewAgreed(record), now)
 
     def _enter_view(self, agreed: AgreedView, rank: int, now: float) -> None:
-        """Watch those whose heartbeats come to our place."""
+        """Monitor the members whose heartbeats we receive in this position."""
         heard_all = self._hears_all_members
         self._agreed_view, self._rank = agreed, rank
         entries = agreed.view.entries
@@ -536,7 +539,7 @@ class MembershipLayer(Layer):
                 )
                 limit = options.failure_timeout
                 if not self._is_in_core:
-                    # Older members notice it before, and one of them takes over.
+                    # Older members notice a failure before, and one of them takes over.
                     limit += (
                         limit * (context.interval_factor - 1)
                         + (rank - DEPUTY_COUNT) * options.retry_interval / 4
@@ -550,11 +553,11 @@ class MembershipLayer(Layer):
     # --- coordinating ---
 
     def _start_round_if_needed(self, now: float) -> None:
-        """Begin a round if the view is not as it should be, and it is ours to see to."""
+        """Start a view change if the view is not as it should be and we are responsible."""
         options = self.context.options
         if self._round is not None or self._promise is not None or now < self._next_round:
             return
-        if self._view_id == NO_VIEW:  # others that listen, too, are to be heard before
+        if self._view_id == NO_VIEW:  # hear other listening newcomers first
             begins = max(
                 self._started_at + 2 * options.heartbeat_interval,
                 self._listen_started + 2 * options.retry_interval,
@@ -586,7 +589,7 @@ class MembershipLayer(Layer):
             )
 
     def _is_older(self, member: MemberId, peer: PeerState | Heartbeat) -> bool:
-        """Whether this one coordinates before us. Of newcomers only one that listens does."""
+        """Return whether this member coordinates before us. Of newcomers, only listening ones do."""
         if not peer.since_view and not peer.is_coordinator:
             return False
         youngest = self._max_view_number + 1
@@ -596,7 +599,7 @@ class MembershipLayer(Layer):
         )
 
     def _needs_completion(self, view: View, living: dict[MemberId, PeerState], now: float) -> bool:
-        """Whether archives would learn from another view that all others are silent."""
+        """Return whether archives would learn from another view that all absent members are silent."""
         if self._is_view_complete or now < self._next_completion or not view.archive_members():
             return False
         return self._has_listened(now) and all(map(self._is_in_view, living))
@@ -664,8 +667,8 @@ class MembershipLayer(Layer):
         self._accept_view(decided, now)
 
     def _round_pause(self, round_: ViewRound) -> float:
-        """Seconds until the next round: newcomers are gathered meanwhile. If most members did not answer they
-        may have promised themselves to another coordinator: one of those that compete is to wait longer."""
+        """Return the seconds until the next round: newcomers are collected meanwhile. If most members did not
+        reply, they may have promised themselves to a competing coordinator: back off with jitter."""
         if 2 * len(round_.replies) > len(round_.invited):
             self._failed_rounds = 0
         else:
@@ -676,7 +679,7 @@ class MembershipLayer(Layer):
         )
 
     def _member_fraction(self) -> float:
-        """Of this member: above 0, up to 1."""
+        """Return a constant of this member between 0 and 1, used as jitter."""
         return (crc32(self.context.member_id.incarnation) + 1) / 2**32
 
     def _build_view(self, round_: ViewRound) -> NewView:
@@ -689,7 +692,7 @@ class MembershipLayer(Layer):
         raise_entries(
             cut, merge_full_vectors(a for a in answers.values() if a.base_view == NO_VIEW)
         )
-        # Groups that meet may have more together than anybody follows; the oldest member's come first.
+        # Merged groups may have more publishers together than the limit; the oldest member's come first.
         cut = dict(islice(cut.items(), self.receive_buffer.max_publishers + MAX_ORDER_PUBLISHERS))
         order = sorted(answers, key=lambda m: (answers[m].since_view or number, m))
         entries = tuple(ViewEntry(member, answers[member].role) for member in order)
@@ -706,7 +709,7 @@ class MembershipLayer(Layer):
     # --- time ---
 
     def _heartbeat_interval(self) -> float:
-        """Seconds between our heartbeats."""
+        """Return the seconds between our heartbeats."""
         full_rate = self._is_in_core or self.context.role is Role.ARCHIVE
         return self.context.options.heartbeat_interval * (
             1.0 if full_rate else self.context.interval_factor
@@ -723,8 +726,8 @@ class MembershipLayer(Layer):
         )
 
     def _heartbeat_target(self, now: float) -> MemberId | None:
-        """The coordinator to send our heartbeats to; None: we are in the core, or hear none (for a view of one
-        member, none that is older)."""
+        """Return the coordinator to which we send heartbeats; None if we are in the core, or hear none (alone
+        in a view: none that is older)."""
         if self._rank is not None and not self._is_single:
             agreed = self._agreed_view
             assert agreed is not None
@@ -742,7 +745,7 @@ class MembershipLayer(Layer):
             return
         self._next_heartbeat = now + self._heartbeat_interval()
         if self._rank is None and now >= self._next_newcomer_call:
-            # Many newcomers that wait must not slow down the coordinator that is to answer.
+            # Waiting newcomers must not slow down the coordinator that has to answer: back off.
             self._next_heartbeat = now + self._call_interval
             self._call_interval = min(
                 2 * self._call_interval, self.context.options.failure_timeout / 2
@@ -762,7 +765,7 @@ class MembershipLayer(Layer):
             self.send(self._build_heartbeat(now), self._heartbeat_target(now) or COORDINATORS, now)
 
     def _broadcast_heartbeat(self, now: float) -> None:
-        """The coordinator's heartbeat to all."""
+        """Send the coordinator's heartbeat to all members."""
         self._heartbeats_until_broadcast = round(self.context.interval_factor)
         self._next_coordinator_broadcast = now + self.context.options.heartbeat_interval
         self.send(self._build_heartbeat(now), MEMBERS, now)
@@ -774,7 +777,9 @@ class MembershipLayer(Layer):
         if newcomer and now >= self._listen_after and self._heartbeat_target(now) is None:
             self._set_listening(True, now)
             self._send_heartbeat(now)
-            self._next_heartbeat = now + options.retry_interval  # not all may have listened yet
+            self._next_heartbeat = (
+                now + options.retry_interval
+            )  # other newcomers may not listen yet
         if now >= self._next_heartbeat:
             self._send_heartbeat(now)
         promise, round_ = self._promise, self._round
@@ -797,16 +802,17 @@ class MembershipLayer(Layer):
         self._start_round_if_needed(now)
 
     def _round_deadline(self, round_: ViewRound) -> float:
-        """When to decide without the members that have not answered. While answers still come, the machine or
-        the network is slow: a round that began again from the start would be no faster. The limit is less than
-        the members wait that have promised."""
+        """Return when to decide without the missing replies. While replies still arrive, the machine or the
+        network is slow: restarting the round would not be faster. The limit is shorter than the one of
+        `_promise_deadline`."""
         flush = self.context.options.view_change_timeout * self._interval_factor_for(
             len(round_.invited)
         )
         return min(round_.last_reply_at + flush, round_.started_at + 2.5 * flush)
 
     def _promise_deadline(self, promise: ViewPromise) -> float:
-        """When to give it up: later than the coordinator decides, or its view would come too late."""
+        """Return when to abandon a promise: later than the coordinator decides, or its view would come too
+        late."""
         return (
             promise.started_at
             + 3
@@ -815,11 +821,11 @@ class MembershipLayer(Layer):
         )
 
     def _retry_interval(self, size: int) -> float:
-        """Seconds after which to ask once more, in a round of so many members."""
+        """Return the seconds before a request is repeated in a round of this many members."""
         return self.context.options.retry_interval * self._interval_factor_for(size)
 
     def _forget_peer(self, member: MemberId) -> None:
-        """Forget a member that is gone, once it is not in our view."""
+        """Forget a failed or leaving member, unless it is in our view."""
         if member not in self._monitored:
             del self.peers[member]
 

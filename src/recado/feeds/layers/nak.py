@@ -1,14 +1,14 @@
-"""NAK: finds what is missing and asks the publisher for it again.
+"""NAK: detects gaps and requests the missing messages from their publisher.
 
-N1  A gap is asked for while it lasts: of the publisher, where publishers hear what is cast; then it is left to
-    PULL.
-N2  Where P is a queue of our own, which may be long, a gap that lasts is marked in it: we cast the question
-    and wait until it comes back. By then the message has come, if it was in the queue.
-N3  What a publisher keeps for others is bounded, and so is what one question brings of it; of what it keeps no
-    more it says so.
+NA1  A gap is requested as long as it lasts: from the publisher, on transports where publishers receive
+     broadcasts; then it is left to PULL.
+NA2  On a broker, a member's queue may be long. A gap that lasts is marked in it: the member broadcasts the
+     request and waits until its own packet arrives. The message has arrived by then, if it was in the queue.
+NA3  The retransmit buffer of a publisher is bounded, and so is the data that one request causes. For messages
+     that are no longer buffered it sends Unavailable.
 
-A gap shows when something behind it comes, or when a publisher, an archive or a view tells of a message that
-is not here.
+A gap is detected when a later message arrives, or when a publisher, an archive or a view mentions a message
+that has not been received.
 """
 
 from collections import deque
@@ -31,15 +31,17 @@ from ..views import MemberId
 from .publisher_state import MessageGap
 from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, is_relevant
 
-RANGE_BYTES = 40  # bytes in a packet, at most; the list of them takes a few more
+RANGE_BYTES = 40  # maximum in a packet; the array header takes a few more
 
 
 class NakPublisherLayer(Layer):
-    """Keeps what was cast lately, and casts it again for who asks."""
+    """NAK of a publisher: buffers recent broadcasts and retransmits them on request."""
 
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
-        self._recent: deque[tuple[int, int, int, SendPacket]] = deque()  # first, last, size
+        self._recent: deque[tuple[int, int, int, SendPacket]] = (
+            deque()
+        )  # first, last, size in bytes, event
         self._recent_bytes = 0
 
     def down(self, event: DownEvent, now: float) -> None:
@@ -69,8 +71,8 @@ class NakPublisherLayer(Layer):
                 self._pass_up(event, now)
 
     def _retransmit(self, ranges: list[MessageRange], now: float) -> None:
-        """Each packet once, however often it is asked for: a few bytes must not bring all that is kept many
-        times."""
+        """Retransmit each packet once, however often it is requested: a small request must not cause the whole
+        buffer to be sent many times."""
         wanted = deque(sorted((each.first, each.last) for each in ranges))
         oldest = self._recent[0][0] if self._recent else MAX_SEQUENCE_ID
         if wanted and wanted[0][0] < oldest:
@@ -94,7 +96,7 @@ class NakMemberLayer(Layer):
         super().__init__(context)
         self.receive_buffer = receive_buffer
         self._next_request: float | None = None
-        self._last_message_at = 0.0  # when messages last came on P
+        self._last_message_at = 0.0  # last broadcast with messages
 
     def up(self, event: UpEvent, now: float) -> None:
         match event:
@@ -122,7 +124,7 @@ class NakMemberLayer(Layer):
             case Unavailable(publisher, first, last):
                 gap = self.receive_buffer.gaps.get(publisher)
                 if gap is not None and first <= gap.first_missing <= last:
-                    gap.lacked_by[publisher] = ([(first, last)], inf)  # for good
+                    gap.lacked_by[publisher] = ([(first, last)], inf)  # permanently
             case Nak(ranges):
                 if event.sender == self.context.member_id:
                     self._mark_passed(ranges)
@@ -130,8 +132,9 @@ class NakMemberLayer(Layer):
                 self._pass_up(event, now)
 
     def _may_be_missing(self, publisher: bytes, sender: MemberId) -> bool:
-        """Whether messages that an archive has of this publisher may be missing here. An archive outside the
-        view may have messages from before our time (RE4); the cut of the view that it joins covers them."""
+        """Return whether messages that an archive has of this publisher may be missing here. An archive outside
+        the view may have messages from before our start (RB4); the cut of the view that it joins covers them.
+        """
         receive_buffer = self.receive_buffer
         if receive_buffer.started_at is None:
             return True
@@ -165,7 +168,7 @@ class NakMemberLayer(Layer):
             elif gap.attempts <= 3 or gap.attempts % 5 == 0:
                 ranges += self.receive_buffer.missing_ranges(publisher, 64)
         if ranges:
-            # Nobody cuts it into pieces, so each has to fit.
+            # FRAG is above and does not split it, so each request has to fit.
             room = (options.max_packet_bytes - HEADER_BYTES) // RANGE_BYTES - 1
             asked = ranges[:MAX_RANGES]
             for i in range(0, len(asked), room):
@@ -176,7 +179,7 @@ class NakMemberLayer(Layer):
         options = self.context.options
         if not options.has_total_order:
             return publisher.startswith(ORDER_PREFIX) or gap.attempts > 3
-        # What we only heard of is probably on its way in our own queue, which may be long.
+        # A message that was only mentioned is probably on its way in our own queue, which may be long.
         silent = now - self._last_message_at >= options.failure_timeout / 2
         return (
             self.receive_buffer.is_gap_inner(publisher)
@@ -187,7 +190,7 @@ class NakMemberLayer(Layer):
     def deadline(self) -> float | None:
         gaps = self.receive_buffer.gaps
         if self._next_request is None and gaps:
-            # A little later: on most networks what is missing has only been overtaken.
+            # Delayed slightly: on most networks a missing packet has only been overtaken.
             self._next_request = (
                 min(gap.known_at for gap in gaps.values()) + self.context.options.retry_interval / 4
             )

@@ -1,8 +1,9 @@
-"""REACH in a publisher: it tells from time to time that it lives, the last it has published, and its age.
+"""MEMBERSHIP of a publisher: sends heartbeats with its last sequence and its age.
 
-So who missed the end of what it published knows, though nothing comes behind it; and who hears it for the first
-time knows which of the two was there before. Where it casts again what others lack it repeats what it told the
-last few times: so who has begun meanwhile, and missed that, knows what is older than itself.
+So a member that missed the last message detects the gap although nothing follows, and a member that hears the
+publisher for the first time knows which of the two started first. Where publishers resend messages, a heartbeat
+repeats the last few reports, so a member that has started meanwhile and missed them knows which messages are
+older than itself.
 """
 
 from collections import deque
@@ -23,7 +24,8 @@ class PublisherHeartbeatLayer(Layer):
         self._earlier_reports: deque[tuple[float, int]] = deque(maxlen=MAX_EARLIER_REPORTS)
 
     def start(self, now: float) -> None:
-        # One that goes on is as old as its first life: who knows it not missed what was before.
+        # A resumed publisher is as old as its first incarnation: a member that does not know it has missed
+        # earlier messages.
         self._started_at = now - _RESUMED_AGE_S if self.context.options.resume_after else now
         self._next_heartbeat = now + self.context.options.heartbeat_interval
         self._send_status(now)
@@ -50,7 +52,8 @@ class PublisherHeartbeatLayer(Layer):
             self._earlier_reports.append((now, self._last_sequence))
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """Others would take us for younger than we are, and give our old messages to those who came since."""
+        """Otherwise members would consider us younger than we are, and deliver our old messages to newer
+        subscribers."""
         self._started_at -= seconds
         self._earlier_reports = deque(
             ((at - seconds, last) for at, last in self._earlier_reports), maxlen=MAX_EARLIER_REPORTS

@@ -1,4 +1,4 @@
-"""What a member knows of one publisher: how far it has come, what waits behind a gap, and what is missing."""
+"""What a member knows about one publisher: what has been released, what is held, and what is missing."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ MAX_REPORTS = 64
 
 
 class MessageGap:
-    """The first message of a publisher that is known to exist and is not here."""
+    """The first message of a publisher that is known to exist and has not been received."""
 
     __slots__ = (
         "attempts",
@@ -28,35 +28,34 @@ class MessageGap:
     def __init__(self, at: int, since: float) -> None:
         self.first_missing = at
         self.known_at = since
-        """When the message became known, which may have been long before the gaps ahead of it were closed."""
+        """When the message became known; that may be long before earlier gaps were closed."""
         self.attempts = 0
         self.needs_pull = False
-        """NAK has done what it can."""
+        """NAK has exhausted its attempts."""
         self.is_queue_past = False
-        """Where P is one queue: what we cast ourselves since has come back, so it is not in the queue any
-        more."""
+        """On a broker: a broadcast of our own has come back since, so the message is not in our queue."""
         self.lacked_by: dict[bytes, tuple[list[Span], float]] = {}
-        """What each member has said to lack of this publisher, and when."""
+        """By incarnation of a member: the ranges that it reports to lack, and when."""
         self.lost_in_archives: dict[bytes, list[Span]] = {}
-        """Messages that each archive has said its log is past without them."""
+        """By incarnation of an archive: the ranges that its log has passed without having them."""
 
     def inherit(self, earlier: "MessageGap") -> None:
-        """Take over what members have said: their answers are about all messages that are missing."""
+        """Take over the reports of members from the previous gap: they are about all missing messages."""
         self.lacked_by, self.lost_in_archives = earlier.lacked_by, earlier.lost_in_archives
 
     def lacked_up_to(self, member: bytes) -> tuple[int, float]:
-        """Up to where this member has said to have none of it, and when; (0, -inf) if it has not."""
+        """Return up to where this member reports to lack the messages, and when; (0, -inf) if it has not."""
         spans, at = self.lacked_by.get(member, ((), -inf))
         last = last_in_span(spans, self.first_missing)
         return (last, at) if last else (0, -inf)
 
     def lost_up_to(self, archive: bytes) -> int:
-        """Up to where the log of this archive is past it; 0 if it has not said so."""
+        """Return up to where the log of this archive has passed the gap; 0 if it has not reported so."""
         return last_in_span(self.lost_in_archives.get(archive, ()), self.first_missing)
 
 
 class PublisherState:
-    """One publisher."""
+    """The state of one publisher."""
 
     __slots__ = (
         *(
@@ -78,30 +77,30 @@ class PublisherState:
 
     def __init__(self, next_: int, now: float) -> None:
         self.next = next_
-        self.next_fragment = 0  # of the next fragment, if message `next` comes in fragments
-        self.contiguous_end = (next_, 0)  # as (next, index), but counting what is held
+        self.next_fragment = 0  # next fragment, if message `next` is fragmented
+        # (sequence, fragment) after the last contiguous item, including held ones
+        self.contiguous_end = (next_, 0)
         self.highest_known = 0
         self.heard_at = now
-        self.status_at = -inf  # when it last told its last
-        self.started_at = (
-            -inf
-        )  # when it began, by our time, or earlier; what is not known is long ago
-        self.max_age = -inf  # the highest that it has told,
-        self.stable_age = inf  # and the one since which `born` has not changed
-        self.earlier_reports: Sequence[tuple[float, int]] = ()  # what it told before that, and when
+        self.status_at = -inf  # last status report
+        self.started_at = -inf  # start in our time, or earlier; -inf: unknown
+        self.max_age = -inf  # highest reported age
+        self.stable_age = inf  # reported age since which `started_at` has not changed
+        # reports before the last one: (time, last sequence)
+        self.earlier_reports: Sequence[tuple[float, int]] = ()
         self.held: dict[tuple[int, int], ReceivedItem] = {}
-        self.positions: list[tuple[int, int]] = []  # of what is held, in order
+        self.positions: list[tuple[int, int]] = []  # sorted keys of `held`
         self.reports: list[tuple[int, float]] = []
-        """While messages are missing: each value of `known`, and when it was reached."""
+        """While messages are missing: each value of `highest_known`, and when it was reached."""
 
     def last_contiguous(self) -> int:
-        """Up to where there is no gap, whether it has passed or is held."""
+        """Return the last sequence before the first gap, whether it was released or is held."""
         return self.contiguous_end[0] - 1
 
     def note_age(self, age: float, now: float, max_transit: float) -> None:
-        """It tells its age. A report that was delayed makes it look younger than it is, so the earliest
-        estimate of its beginning counts. A first report has no delay that matters: it cannot have been sent
-        before our queue or socket existed."""
+        """Note a reported age. A delayed report makes the publisher look younger than it is, so the earliest
+        estimate of its start counts. A first report has no relevant delay: it cannot have been sent before our
+        queue or socket existed."""
         estimate = now - age
         if self.status_at == -inf or estimate < self.started_at - max_transit:
             self.stable_age = -inf if age <= max_transit else age
@@ -109,18 +108,18 @@ class PublisherState:
         self.max_age = max(self.max_age, age)
 
     def is_age_reliable(self, heartbeat_interval: float) -> bool:
-        """Whether `born` can be compared with other instants: the first report of the publisher was heard, or
-        two that arrived as far apart as they were sent. Reports that waited on a stopped broker, or in our
-        socket while we were stopped, arrive together, and the last of them may be long out of date."""
+        """Return whether `started_at` can be compared with other instants: the first report of the publisher
+        was heard, or two that arrived as far apart as they were sent. Reports that waited on a stopped broker,
+        or in our socket during a stall, arrive together, and the last of them may be long out of date."""
         return self.max_age - self.stable_age >= heartbeat_interval / 2
 
     def is_idle(self, silent_since: float) -> bool:
-        """Nothing is known to have been published, and it is silent since then."""
+        """Return whether it has published nothing, as far as is known, and is silent."""
         return self.highest_known == 0 and self.next == 1 and self.heard_at < silent_since
 
     def known_since(self, sequence: int, now: float) -> float:
-        """When this message, the first that is missing, became known. Reports that are no longer needed are
-        dropped; if there are many, every second one is, so the instant may be later than it was."""
+        """Return when this message, the first missing one, became known. Reports that are no longer needed are
+        dropped; if there are many, every second one is, so the result may be later than the actual time."""
         reports = self.reports
         if not reports or reports[-1][0] < self.highest_known:
             reports.append((self.highest_known, now))
@@ -130,7 +129,7 @@ class PublisherState:
         return reports[0][1]
 
     def extend_contiguous(self, item: ReceivedItem) -> None:
-        """Something is held: see how far it is without a gap now."""
+        """Advance `contiguous_end` after an item was added."""
         self.contiguous_end = _end_after(self.contiguous_end, item)
         i = bisect_left(self.positions, self.contiguous_end)
         while i < len(self.positions) and self.positions[i] <= self.contiguous_end:
@@ -138,7 +137,7 @@ class PublisherState:
             i += 1
 
     def recompute_contiguous(self) -> None:
-        """The same from the beginning, where something was dropped or skipped."""
+        """Recompute `contiguous_end` after items were dropped or skipped."""
         self.contiguous_end = (self.next, self.next_fragment)
         for place in self.positions:
             if place > self.contiguous_end:
@@ -146,7 +145,7 @@ class PublisherState:
             self.contiguous_end = _end_after(self.contiguous_end, self.held[place])
 
     def missing_ranges(self) -> Iterator[tuple[int, int]]:
-        """Ranges of sequences that are known to exist and are not here."""
+        """Yield ranges of sequences that are known to exist and have not been received."""
         first = self.last_contiguous() + 1
         for sequence, _ in self.positions:
             item = self.held[sequence, _]
@@ -155,7 +154,7 @@ class PublisherState:
             if isinstance(item, MessageBatch):
                 first = max(first, item.last + 1)
             elif item.index + 1 == item.count and sequence >= first:
-                # It counts as here if the pieces before it are; if not it is missing from the first on.
+                # Complete only with all earlier fragments; otherwise missing from the first one on.
                 whole = all((sequence, i) in self.held for i in range(item.count))
                 first = max(first, sequence + whole)
         if self.highest_known >= first:
@@ -163,12 +162,12 @@ class PublisherState:
 
 
 def last_in_span(spans: Sequence[Span], sequence: int) -> int:
-    """The last message of the range that contains this one; 0 if none does."""
+    """Return the last sequence of the span that contains this one; 0 if none does."""
     return next((last for first, last in spans if first <= sequence <= last), 0)
 
 
 def _end_after(tip: tuple[int, int], item: ReceivedItem) -> tuple[int, int]:
-    """Where one is behind this item, if it goes on where `contiguous_end` is."""
+    """Return the position after this item, if it continues at `tip`."""
     if isinstance(item, MessageBatch):
         return max(tip, (item.last + 1, 0)) if item.first <= tip[0] else tip
     if (item.sequence, item.index) != tip:

@@ -1,10 +1,11 @@
-"""PULL: asks archives, then other members, for what the publisher could not give; and answers who asks.
+"""PULL: requests messages that the publisher could not resend from archives and members, and answers such
+requests.
 
-P1  One question is open at a time, and the next one follows at once only if the answer was of use. What came
-    with it goes to FIFO as if it had just arrived.
-P2  Whoever says not to have a message is noted, so that FIFO may know when nobody has it. An archive whose log
-    is past it says so too: then it has recorded it as lost, or let it go.
-P3  What is kept for others, and what an answer has, is bounded.
+PU1  One request is open at a time; the next one follows at once only if the reply filled part of a gap. FIFO
+     handles the messages of a reply as if they had just arrived.
+PU2  Members that report to lack a message are noted, so that FIFO knows when no member has it. An archive whose
+     log has passed a message reports that, too: it has recorded it as lost, or deleted it.
+PU3  The retransmit buffer and the size of a reply are bounded.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from .receive_buffer import ReceiveBuffer
 from .retransmit_buffer import RetransmitBuffer, find_missing
 
 MAX_PULL_RANGES = 256
-MAX_REPLY_BYTES = 1024 * 1024  # bytes of messages in an answer, and a batch more
+MAX_REPLY_BYTES = 1024 * 1024  # of messages, plus one batch
 
 
 class PullLayer(Layer):
@@ -42,12 +43,14 @@ class PullLayer(Layer):
                 self._handle_request(sender, number, ranges, now)
             case PacketReceived(_, sender, PullReply() as answer):
                 self._handle_reply(sender, answer, now)
-                if self.context.role is Role.ARCHIVE:  # it may be what ARCHIVER has asked for
+                if (
+                    self.context.role is Role.ARCHIVE
+                ):  # it may be the reply to a request of ARCHIVER
                     self._pass_up(event, now)
             case _:
                 self._pass_up(event, now)
 
-    # --- asking ---
+    # --- requesting ---
 
     def tick(self, now: float) -> None:
         if self._retry_at is None:
@@ -97,7 +100,7 @@ class PullLayer(Layer):
         if answer.request_number == self._request_number and self._gap_positions() != before:
             for part in answer.batches:
                 gap = self.receive_buffer.gaps.get(part.publisher)
-                if gap is not None:  # who had this may have the rest: NAK need not try for it first
+                if gap is not None:  # the sender may have the rest, too: NAK need not try first
                     gap.needs_pull = True
             self._retry_at = None
             self._request(now)
@@ -114,7 +117,7 @@ class PullLayer(Layer):
         for wanted in ranges[:MAX_PULL_RANGES]:
             if size > MAX_REPLY_BYTES:
                 break
-            if wanted.first > wanted.last:  # nonsense, which nobody here asks for
+            if wanted.first > wanted.last:  # invalid; no member of ours requests this
                 continue
             here = self.retransmit_buffer.find(wanted)
             held = self.receive_buffer.find_held(wanted.publisher, wanted.first, wanted.last)
@@ -125,7 +128,7 @@ class PullLayer(Layer):
                     found.append(encode_batch(batch))
                     size += len(batch.block.data)
         if self.context.role is Role.ARCHIVE and missing and not found:
-            # Its store may have them: ARCHIVER looks there, and answers.
+            # The messages may be in its store: ARCHIVER looks there and answers.
             packet = PullRequest(number, missing[:MAX_PULL_RANGES])
             self._pass_up(PacketReceived(PacketRoute.ADDRESSED, sender, packet), now)
             return

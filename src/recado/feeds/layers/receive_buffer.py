@@ -1,28 +1,30 @@
-"""What has been received of each publisher, and in which order it may pass.
+"""The receive buffer: messages received from each publisher, and which of them may be released.
 
-RE1  What `take` hands on is, per publisher, every sequence from where it began, once, in order.
-RE2  Nothing passes beyond the limit: between a promise and its view nothing at all, behind it what is before
+RB1  `receive` and `release` return, per publisher, every sequence from its start position, once and in order.
+RB2  Nothing is released beyond the limit: nothing at all between a promise and its view, then what is before
      the cut.
-RE3  What is held is bounded in bytes: the farthest is dropped first, and is missing again.
-RE4  With `since`, only what is published from then on is of interest, and a view's cut may be far behind that:
-     nothing passes of a publisher until it is heard itself. One that is younger than we are begins at 1, or at
-     the cut. Another begins, where nothing is cast again, with the first that comes; elsewhere behind what it
-     had published when we began, or as long ago as it tells; and one that stays silent behind what others have
-     of it. That beginning is assumed until a message of the publisher arrives: each later view moves it to its
-     cut, and a sender outside the view does not show a gap. A report of a publisher's age may have been delayed
-     for as long as a broker was stopped, which makes the publisher look younger. So it counts as younger only
-     if its first report is heard, or if reports arrive at the pace at which it sends them (`PublisherState.is_age_reliable`);
-     one that falls silent before that begins with the first message that came.
-RE5  There are at most `most` publishers, so that vectors fit in packets and in memory, whoever invents them.
-     When there are so many, those who have published nothing and are silent are forgotten; if there are none
-     such, who is new is turned away, and all others go on.
-RE6  Without views a publisher begins with its first message that arrives; reports about a publisher of which
-     none has arrived are ignored, because they may overtake its messages.
-RE7  The age of a gap counts from when its first message became known to exist, so gaps behind one another wait
-     at the same time.
+RB3  The buffer is bounded in bytes: the messages farthest ahead are dropped first, and are missing again.
+RB4  With `started_at`, only messages published from then on are of interest, and the cut of a view may be far
+     behind that: nothing of a publisher is released until it is heard itself (it is *unsynced*). A publisher
+     that is younger than this member starts at 1, or at the cut. An older one starts, on a transport without
+     retransmission, with its first message that arrives; on other transports after the last sequence that it
+     had published when this member started, or as far back as its reports go; and one that stays silent after
+     the messages that other members have. The last start is an assumption until a message of the publisher
+     arrives: each later view moves it to its cut, and a report from outside the view opens no gap. A report of
+     a publisher's age may have been delayed for as long as a broker was stopped, which makes the publisher look
+     younger. So it counts as younger only if its first report is heard, or if reports arrive at the pace at
+     which they are sent (`PublisherState.is_age_reliable`); one that falls silent before that starts with its
+     first message that arrived.
+RB5  The number of publishers is limited, so that vectors fit in packets and in memory. At the limit, silent
+     publishers without messages are forgotten; if there are none, new publishers are rejected.
+RB6  Without views a publisher starts with its first message that arrives; reports about a publisher without
+     messages are ignored, because they may overtake its messages.
+RB7  The age of a gap counts from when its first message became known to exist, so consecutive gaps wait
+     concurrently.
 
-FIFO owns it; NAK and PULL look up what is missing, REACH what is there. A message that came in fragments is
-received when its last fragment is; until then the track stands at (sequence, index).
+FIFO fills and drains the buffer. NAK and PULL look up missing messages, MEMBERSHIP what has been received. A
+fragmented message is received when its last fragment is; until then the state of the publisher is at (sequence,
+fragment index).
 """
 
 from bisect import bisect_left, insort
@@ -36,21 +38,23 @@ from ..views import LostRange, ViewId
 from .publisher_state import MessageGap, PublisherState, ReceivedItem, buffered_size
 
 ORDER_PREFIX = b"order"
-MAX_ORDER_PUBLISHERS = 64  # beside all publishers: one that is full goes on ordering
-IDLE_PUBLISHER_TIMEOUT_S = 60.0  # seconds; who lives tells more often
+MAX_ORDER_PUBLISHERS = 64  # besides all publishers: ordering continues at the limit
+IDLE_PUBLISHER_TIMEOUT_S = 60.0  # a living publisher reports more often
 MIN_PUBLISHERS = 1_024
-VECTOR_ENTRY_BYTES = 32  # bytes in a packet, at most
-LISTEN_HEARTBEAT_FACTOR = 1.2  # beats: who listens for so long has heard everybody's last, but for what is lost on the way
+VECTOR_ENTRY_BYTES = 32  # maximum in a packet
+LISTEN_HEARTBEAT_FACTOR = (
+    1.2  # heartbeats: long enough to hear one of every publisher, unless it gets lost
+)
 
 
 def order_publisher_id(view: ViewId) -> bytes:
-    """The publisher whose messages are the places in the total order of this view; it concerns no other
-    view."""
+    """Return the id of the pseudo publisher that broadcasts the total order of a view."""
     return ORDER_PREFIX + view.number.to_bytes(8)[-6:] + view.coordinator[:5]
 
 
 def is_relevant(context: MemberContext, publisher: bytes) -> bool:
-    """All publishers do; of orders those of the view that is coming to its end, and of the next."""
+    """Return whether packets of this publisher matter: all do, except orders of views other than the present
+    and the next one."""
     if not publisher.startswith(ORDER_PREFIX):
         return True
     view = context.agreed_view
@@ -61,8 +65,8 @@ def is_relevant(context: MemberContext, publisher: bytes) -> bool:
 
 
 def max_publishers(options: FeedOptions) -> int:
-    """How many publishers there may be (RE5). A broker carries packets of any size; elsewhere an
-    acknowledgement, which has two vectors, has to fit in one."""
+    """Return the limit of publishers (RB5). A broker accepts packets of any size; on UDP an acknowledgement,
+    which has two vectors, must fit in one packet."""
     if options.has_total_order:
         return MAX_PUBLISHERS
     return max(
@@ -80,47 +84,47 @@ class ReceiveBuffer:
         heartbeat_interval: float = 0.5,
     ) -> None:
         self.has_total_order = has_total_order
-        """Nothing is cast again: what comes was published when it came."""
+        """Nothing is retransmitted: a message that arrives has just been published."""
         self.publishers: dict[bytes, PublisherState] = {}
         self.gaps: dict[bytes, MessageGap] = {}
         self.release_limit: dict[bytes, int] | None = {}
-        """Nothing passes beyond it; None: everything may."""
+        """Last sequence of each publisher that may be released; None: no limit."""
         self.is_frozen = False
-        """Between a promise and its view, or its giving up (RC3)."""
+        """Between a promise and its view, or its abandonment (MB3)."""
         self.is_unstarted = True
-        """It has not begun: a publisher's first message seen is as good a beginning as any."""
+        """Before the first view: the first message of a publisher defines its start."""
         self.has_views = True
-        """False: the stack has no REACH (RE6)."""
+        """False: the stack has no MEMBERSHIP (RB6)."""
         self.started_at: float | None = None
-        """When we began, if what was published before is of no interest."""
+        """When this member started, if earlier messages are of no interest."""
         self.unsynced: set[bytes] = set()
-        """With whom we do not know yet where to begin (RE4)."""
+        """Publishers whose start position is not known yet (RB4)."""
         self.heard_before_view: set[bytes] = set()
-        """Before it has begun: who had been heard when we last said what we have. No cut is behind them."""
+        """Before the first view: publishers that had been heard when we last reported our messages. No cut is
+        behind them."""
         self.unsynced_since: dict[bytes, float] = {}
-        """Since when messages of strangers wait, or others are known to have some."""
+        """Since when messages of unsynced publishers wait, or other members are known to have some."""
         self._assumed_starts: dict[bytes, int] = {}
-        """Behind which message we began with publishers that were never heard (RE4)."""
+        """Start positions of publishers that were never heard (RB4)."""
         self.max_publishers = max_publishers
         self.rejected_count = 0
-        """How often something of a publisher came that there is no room for (RE5)."""
+        """Number of packets from publishers beyond the limit (RB5)."""
         self._heartbeat_interval = heartbeat_interval
         self._max_transit_s = (
             LISTEN_HEARTBEAT_FACTOR - 1
-        ) * heartbeat_interval  # how long a packet may be under way
-        self._last_idle_scan = -inf  # for those who can be forgotten
+        ) * heartbeat_interval  # assumed maximum delay of a packet
+        self._last_idle_scan = -inf  # for idle publishers that can be forgotten
         self._max_bytes = max_bytes
         self._held_bytes = 0
 
-    # --- beginning, freezing ---
+    # --- starting, freezing ---
 
     def start(self, vector: Mapping[bytes, int], now: float) -> None:
-        """From here on nothing may be missing behind this vector, and nothing before it passes."""
+        """Start all publishers after this vector: later messages are gaps until they arrive, earlier ones are
+        ignored."""
         self.is_unstarted = False
         every = dict.fromkeys((*self.publishers, *vector))
-        if (
-            len(every) > self.max_publishers
-        ):  # whom the others know goes before whom only we have heard
+        if len(every) > self.max_publishers:  # publishers that other members know have precedence
             every = dict.fromkeys(vector)
             for publisher in [p for p in self.publishers if p not in vector]:
                 self._forget(publisher)
@@ -132,12 +136,12 @@ class ReceiveBuffer:
             self._skip(publisher, state.next - 1, now)
 
     def start_without_views(self) -> None:
-        """Follow each publisher from its first message that arrives (RE6)."""
+        """Start each publisher with its first message that arrives (RB6)."""
         self.is_unstarted = self.has_views = False
         self.release_limit = None
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """We were stopped for so long: what is compared with a publisher's age lies further back."""
+        """Account for a stall: move instants that are compared with a publisher's age back."""
         if self.started_at is not None:
             self.started_at -= seconds
         for state in self.publishers.values():
@@ -145,7 +149,7 @@ class ReceiveBuffer:
             state.earlier_reports = [(at - seconds, last) for at, last in state.earlier_reports]
 
     def freeze(self) -> None:
-        """Nothing passes until `unfreeze`."""
+        """Release nothing until `unfreeze`."""
         self.is_frozen = True
         self.release_limit = {p: state.next - 1 for p, state in self.publishers.items()}
         if self.is_unstarted:
@@ -154,7 +158,7 @@ class ReceiveBuffer:
             }
 
     def unfreeze(self, limit: dict[bytes, int] | None) -> None:
-        """Let messages pass up to this limit again."""
+        """Release messages again, up to this limit."""
         self.is_frozen = False
         self.release_limit = limit
 
@@ -166,16 +170,16 @@ class ReceiveBuffer:
         return {p: state.next - 1 for p, state in self.publishers.items() if state.next > 1}
 
     def highest_known_sequences(self) -> dict[bytes, int]:
-        """The highest sequence of each that was ever heard of."""
+        """Return the highest known sequence of each publisher."""
         return {p: max(state.highest_known, state.next - 1) for p, state in self.publishers.items()}
 
     def has_reached(self, cut: Mapping[bytes, int]) -> bool:
-        """For whom we have no room we do not wait."""
+        """Return whether everything before the cut was released; publishers beyond our limit are ignored."""
         tracks = self.publishers
         return all(p not in tracks or tracks[p].next > sequence for p, sequence in cut.items())
 
     def has_room_for(self, publisher: bytes, now: float) -> bool:
-        """Whether it is one of ours, or there is room for it (RE5)."""
+        """Return whether the publisher is tracked, or there is room for it (RB5)."""
         if publisher in self.publishers:
             return True
         most = (
@@ -184,7 +188,7 @@ class ReceiveBuffer:
             else self.max_publishers
         )
         if len(self.publishers) >= most and now >= self._last_idle_scan + 1.0:
-            self._last_idle_scan = now  # now and then: whoever comes in vain must not cost much
+            self._last_idle_scan = now  # at most once per second: rejected packets must stay cheap
             for each in [
                 p
                 for p, state in self.publishers.items()
@@ -196,10 +200,10 @@ class ReceiveBuffer:
         self.rejected_count += 1
         return False
 
-    # --- what comes ---
+    # --- receiving ---
 
     def note_known(self, publisher: bytes, last: int, now: float) -> None:
-        """This publisher is said to have published up to `last`."""
+        """Note that this publisher has published up to `last`, as reported by any source."""
         if self._is_ignored(publisher) or not self.has_room_for(publisher, now):
             return
         state = self._get_or_add(publisher, last + 1 if self.is_unstarted else 1, now)
@@ -210,8 +214,8 @@ class ReceiveBuffer:
             self.unsynced_since.setdefault(publisher, now)
 
     def note_mentioned(self, publisher: bytes, last: int, now: float) -> bool:
-        """Another member of the view has passed messages of this publisher up to `last`; returns whether there
-        is room for the publisher (RE5). A publisher that is new here is a stranger until it is heard (RE4)."""
+        """Note that another member of the view has released messages up to `last`; return whether there is room
+        for the publisher (RB5). A new publisher is unsynced until it is heard (RB4)."""
         if not self.has_room_for(publisher, now):
             return False
         self._note_new_publisher(publisher)
@@ -226,7 +230,7 @@ class ReceiveBuffer:
         now: float,
         earlier: Sequence[tuple[float, int]] = (),
     ) -> None:
-        """It says so itself, and what it has told before."""
+        """Note a status report of the publisher itself, with its age and earlier reports."""
         if self._is_ignored(publisher) or not self.has_room_for(publisher, now):
             return
         self._note_new_publisher(publisher)
@@ -239,29 +243,29 @@ class ReceiveBuffer:
         state.earlier_reports = earlier if self.is_unstarted or publisher in self.unsynced else ()
 
     def _is_ignored(self, publisher: bytes) -> bool:
-        """Whether reports about this publisher do not count yet (RE6)."""
+        """Return whether reports about this publisher are ignored (RB6)."""
         return not self.has_views and publisher not in self.publishers
 
     def _has_start_info(self, state: PublisherState) -> bool:
-        """Whether it has said where to begin with it."""
+        """Return whether the publisher has reported its last sequence or, with total order, need not."""
         return self.has_total_order or state.status_at > -inf
 
     def _note_new_publisher(self, publisher: bytes) -> None:
-        """Somebody new may be a stranger."""
+        """Mark a new publisher as unsynced, if it may be older than us."""
         cautious = self.started_at is not None and not self.is_unstarted
         if cautious and publisher not in self.publishers and not publisher.startswith(ORDER_PREFIX):
             self.unsynced.add(publisher)
 
     def mark_unsynced(self, publisher: bytes, last: int, now: float) -> None:
-        """Others have this much of it, and we have not heard it."""
+        """Mark a publisher as unsynced that other members have up to `last`, and that we have not heard."""
         self.unsynced.add(publisher)
         self._skip(publisher, last, now)
         if self.publishers[publisher].positions:
             self.unsynced_since.setdefault(publisher, now)
 
     def can_start_with(self, publisher: bytes) -> bool:
-        """Whether what a stranger has told, or published, shows where to begin (RE4). Whom others know is not
-        new, so on an ordered transport its first message does."""
+        """Return whether the start position of an unsynced publisher can be chosen (RB4). A publisher that
+        other members know is not new, so with total order its first message suffices."""
         state = self.publishers[publisher]
         if state.status_at == -inf:
             return self.has_total_order and state.next > 1 and bool(state.positions)
@@ -270,7 +274,8 @@ class ReceiveBuffer:
         return self._start_of_older(state) == state.next - 1  # its age makes no difference
 
     def choose_start(self, publisher: bytes) -> int:
-        """Behind which message we begin with a stranger that was heard, or has not told its age for long."""
+        """Return the sequence after which to start an unsynced publisher that was heard, or has not reported in
+        time."""
         state = self.publishers[publisher]
         if self.is_age_reliable(publisher) and not self._is_older_than_us(state):
             return state.next - 1
@@ -281,7 +286,7 @@ class ReceiveBuffer:
         if self.has_total_order or not self._is_older_than_us(state):
             last = state.positions[0][0] - 1 if state.positions else state.highest_known
         else:
-            # A little later: what was under way makes it look younger than it is.
+            # Slightly later: a delayed report makes it look younger.
             begun = self.started_at + self._max_transit_s
             last = next(
                 (told for at, told in state.earlier_reports if at >= begun), state.highest_known
@@ -289,16 +294,16 @@ class ReceiveBuffer:
         return max(last, state.next - 1)
 
     def _is_older_than_us(self, state: PublisherState) -> bool:
-        """Whether it has told so: no delay makes a publisher look older than it is."""
+        """Return whether the publisher is certainly older than us: no delay makes it look older than it is."""
         assert self.started_at is not None
         return state.status_at > -inf and state.started_at < self.started_at
 
     def is_age_reliable(self, publisher: bytes) -> bool:
-        """Whether it is known when this publisher began."""
+        """Return whether the start time of this publisher is known."""
         return self.publishers[publisher].is_age_reliable(self._heartbeat_interval)
 
     def start_with(self, publisher: bytes, last: int, now: float) -> None:
-        """A stranger, from behind this message on."""
+        """Start an unsynced publisher after this sequence."""
         state = self.publishers[publisher]
         if last and state.status_at == -inf and not state.positions:
             self._assumed_starts[publisher] = last
@@ -307,7 +312,7 @@ class ReceiveBuffer:
         self._skip(publisher, last, now)
 
     def has_assumed_start(self, publisher: bytes) -> bool:
-        """Whether only other members have told where this publisher begins, and none of its messages came."""
+        """Return whether the start position is only known from other members, and no message has arrived."""
         last = self._assumed_starts.get(publisher)
         if last is None:
             return False
@@ -318,7 +323,7 @@ class ReceiveBuffer:
         return False
 
     def move_assumed_starts(self, cut: Mapping[bytes, int], now: float) -> list[tuple[bytes, int]]:
-        """Move assumed beginnings forward to the cut of a view; returns those that have moved."""
+        """Move assumed start positions forward to the cut of a view; return those that moved."""
         moved = []
         for publisher in [p for p in list(self._assumed_starts) if self.has_assumed_start(p)]:
             last = cut.get(publisher, 0)
@@ -329,7 +334,7 @@ class ReceiveBuffer:
         return moved
 
     def receive(self, item: ReceivedItem, now: float) -> list[ReceivedItem]:
-        """What may pass now."""
+        """Add a received item; return the items that may be released now."""
         publisher = item.publisher
         first = item.first if isinstance(item, MessageBatch) else item.sequence
         last = item.last if isinstance(item, MessageBatch) else item.sequence
@@ -360,17 +365,17 @@ class ReceiveBuffer:
         return self.release(publisher, now)
 
     def _first_expected(self, item: ReceivedItem) -> int:
-        """The sequence at which to begin with the publisher of this item, the first one that arrives."""
+        """Return the sequence at which to start the publisher of this item, its first one that arrives."""
         if self.has_views and not self.is_unstarted:
             return 1
         if isinstance(item, MessageBatch):
             return item.first
-        # Fragments that a broker sent before we joined do not come again.
+        # Fragments that a broker sent before we joined are not sent again.
         is_incomplete = self.has_total_order and not self.has_views and item.index > 0
         return item.sequence + is_incomplete
 
     def release(self, publisher: bytes, now: float) -> list[ReceivedItem]:
-        """What of this publisher may pass now."""
+        """Return the items of this publisher that may be released now."""
         state = self.publishers[publisher]
         most = None if self.release_limit is None else self.release_limit.get(publisher, 0)
         ready: list[ReceivedItem] = []
@@ -400,21 +405,20 @@ class ReceiveBuffer:
         return ready
 
     def close_gap(self, publisher: bytes, last: int, now: float) -> LostRange | None:
-        """Give up what is missing up to `last`, as far as it may pass."""
+        """Skip the missing messages up to `last`, as far as the limit allows; return the lost range, or None."""
         state = self.publishers[publisher]
         if self.release_limit is not None:
             last = min(last, self.release_limit.get(publisher, 0))
         first = state.last_contiguous() + 1
         if last < first:
             return None
-        if state.next < first:  # what is before it has yet to pass
+        if state.next < first:  # received messages before the gap are not released yet
             return None
         self._skip(publisher, last, now)
         return LostRange(publisher, first, last)
 
     def skip_foreign_orders(self, cut: Mapping[bytes, int], own: bytes, now: float) -> None:
-        """Places in orders of views that we were not in are no concern of ours, and those of old views of
-        nobody's."""
+        """Forget orders of earlier views, and skip positions of orders of views that we were not in."""
         for publisher in list(self.publishers):
             if publisher.startswith(ORDER_PREFIX) and publisher != own:
                 self._forget(publisher)
@@ -424,7 +428,7 @@ class ReceiveBuffer:
                 self._skip(publisher, sequence, now)
 
     def find_held(self, publisher: bytes, first: int, last: int) -> list[MessageBatch]:
-        """What is held of first..last."""
+        """Return the held messages within first..last."""
         state = self.publishers.get(publisher)
         if state is None:
             return []
@@ -435,7 +439,7 @@ class ReceiveBuffer:
             if isinstance(item, MessageBatch) and item.first <= last and item.last >= first
         ]
 
-    # --- inside ---
+    # --- internals ---
 
     def _get_or_add(self, publisher: bytes, next_: int, now: float) -> PublisherState:
         state = self.publishers.get(publisher)
@@ -496,7 +500,7 @@ class ReceiveBuffer:
         self._held_bytes -= buffered_size(state.held.pop(place))
 
     def _update_gap(self, publisher: bytes, state: PublisherState, now: float) -> None:
-        """Keep `gaps` right. While it is fresh nothing is missing: the view says where it begins."""
+        """Update `gaps`. Before the start nothing is missing: the first view defines the start positions."""
         if state.contiguous_end < (state.next, state.next_fragment):
             state.contiguous_end = (state.next, state.next_fragment)
         at = state.last_contiguous() + 1
@@ -511,7 +515,7 @@ class ReceiveBuffer:
                 following.inherit(gap)
 
     def is_gap_inner(self, publisher: bytes) -> bool:
-        """Whether something behind the gap has come."""
+        """Return whether a message after the gap has arrived."""
         state = self.publishers[publisher]
         return bool(state.positions) and state.positions[-1] > state.contiguous_end
 
@@ -524,7 +528,7 @@ class ReceiveBuffer:
         return ranges
 
     def check(self) -> None:
-        """RE1–RE3 and RE5, as far as they can be seen at rest."""
+        """Assert RB1–RB3 and RB5, as far as they are visible at rest."""
         total = 0
         assert sum(not p.startswith(ORDER_PREFIX) for p in self.publishers) <= self.max_publishers
         assert self.publishers.keys() >= self.unsynced >= self.unsynced_since.keys()

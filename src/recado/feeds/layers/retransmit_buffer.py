@@ -1,4 +1,4 @@
-"""What a member keeps of the messages that passed lately, for those who missed them. Bounded in bytes."""
+"""A bounded buffer of recently released messages, for members that missed them."""
 
 from collections import deque
 
@@ -9,7 +9,7 @@ class RetransmitBuffer:
     def __init__(self, most: int) -> None:
         self._max_bytes = most
         self._total_bytes = 0
-        self._eviction_order: deque[bytes] = deque()  # whose is the next to go
+        self._eviction_order: deque[bytes] = deque()  # publishers of the batches, oldest first
         self._batches: dict[bytes, deque[MessageBatch]] = {}
 
     def add(self, batch: MessageBatch) -> None:
@@ -35,7 +35,7 @@ class RetransmitBuffer:
 
 
 def find_missing(wanted: MessageRange, found: list[MessageBatch]) -> list[MessageRange]:
-    """What of it is not in these, which are in order."""
+    """Return the ranges that are not in these batches, which are in order."""
     gaps, first = [], wanted.first
     for batch in found:
         if batch.first > first:

@@ -1,18 +1,18 @@
-"""When an archive knows how far those can have been who failed before a view.
+"""Stability of views: an archive finds a bound of what members that failed before a view can have delivered.
 
-The cut is what the living have received. One who failed may have been ahead of them, so an archive must see
-everything that was published before the view was begun. Where P has one order for all, that is everything
-before PREPARE in its own queue. Elsewhere it waits until each publisher has told its last, some time after
-the view.
+The cut covers what the surviving members have received. A failed member may have been ahead of them, so the
+archive must see everything that was published before the view change began. With total order that is everything
+before PREPARE in its own queue. Otherwise it waits until each publisher has reported its last sequence, some
+time after the view.
 
-SE1  Nothing beyond `reach` was delivered by anybody who had failed when PREPARE was cast.
-SE2  A publisher that is silent may be heard by others: the reach is OPEN for it, until it is heard again.
-SE3  One that is heard for the first time after that, and may have begun before the view, raises the reach to
-     its last; while it has not told when it began the reach is OPEN for it. Nothing of it is stored before that
-     is.
-     A reach that another archive has found is raised by that archive, which tells the others at once.
-SE4  So where a reach does not name a publisher, nothing of it was delivered if it has told its age here; of
-     others nothing is known.
+SB1  No member that had failed when PREPARE was sent has delivered anything beyond the bound.
+SB2  A silent publisher may be heard by other members: its bound is UNBOUNDED until it is heard again.
+SB3  A publisher that is heard for the first time later, and may have started before the view, raises the bound
+     to its last sequence; while it has not reported its age it is UNBOUNDED. None of its messages are stored
+     before that is recorded. A bound that another archive has found is raised by that archive, which informs
+     the others at once.
+SB4  So if a bound does not contain a publisher that has reported its age here, none of its messages was
+     delivered; about other publishers nothing is known.
 """
 
 from math import inf
@@ -24,9 +24,9 @@ from ..views import UNBOUNDED, ArchiveRecord, ViewId, ViewStability
 from .publisher_state import PublisherState
 from .receive_buffer import ORDER_PREFIX, ReceiveBuffer
 
-MAX_TRACKED_VIEWS = 64  # views that are kept in mind
+MAX_TRACKED_VIEWS = 64  # older ones are forgotten
 WATCH_TIMEOUT_FACTOR = (
-    10  # times `failure_timeout`: who was not heard for so long is not waited for
+    10  # times `failure_timeout`: publishers that were silent for so long are not waited for
 )
 
 
@@ -37,10 +37,10 @@ class StabilityTracker:
         self.context = context
         self.receive_buffer = receive_buffer
         self._prepare_markers: dict[ViewId, Vector] = {}
-        self._unresolved: dict[ViewId, float] = {}  # and when it was agreed to
+        self._unresolved: dict[ViewId, float] = {}  # with the time of agreement
         self._watches: dict[ViewId, StabilityWatch] = {}
-        self._stored_publishers: set[bytes] = set()  # publishers of whom something was stored
-        # A queue on P that has just been made has not seen what came before.
+        self._stored_publishers: set[bytes] = set()  # publishers that have stored messages
+        # A queue that has just been created has not received earlier messages.
         self._has_seen_views = bool(table.view_records)
         if not context.options.has_total_order:
             for id_, settled in table.stability.items():
@@ -49,7 +49,7 @@ class StabilityTracker:
                     self._add_watch(id_, StabilityWatch(-inf, open_))
 
     def note_prepare_marker(self, round_: ViewId) -> list[ArchiveRecord]:
-        """PREPARE was seen on P, in its place."""
+        """PREPARE arrived as a broadcast, in its position among the messages."""
         if not self.context.options.has_total_order:
             return []
         reach = Vector({p: _highest_known(state) for p, state in self._publishers()})
@@ -72,14 +72,14 @@ class StabilityTracker:
         return []
 
     def note_stored(self, publisher: bytes, now: float) -> list[ArchiveRecord]:
-        """Something of this publisher is about to be stored (SE3)."""
+        """A message of this publisher is about to be stored (SB3)."""
         if publisher in self._stored_publishers:
             return []
         self._stored_publishers.add(publisher)
         return self.tick(now)
 
     def tick(self, now: float) -> list[ArchiveRecord]:
-        """Without one order: see whether all publishers have told their last, or are silent."""
+        """Without total order: check whether all publishers have reported, or are silent."""
         if self.context.options.has_total_order:
             return []
         records: list[ArchiveRecord] = []
@@ -104,7 +104,7 @@ class StabilityTracker:
         return records
 
     def publishers_with_known_age(self) -> list[bytes]:
-        """Those of whom every reach speaks, also where it does not name them (SE4)."""
+        """Return the publishers that every bound covers, even if it does not contain them (SB4)."""
         return [publisher for publisher, state in self._publishers() if state.status_at > -inf]
 
     def _publishers(self) -> list[tuple[bytes, PublisherState]]:
@@ -115,7 +115,7 @@ class StabilityTracker:
         ]
 
     def _compute_bound(self, since: float, now: float) -> Vector | None:
-        """None if it is too early."""
+        """Return the bound, or None if it is too early."""
         suspect = self.context.options.failure_timeout
         if now < since + suspect:
             return None
@@ -138,7 +138,7 @@ class StabilityTracker:
             del self._watches[next(iter(self._watches))]
 
     def _raise_bound(self, watch: "StabilityWatch") -> Vector:
-        """SE2, SE3: what is known now of those who were silent, or not known, when the view was settled."""
+        """SB2, SB3: return new bounds of publishers that were silent or unknown."""
         raised = {}
         suspect = self.context.options.failure_timeout
         for publisher, state in self._publishers():
@@ -158,13 +158,14 @@ class StabilityTracker:
         return Vector(raised)
 
     def _surely_started_after(self, publisher: bytes, since: float) -> bool:
-        """Whether this is certain: a report that was delayed makes a publisher look younger than it is."""
+        """Return whether a publisher certainly started later: a delayed report makes it look younger than it
+        is."""
         born = self.receive_buffer.publishers[publisher].started_at
         return born > since and self.receive_buffer.is_age_reliable(publisher)
 
 
 class StabilityWatch:
-    """A view that is settled, but for some publishers."""
+    """A view with a known bound, except for some publishers."""
 
     __slots__ = ("agreed_at", "known_publishers", "unbounded")
 

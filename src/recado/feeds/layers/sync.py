@@ -1,25 +1,24 @@
-"""SYNC: integrates a subscriber that returns. What it missed comes from an archive, then what came live
-meanwhile.
+"""SYNC: integrates a returning subscriber. Missed messages come from an archive, then live ones follow.
 
-It joins first. The first view that it shares with an archive has a cut: everything before the cut is for the
-archive to send and to classify, everything behind it comes live and is held until then. So the two meet
-without gap or double, however far the archive lags behind.
+The subscriber joins first. The first view that it shares with an archive has a cut: messages before the cut are
+sent and classified by the archive; live messages after it are held back until then. So both parts meet without
+a gap or duplicates, however far the archive lags behind.
 
-S1  Of each publisher what passes up goes on from where recovery began, without gap or double; before that come
-    messages out of the holes of the vector that it began with.
-S2  Nothing live passes before all that is before it has been recovered.
-S3  What is held is bounded: if it is too much it is let go, and recovered from the archive too.
-S4  The archive keeps nothing about who recovers: each question says all that is needed, so any archive can go
-    on.
-S5  The cut of the view that one returns in may be behind what the last life was given. Where the archive begins
-    the recovery, what comes live is marked as uncertain until an archive has told how far earlier lives can
-    have come, and up to there.
-S6  What one archive has recorded as lost another may have: it is passed over only if all archives in the view
-    say so, and is then a hole in the vector.
-S7  Without one order for all, an archive that does not name a publisher may not have heard it yet. What comes
-    of that one is uncertain too, unless it certainly began after us, when all earlier lives were over.
-S8  A question keeps its number until an answer to it is taken, from any archive. So an answer is of use even if
-    it takes longer than the time after which the question is repeated.
+SY1  Messages of each publisher are passed up without gaps or duplicates from where recovery began; messages
+     that fill holes of the start vector come before.
+SY2  No live message is passed up before everything before it has been recovered.
+SY3  The buffer of held messages is bounded: on overflow they are dropped and recovered from the archive, too.
+SY4  Archives keep no state about recoveries: each request is self-contained, so any archive can continue.
+SY5  The cut of the view in which a subscriber returns may be behind the messages that its last incarnation
+     received. With recovery by the archive, live messages are marked as uncertain until an archive has reported
+     a bound for earlier incarnations, and up to that bound.
+SY6  A message that one archive has recorded as lost may be in another one: it is skipped only if all archives
+     in the view report it as lost, and is then a hole in the vector.
+SY7  Without total order, an archive whose bound does not contain a publisher may not have heard it yet.
+     Messages of that publisher are uncertain too, unless it certainly started after us, when all earlier
+     incarnations had ended.
+SY8  A request keeps its number until a reply to it arrives, from any archive. So a reply is useful even if it
+     arrives after the request was repeated.
 """
 
 from collections import deque
@@ -51,7 +50,7 @@ from ..wire import decode_batch
 from .receive_buffer import ORDER_PREFIX, ReceiveBuffer
 
 HeldEvent = BatchReleased | MessagesLost | ViewInstalled
-SILENT_PUBLISHER_INTERVAL_S = 60.0  # seconds between questions about publishers that are silent
+SILENT_PUBLISHER_INTERVAL_S = 60.0  # between requests about silent publishers
 
 
 class SyncLayer(Layer):
@@ -64,23 +63,23 @@ class SyncLayer(Layer):
         self._has_archive_cut = False  # in a view with an archive
         self._recovery_target: dict[bytes, int] = {}
         self._recovered: dict[bytes, int] | None = None
-        self._holes: dict[bytes, list[Span]] = {}  # of the vector that it began with
+        self._holes: dict[bytes, list[Span]] = {}  # of the start vector
         self._reported_missing: dict[bytes, dict[MemberId, int]] = {}
-        """Of whom archives lack what comes next: which, and up to where (S6)."""
+        """Archives that lack the next messages of a publisher, and up to where (SY6)."""
         self._held: deque[HeldEvent] = deque()
         self._held_bytes = 0
         self._archive: MemberId | None = None
         self._offset = 0
-        self._request_number = 0  # of the question; a repetition has the same (S8)
+        self._request_number = 0  # a repeated request has the same number (SY8)
         self._attempt = 0
         self._next_request: float | None = None
-        self._last_reply_at = 0.0  # when an archive was last heard
+        self._last_reply_at = 0.0  # last reply of any archive
         self._delivery_bound: dict[bytes, int] | None = (
-            None  # of what earlier lives can have been given
+            None  # bound of what earlier incarnations received
         )
         self._unnamed_publishers: set[bytes] = (
             set()
-        )  # of whom something came, and no archive has told (S7)
+        )  # publishers with messages that no bound contains (SY7)
         self._marks_uncertain = context.options.recovery in (
             RecoveryPolicy.PESSIMISTIC,
             RecoveryPolicy.ARCHIVE,
@@ -146,12 +145,13 @@ class SyncLayer(Layer):
         self._has_archive_cut = bool(event.record.view.archive_members())
         if options.recovery is RecoveryPolicy.VECTOR:
             self._start_delivery(options.start_vector, now)
-        # An archive that begins by itself is given a little time to do so.
+        # With RecoveryPolicy.ARCHIVE the archive is given some time to start.
         patient = options.recovery is RecoveryPolicy.ARCHIVE
         self._next_request = now + 5 * options.retry_interval if patient else now
 
     def _handle_archive_view(self, event: ViewInstalled) -> None:
-        """What came so far came without an archive. It is before this cut, so the archive has it or will."""
+        """Messages so far came without an archive. They are before this cut, so an archive has them or will
+        have them."""
         self._has_archive_cut = True
         self._recovery_target = _remove_orders(event.record.cut)
         self._held = deque(held for held in self._held if isinstance(held, ViewInstalled))
@@ -167,7 +167,7 @@ class SyncLayer(Layer):
         self._holes = {publisher: list(spans) for publisher, spans in start.holes.items()}
         self._pass_up(DeliveryStarted(start), now)
 
-    # --- asking ---
+    # --- requesting ---
 
     def _request_recovery(self, now: float) -> None:
         options = self.context.options
@@ -175,7 +175,9 @@ class SyncLayer(Layer):
         archives = self._archive_members()
         if not archives or not self._has_archive_cut:
             return
-        if self.context.is_inbox_full:  # by us, not by the archive, so its time does not run
+        if (
+            self.context.is_inbox_full
+        ):  # backpressure of our own: the archive's timeout does not run
             self._next_request, self._last_reply_at = now + options.retry_interval / 10, now
             return
         if self._archive not in archives:
@@ -237,7 +239,7 @@ class SyncLayer(Layer):
             else min(self._next_request, self._next_bound_request)
         )
 
-    # --- taking ---
+    # --- recovering ---
 
     def _handle_reply(self, sender: MemberId, answer: RecoveryReply, now: float) -> None:
         self._last_reply_at = now
@@ -275,7 +277,7 @@ class SyncLayer(Layer):
         self._reported_missing.pop(publisher, None)
 
     def _take_from_holes(self, batch: MessageBatch) -> list[MessageBatch]:
-        """The parts of it that were passed over before we began."""
+        """Return the parts of the batch that fill holes of the start vector."""
         publisher = batch.publisher
         spans = self._holes.get(publisher)
         if spans is None:
@@ -287,13 +289,13 @@ class SyncLayer(Layer):
         return parts
 
     def _close_reached(self, sender: MemberId, reached: dict[bytes, int], now: float) -> None:
-        """The archive has told all that it has up to `reached`: what is still missing it does not have."""
+        """The archive has sent everything up to `reached`: it does not have what is still missing."""
         for publisher, wanted in self._recovery_target.items():
             self._skip_if_lost(sender, publisher, min(wanted, reached.get(publisher, 0)), now)
 
     def _skip_if_lost(self, sender: MemberId, publisher: bytes, last: int, now: float) -> bool:
-        """An archive lacks what comes next, up to `last`: it is passed over as far as all archives do (S6).
-        Whether that is all of it."""
+        """Note that an archive lacks the next messages, up to `last`; skip them as far as all archives do
+        (SY6). Return whether that is all of them."""
         assert self._recovered is not None
         if last <= self._recovered.get(publisher, 0):
             return True
@@ -319,7 +321,7 @@ class SyncLayer(Layer):
         )
 
     def _switch_archive(self, sender: MemberId) -> bool:
-        """Whether there is an archive that may have what this one lacks; it is asked next."""
+        """Choose an archive that may have what this one lacks; return whether there is one."""
         for denied in self._reported_missing.values():
             for archive in self._archive_members():
                 if sender in denied and archive not in denied:
@@ -339,7 +341,7 @@ class SyncLayer(Layer):
             self._deliver_live(self._held.popleft(), now)
         self._held_bytes = 0
 
-    # --- what comes live ---
+    # --- live messages ---
 
     def _hold(self, event: HeldEvent) -> None:
         self._held.append(event)
@@ -355,7 +357,7 @@ class SyncLayer(Layer):
             self._held_bytes = 0
 
     def _deliver_live(self, event: HeldEvent, now: float) -> None:
-        """Live, except for what the application's own vector had already."""
+        """Pass live events up, without messages that the application's own vector contains."""
         assert self._recovered is not None
         if isinstance(event, BatchReleased):
             batch = event.batch
@@ -379,7 +381,7 @@ class SyncLayer(Layer):
         self._pass_up(event, now)
 
     def _mark_uncertain(self, batch: MessageBatch, now: float) -> list[MessageBatch]:
-        """S5."""
+        """SY5."""
         if not self._marks_uncertain:
             return [batch]
         last = min(batch.last, self._max_delivered_earlier(batch.publisher, now))
@@ -390,7 +392,7 @@ class SyncLayer(Layer):
         return [*marked, batch.clip(last + 1, batch.last)] if last < batch.last else marked
 
     def _max_delivered_earlier(self, publisher: bytes, now: float) -> int:
-        """What earlier lives can have been given of it."""
+        """Return up to which sequence earlier incarnations may have received messages of this publisher."""
         if self._delivery_bound is None:
             return UNBOUNDED
         named = self._delivery_bound.get(publisher)
@@ -405,7 +407,8 @@ class SyncLayer(Layer):
         return UNBOUNDED
 
     def _started_after_us(self, publisher: bytes) -> bool:
-        """What was under way when it told its age makes it look younger than it is."""
+        """Return whether the publisher certainly started after us; a delayed report makes it look younger than
+        it is."""
         state = self.receive_buffer.publishers[publisher]
         is_later = state.started_at > self._started_at + self.context.options.failure_timeout
         return is_later and self.receive_buffer.is_age_reliable(publisher)

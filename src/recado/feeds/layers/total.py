@@ -1,15 +1,15 @@
-"""TOTAL: all members of a view deliver the messages of all publishers in one order.
+"""TOTAL: all members of a view deliver the messages of all publishers in the same order.
 
-The oldest member of the view says the order: it casts places, as a publisher of its own for this view
-(`order_publisher_id`). So FIFO, NAK and PULL see to it that all have them, and the cut of the next view says how many
-there were.
+The oldest member of the view is the sequencer: it broadcasts positions, as a pseudo publisher for this view
+(`order_publisher_id`). So FIFO, NAK and PULL deliver them to all members, and the cut of the next view says how
+many there were.
 
-TO1  Two members that go from one view to the same next view pass the same messages in it, in the same order.
-TO2  What is before a cut and has no place is passed at the cut, by publisher and sequence.
-TO3  Nobody waits for a place longer than the view lasts.
-TO4  A place shows that its messages exist. A member that lacks them has a gap, which NAK and PULL fill or FIFO
-     closes, even if the publisher has failed and no other packet mentions them. Places of a publisher that the
-     member has no room for (RE5) are ignored.
+TO1  Two members that go from one view to the same next view deliver the same messages in it, in the same order.
+TO2  Messages before a cut that have no position are delivered at the cut, by publisher and sequence.
+TO3  No member waits for a position longer than the view lasts.
+TO4  A position shows that its messages exist. A member that lacks them has a gap, which NAK and PULL fill or
+     FIFO closes, even if the publisher has failed and no other packet mentions them. Positions of a publisher
+     beyond the member's limit (RB5) are ignored.
 """
 
 from collections import deque
@@ -44,9 +44,9 @@ class TotalLayer(Layer):
         self.receive_buffer = receive_buffer
         self._pending: dict[bytes, deque[Ordered]] = {}
         self._positions: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
-        self._start_positions: dict[bytes, int] = {}  # what is up to here does not come
+        self._start_positions: dict[bytes, int] = {}  # messages up to here will not arrive
         self._order_id = order_publisher_id(NO_VIEW)
-        self._is_sequencer = False  # to say the order
+        self._is_sequencer = False  # we assign positions
         self._last_position = 0
         self._next_status: float | None = None
 
@@ -76,18 +76,18 @@ class TotalLayer(Layer):
             case _:
                 self._pass_up(event, now)
 
-    # --- saying the order ---
+    # --- assigning positions ---
 
     def _assign_position(self, publisher: bytes, first: int, count: int, now: float) -> None:
         if not self._is_sequencer:
             return
         self._last_position += 1
-        # A loss may be larger: what is beyond passes with what comes next of its publisher, or at the cut.
+        # A loss may be larger: the rest is delivered with the next messages of its publisher, or at the cut.
         block = Block.build(
             [_POSITION_LAYOUT.pack(publisher, first, min(count, MAX_POSITION_MESSAGES))]
         )
         self._pass_down(SendPacket(Data(self._order_id, self._last_position, block)), now)
-        # We have it though the network may lose what we cast.
+        # The network may lose our own broadcast.
         self._pass_down(GapFilled(MessageBatch(self._order_id, self._last_position, block)), now)
 
     def tick(self, now: float) -> None:
@@ -99,7 +99,7 @@ class TotalLayer(Layer):
     def deadline(self) -> float | None:
         return self._next_status
 
-    # --- following it ---
+    # --- delivering in order ---
 
     def _receive_positions(self, batch: MessageBatch, now: float) -> None:
         for body in batch.block.values(BODY_INDEX):
@@ -122,7 +122,7 @@ class TotalLayer(Layer):
                 return
             event = pending.popleft()
             start, end = _sequence_range(event)
-            if end > last:  # they were cut elsewhere into other batches
+            if end > last:  # the sequencer had other batch boundaries
                 pending.appendleft(_clip_event(event, last + 1, end))
                 event, end = _clip_event(event, start, last), last
             if end == last:
@@ -132,7 +132,7 @@ class TotalLayer(Layer):
             self._pass_up(event, now)
 
     def _switch_view(self, view: View, now: float) -> None:
-        """Everything before the cut is here, and every place that was said: the rest passes by name."""
+        """All messages before the cut and all positions are here: deliver the rest by publisher id."""
         for publisher in sorted(self._pending):
             for event in self._pending[publisher]:
                 self._pass_up(event, now)
@@ -147,7 +147,7 @@ class TotalLayer(Layer):
 
 
 def _unpack_position(body: bytes) -> tuple[bytes, int, int] | None:
-    """The publisher, first and last sequence of a place; None if it is malformed."""
+    """Return publisher, first and last sequence of a position; None if it is malformed."""
     if len(body) != _POSITION_LAYOUT.size:
         return None
     publisher, first, count = _POSITION_LAYOUT.unpack(body)

@@ -1,6 +1,6 @@
-"""AMQP and UDP: the end of a stack. Packets become bytes and bytes packets; the world is beyond the boundary.
+"""AMQP and UDP: the bottom of a stack. Encodes and decodes packets; the transport itself is outside the core.
 
-T1  Nothing malformed comes above here; it is counted and dropped.
+TL1  No malformed packet is passed up; it is counted and dropped.
 """
 
 from .. import wire

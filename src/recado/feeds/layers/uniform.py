@@ -1,10 +1,10 @@
-"""UNIFORM: delivers only what enough archives have on disk, so that what one subscriber got is not lost to
-the others.
+"""UNIFORM: delivers only messages that enough archives have on disk, so that a delivered message is not lost to
+other subscribers.
 
-U1  A message passes when as many archives as its view demands have said, in views that we were in, that it is
-    stable.
-U2  Order stays: of each publisher, and of all if the stack has TOTAL; a view waits for all that is before it.
-U3  What waits is bounded: without archives the feed fails, it does not grow.
+UN1  A message is delivered when as many archives as its view requires have reported it as durable, in views
+     that this member was in.
+UN2  The order is preserved: per publisher, and in total with TOTAL; a view waits for all messages before it.
+UN3  The buffer is bounded: without archives the feed fails instead of growing.
 """
 
 from collections import deque
@@ -32,10 +32,10 @@ MAX_TRACKED_ARCHIVES = 64
 class UniformLayer(Layer):
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
-        # By name: an archive that restarts has its one disk still, and is not a second copy.
+        # By name: a restarted archive has the same disk and is not a second copy.
         self._durable_by_archive: dict[str, dict[bytes, int]] = {}
         self._recent_views: deque[ViewId] = deque(maxlen=MAX_TRACKED_VIEWS)
-        self._agreed_views: deque[View] = deque()  # to be installed, or passed over
+        self._agreed_views: deque[View] = deque()  # not installed yet
         self._pending: deque[PendingEvent] = deque()
         self._pending_bytes = 0
         self._view: View | None = None
@@ -69,28 +69,29 @@ class UniformLayer(Layer):
                 self._pass_up(event, now)
 
     def _required_copies(self) -> int:
-        """As the view demands that is coming to its end. If archives were lost with it, those in the next one
-        must do, though it was passed over; if those are lost too it waits until some are back, because less
-        would not be uniform."""
+        """Return the copies that the view which is ending requires. If archives failed with it, the number of
+        the next agreed view suffices, even if that view was skipped; if those failed too, delivery waits until
+        some are back, because fewer would not be uniform."""
         here = self.context.required_copies(self._view)
         if self._agreed_views and any(isinstance(event, ViewInstalled) for event in self._pending):
             return min(here, self.context.required_copies(self._agreed_views[0]))
         return here
 
     def _durable_up_to(self, publisher: bytes, copies: int) -> int:
-        """Up to where enough archives have this publisher's messages."""
+        """Return up to where enough archives have this publisher's messages."""
         ranked = sorted(
             (one.get(publisher, 0) for one in self._durable_by_archive.values()), reverse=True
         )
         return ranked[copies - 1] if len(ranked) >= copies else 0
 
     def _release(self, now: float) -> None:
-        """Pass what may; with TOTAL nothing passes another, otherwise publishers do not wait for each other."""
+        """Deliver what is durable enough. With TOTAL nothing overtakes; otherwise publishers do not wait for
+        each other."""
         total = "TOTAL" in self.context.layer_names
         copies = self._required_copies()
         stuck: set[bytes] = set()
-        halted = False  # a view waits, and everything behind it
-        turned = False  # a view passes, and what is behind it is seen to by its own measure
+        halted = False  # a view waits, and everything after it
+        turned = False  # a view was installed; later events are checked against its requirements
         kept: deque[PendingEvent] = deque()
         ready: list[PendingEvent] = []
         enough: dict[bytes, int] = {}

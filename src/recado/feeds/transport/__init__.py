@@ -1,1 +1,1 @@
-"""What carries packets: AMQP brokers, UDP multicast, and a twin of both in memory."""
+"""Transports: AMQP brokers, UDP multicast, and an in-memory twin for tests."""

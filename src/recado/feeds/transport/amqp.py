@@ -1,17 +1,17 @@
-"""Feeds on a broker: plain AMQP 0-9-1, the same on recado and on RabbitMQ, which know nothing of feeds.
+"""Feeds on a broker: plain AMQP 0-9-1, on recado and RabbitMQ, which need no support for feeds.
 
-    channel P   topic exchange `feed.F`            a member's queue is its own and goes with it; an archive's
-                                                   is durable and waits for it: `feed.F.archive.NAME`
-    channel A   direct exchange `feed.F.archive`   bound by the member's id and `members`, an archive's also by
-                                                   `archives`, and by `coordinators` while the member listens
-                                                   to what is sent to those
+    broadcast   topic exchange `feed.F`            a member's queue is exclusive and auto-deleted; an archive's
+                                                   is durable and outlives it: `feed.F.archive.NAME`
+    addressed   direct exchange `feed.F.archive`   bound by the member's id and `members`, for an archive by
+                                                   `archives`, too, and by `coordinators` while it listens
 
-What has messages is persistent and confirmed, and is repeated until it is; everything else is transient. A
-member settles what came on P as it is processed, an archive as it is stored, so a broker keeps what an archive
-may lose.
+Packets with messages are persistent and confirmed, and are published again until they are; all others are
+transient. A subscriber acks broadcasts as it processes them, an archiver as it stores them, so the broker keeps
+everything that an archive may lose.
 
-AQ1  `confirmed(n)` follows the broker's confirm of every cast up to n; what it refuses is cast again.
-AQ2  Only one archive at a time has the queue of its name.
+AQ1  `broadcasts_confirmed(n)` follows the broker's confirm of every broadcast up to n; nacked packets are
+     published again.
+AQ2  Only one archiver at a time consumes the queue of its name.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from .endpoint import NO_TAG, PacketListener
 
 MAX_PACKET_BYTES: Final = 1 << 20
 PREFETCH_COUNTS: Final = {Role.SUBSCRIBER: 256, Role.ARCHIVE: 1_024}
-"""Packets that came and are not settled."""
+"""Packets delivered and not acked, by role."""
 ACK_PACKET_COUNT: Final = 64
 ACK_DELAY_S: Final = 0.01
-"""An ack for each costs a member and its broker a wake-up that nobody waits for."""
+"""One ack per packet would cost the member and the broker a wakeup each."""
 MESSAGE_TYPE: Final = "recado.feed"
 QUEUE_WAIT_TIMEOUT_S: Final = 60.0
-"""Seconds for the broker to notice that an archive's last life is over."""
+"""Time for the broker to notice that the previous connection of an archive is dead."""
 RETRY_INTERVAL_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
-"""Longer, and the connection is not there to be told."""
+"""If closing takes longer, the connection is gone."""
 
 log = logging.getLogger("recado.feeds")
 
@@ -136,7 +136,7 @@ class AmqpFeedTransport:
 
 
 class UnconfirmedPacket:
-    """A cast with messages, until it is confirmed."""
+    """A broadcast with messages that is not confirmed yet."""
 
     __slots__ = ("is_confirmed", "key", "last_sequence", "packet")
 
@@ -178,14 +178,14 @@ class AmqpEndpoint:
         self._last_tag = NO_TAG
         self._unsettled: deque[tuple[int, Delivery]] = deque()
         self._ack_up_to: Delivery | None = None
-        self._unacked_count = 0  # packets that are settled and not acknowledged
+        self._unacked_count = 0  # settled packets without an ack
         self._ack_timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._wants_coordinator_packets = False  # to what is sent to coordinators,
-        self._is_coordinator_bound = False  # and whether the broker has been told
+        self._wants_coordinator_packets = False  # whether to receive packets to coordinators,
+        self._is_coordinator_bound = False  # and whether the binding exists
         self._bind_task: asyncio.Task[None] | None = None
 
-    # --- the beginning
+    # --- opening
 
     async def open(self) -> None:
         self._publish_channel = await self._channel(confirms=self._role is Role.PUBLISHER)
@@ -237,9 +237,11 @@ class AmqpEndpoint:
                 if not error.is_exclusively_locked or self._loop.time() > until:
                     raise
                 log.info("another archive %s is at work, or was until now", self._member_id.name)
-            await asyncio.sleep(RETRY_INTERVAL_S)  # the broker does not tell when a queue is free
+            await asyncio.sleep(
+                RETRY_INTERVAL_S
+            )  # the broker sends no event when a queue becomes free
 
-    # --- in
+    # --- input
 
     async def _receive_addressed(self, consumer: Consumer) -> None:
         try:
@@ -263,7 +265,7 @@ class AmqpEndpoint:
                     return self._notify_error(error)
             except ClientError as error:
                 return self._notify_error(error)
-            # After a reconnection the broker may still take our last connection for alive.
+            # After a reconnection the broker may still consider our last connection alive.
             try:
                 consumer = await self._consume_broadcasts()
             except ClientError as error:
@@ -273,7 +275,7 @@ class AmqpEndpoint:
         sender = read_sender(delivery)
         if sender is not None:
             self.listener.packet_received(channel, sender, delivery.body, tag)
-        elif tag != NO_TAG:  # somebody else's message, of no meaning here
+        elif tag != NO_TAG:  # not a packet of a feed
             self.listener.packet_received(channel, UNKNOWN_SENDER, b"", tag)
 
     def _notify_error(self, error: Exception) -> None:
@@ -304,7 +306,7 @@ class AmqpEndpoint:
             self._bind_task = None
 
     def settle(self, last_tag: int) -> None:
-        """One ack for all that is settled within some milliseconds, unless that is much."""
+        """Settle packets up to a tag: one ack for all within ACK_DELAY_S, or for ACK_PACKET_COUNT packets."""
         last = None
         while self._unsettled and self._unsettled[0][0] <= last_tag:
             _, last = self._unsettled.popleft()
@@ -325,7 +327,7 @@ class AmqpEndpoint:
         if last is not None and not self._closed:
             last.ack(multiple=True)
 
-    # --- out
+    # --- output
 
     def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
         if not last_sequence:
@@ -356,7 +358,7 @@ class AmqpEndpoint:
         self._publish_transient(self._member_exchange, format_target(to), packet)
 
     def _publish_transient(self, exchange: str, key: str, packet: bytes) -> None:
-        """What is transient is not kept for when the connection is back."""
+        """Publish a transient packet; while the connection is lost it is dropped."""
         if self._connection.is_connected and not self._closed:
             try:
                 self._publish_channel.publish(exchange, key, packet, self._transient_properties)
@@ -381,7 +383,7 @@ class AmqpEndpoint:
         if confirmed and not self._closed:
             self.listener.broadcasts_confirmed(confirmed)
 
-    # --- the end
+    # --- end
 
     async def close(self) -> None:
         if self._closed:
@@ -402,7 +404,8 @@ UNKNOWN_SENDER: Final = MemberId("", bytes(PUBLISHER_ID_BYTES))
 
 
 def read_sender(delivery: Delivery) -> MemberId | None:
-    """A publisher by what it sent, all others by what they say: that takes longer, and comes rarely."""
+    """Return the sender of a delivery. Packets with messages contain their publisher; for others the properties
+    are decoded, which takes longer."""
     messages = read_message_extent(delivery.body)
     if messages is not None:
         return MemberId("", messages[0])

@@ -1,11 +1,11 @@
-"""What is in a datagram, and whose it is.
+"""The format of datagrams.
 
-    | magic u16 0xFEED | version u8 1 | channel u8 | feed u8 + bytes | sender u8 + bytes | to u8 + bytes |
+    | magic u16 0xFEED | version u8 1 | route u8 | feed u8 + bytes | sender u8 + bytes | to u8 + bytes |
     | packet … |
 
-`channel` is 0 for P and 1 for A. `sender` and `to` are members' ids as text; `to` is empty on P, and on A may
-be `members`, `archives` or `coordinators`. Several feeds may share one group and port: a member drops what is
-of another feed.
+`route` is 0 for broadcast and 1 for addressed. `sender` and `to` are member ids as text; `to` is empty for
+broadcasts, and may be `members`, `archives` or `coordinators` otherwise. Several feeds may share a group and
+port: members drop datagrams of other feeds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def encode(datagram: Datagram) -> bytes:
 
 
 def decode(data: bytes) -> Datagram | None:
-    """None for whatever is no datagram of ours: anybody may send to a group."""
+    """Return None for anything that is not a datagram of ours: any host may send to the group."""
     if len(data) < _MIN_DATAGRAM_BYTES:
         return None
     magic, version, channel = _HEADER_LAYOUT.unpack_from(data)

@@ -1,15 +1,15 @@
-"""The port between a member and what carries its packets; it is small, and has a twin in memory.
+"""The interface between a member and its transport.
 
-    Carrier     a link to the world, shared by all members of a program: a broker's connection, a group
-    Port        one member's place on one feed: it casts to all, sends to some, settles what came
-    Listener    who is told what comes
+    FeedTransport    shared by all members of a program: a broker connection or a multicast group
+    FeedEndpoint     one member's connection to one feed: broadcasts, sends, settles packets
+    PacketListener   receives packets, confirms and errors
 
-T1  A packet arrives whole or not at all, with the member who sent it.
-T2  `confirmed(n)` comes only after every cast up to number n is in the carrier's hands: a broker's
-    confirm, or where there is no broker, the socket. What is cast has rising numbers, or 0.
-T3  What came on P with a tag and was not settled comes again to an archive that returns under its
-    name, where the carrier remembers (AMQP). Settling a tag settles all before it.
-T4  A listener is never called from within a call to its port.
+EP1  A packet arrives whole or not at all, with the id of its sender.
+EP2  `broadcasts_confirmed(n)` follows only after every broadcast up to number n is confirmed by the broker or,
+     without a broker, sent by the socket. Broadcasts have rising numbers, or 0.
+EP3  Packets with a tag that were not settled are redelivered to an archiver that returns under its name, where
+     the transport has queues (AMQP). Settling a tag settles all before it.
+EP4  A listener is never called from within a call to its endpoint.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from recado.feeds.boundary import PacketRoute, Target
 from recado.feeds.views import MemberId, Role
 
 NO_TAG: Final = 0
-"""The tag of a packet that need not be settled."""
+"""Tag of packets that need not be settled."""
 
 
 class PacketListener(Protocol):
-    """Called in the loop's thread, one call after the other."""
+    """Called in the thread of the event loop, one call at a time."""
 
     def packet_received(
         self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int
@@ -33,23 +33,24 @@ class PacketListener(Protocol):
     def broadcasts_confirmed(self, last_sequence: int) -> None: ...
 
     def transport_lost(self, error: Exception) -> None:
-        """The carrier gives up; nothing comes any more."""
+        """The transport failed for good; no packet follows."""
 
 
 class FeedEndpoint(Protocol):
-    """All but `close` returns at once."""
+    """All methods except `close` return at once."""
 
     def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
-        """To every member, ourselves included, on P. What has a number above 0 is confirmed."""
+        """Send a packet to every member, including ourselves. If `last_sequence` is above 0, it will be
+        confirmed."""
 
     def send(self, to: Target, packet: bytes) -> None:
-        """To one member, all members, all archives or all coordinators, on A."""
+        """Send a packet to one member, all members, all archives or all coordinators."""
 
     def listen_to_coordinators(self, *, enabled: bool) -> None:
-        """Whether to bring what is sent to coordinators; it is not brought to a member that has just joined."""
+        """Whether to receive packets to coordinators; off for a member that has just joined."""
 
     def settle(self, last_tag: int) -> None:
-        """What came up to this tag need not come again, and makes room for more."""
+        """Packets up to this tag need not be redelivered; frees prefetch capacity."""
 
     async def close(self) -> None: ...
 
@@ -57,11 +58,11 @@ class FeedEndpoint(Protocol):
 class FeedTransport(Protocol):
     @property
     def layer_name(self) -> str:
-        """The name of the lowest layer of a stack on it."""
+        """Name of the transport layer in a stack: AMQP or UDP."""
 
     @property
     def max_packet_bytes(self) -> int:
-        """Bytes of a packet that need no fragments."""
+        """Largest packet that needs no fragments."""
 
     async def join(
         self, feed: str, member_id: MemberId, role: Role, listener: PacketListener

@@ -1,4 +1,4 @@
-"""Which carrier a URL asks for; what it needs is imported only then."""
+"""Opens the transport that a URL names; its dependencies are imported only then."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def open_transport(
 
             from .amqp import AmqpFeedTransport
 
-            # Only what reads the URL: a ValueError of anything else is a fault, and none of the URL.
+            # Only the parser: a ValueError of other code is an internal error, not an invalid URL.
             try:
                 parse_url(url)
             except ValueError as error:

@@ -1,7 +1,7 @@
-"""Feeds within one process and loop: the twin of the carriers, for tests and for programs of one piece.
+"""Feeds within one process and event loop: the in-memory twin of the transports, for tests.
 
-It behaves as a broker does: one order for all, an archive's queue that outlasts it, and what was not settled
-comes again. `wire` says for each packet whether it is carried, so that a test may lose what it likes.
+It behaves like a broker: one order for all, durable queues for archives, redelivery of unsettled packets.
+`accepts_packet` decides for each packet whether it is delivered, so that tests can drop packets.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ PacketFilter = Callable[[PacketRoute, MemberId, bytes], bool]
 
 
 class MemoryHub:
-    """What a broker would be. All carriers with the same hub reach each other."""
+    """Plays the broker: all transports with the same hub reach each other."""
 
     def __init__(self) -> None:
         self.endpoints: list[MemoryEndpoint] = []
         self.accepts_packet: PacketFilter = lambda channel, sender, packet: True
         self.archive_queues: dict[tuple[str, str], deque[tuple[MemberId, bytes]]] = {}
-        """By feed and name of an archive: what it has not settled."""
+        """By feed and archive name: packets that the archive has not settled."""
 
     def broadcast(self, feed: str, sender: MemberId, packet: bytes) -> None:
         if not self.accepts_packet(PacketRoute.BROADCAST, sender, packet):
@@ -128,7 +128,7 @@ class MemoryEndpoint:
         self._settled_tag = max(last_tag, self._settled_tag)
 
     def disconnect(self, error: Exception) -> None:
-        """As if the carrier were gone."""
+        """Simulate the loss of the transport."""
         self._hub.endpoints.remove(self)
         self._loop.call_soon(self._listener.transport_lost, error)
 

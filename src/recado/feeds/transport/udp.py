@@ -1,16 +1,16 @@
-"""A feed with no broker at all: UDP multicast on the local network, as in the paper.
+"""Feeds without a broker: UDP multicast on the local network.
 
     udp://239.255.42.1:PORT?interface=127.0.0.1&ttl=0&rate=40000000
 
-Each member has two sockets: one in the group, for what is meant for many, and one of its own, from which it
-sends everything and gets what is meant for it alone. So the address that a datagram came from is where its
-sender is reached. Whoever is not heard of yet is called through the group.
+Each member has two sockets: one joined to the group, for packets to many members, and one of its own, from
+which it sends everything and on which it receives packets to itself. So the source address of a datagram is the
+address of its sender. Members whose address is unknown are reached through the group.
 
-U1  No datagram is larger than 60 KB; FRAG sees to that, by `max_packet_bytes`.
-U2  No more than `rate` bytes are sent in a second: nobody tells a sender that a receiver's buffer is full,
-    and what overflows it has to be asked for again.
-U3  Whatever is sent to us, by whomever, stops neither what we send nor what others send us.
-U4  Datagrams do not leave the local network: their time to live is 0 or 1.
+UD1  No datagram exceeds 60 KB; FRAG splits larger packets by `max_packet_bytes`.
+UD2  Rate limit: at most `rate` bytes are sent per second. UDP has no flow control, and datagrams that overflow
+     a receive buffer must be requested again.
+UD3  No received datagram, from any host, prevents us from sending or from receiving datagrams of other hosts.
+UD4  Datagrams do not leave the local network: their time to live is 0 or 1.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ from .endpoint import NO_TAG, PacketListener
 
 MAX_DATAGRAM_BYTES: Final = 60_000
 MAX_DATAGRAM_HEADER_BYTES: Final = 800
-"""Of a datagram: three names of up to 255 bytes."""
+"""Three names of up to 255 bytes, and the fixed part."""
 RECEIVE_BUFFER_BYTES: Final = 8 << 20
-"""Asked for; the system gives what it allows."""
+"""Requested size; the system may grant less."""
 MAX_READS_PER_WAKEUP_COUNT: Final = 64
 MAX_KNOWN_ADDRESSES: Final = 10_000
 MAX_QUEUED_BYTES: Final = 32 << 20
-"""Bytes that wait to be sent; beyond them only messages are taken, and those are few that were not sent yet."""
+"""Beyond this many queued bytes only packets with messages are accepted; their number is limited by the send
+window."""
 PACE_INTERVAL_S: Final = 0.002
 
 Address = tuple[str, int]
@@ -53,7 +54,7 @@ log = logging.getLogger("recado.feeds")
 
 
 class MulticastGroup(msgspec.Struct, frozen=True):
-    """Where a group meets."""
+    """Address and parameters of a multicast group."""
 
     host: str
     port: int
@@ -63,7 +64,7 @@ class MulticastGroup(msgspec.Struct, frozen=True):
 
 
 def parse_group(url: str) -> MulticastGroup:
-    """What a URL says, or a `ValueError` that names the part that is wrong."""
+    """Parse a URL; raise `ValueError` that names the invalid part."""
     parts = urlsplit(url)
     if parts.scheme != "udp":
         raise ValueError(f"a group's URL begins with udp://, not with {parts.scheme}://")
@@ -106,7 +107,7 @@ def _is_address(text: str, *, multicast: bool) -> bool:
 
 
 class UdpFeedTransport:
-    """Every member has sockets of its own, so there is nothing to open before one joins."""
+    """Every member has its own sockets, so there is nothing to open before a member joins."""
 
     layer_name = "UDP"
     max_packet_bytes = MAX_DATAGRAM_BYTES - MAX_DATAGRAM_HEADER_BYTES
@@ -131,7 +132,7 @@ class UdpFeedTransport:
         return UdpEndpoint(self._group, feed, member_id, role, listener, (many, own))
 
     async def close(self) -> None:
-        """Ports close their sockets themselves."""
+        """Endpoints close their sockets."""
 
 
 def _open_group_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
@@ -153,7 +154,7 @@ def _open_own_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
 
 
 def _open_socket(stack: ExitStack) -> socket.socket:
-    """Closed with the stack, whatever fails afterwards."""
+    """Open a socket that the stack closes if a later step fails."""
     made = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -182,7 +183,9 @@ class UdpEndpoint:
             self._accepted_targets.add(ARCHIVES)
         self._sockets = sockets
         self._addresses: dict[str, Address] = {}
-        self._send_queue: dict[QueuedDatagram, int] = {}  # and its number
+        self._send_queue: dict[
+            QueuedDatagram, int
+        ] = {}  # with the last sequence, if it has messages
         self._queued_bytes = 0
         self._burst_bytes = max(MAX_DATAGRAM_BYTES, int(group.rate * PACE_INTERVAL_S))
         self._budget_bytes = self._burst_bytes
@@ -193,7 +196,7 @@ class UdpEndpoint:
         for each in sockets:
             self._loop.add_reader(each, self._read_socket, each)
 
-    # --- out
+    # --- output
 
     def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
         self._enqueue(
@@ -214,10 +217,10 @@ class UdpEndpoint:
             self._accepted_targets.discard(COORDINATORS)
 
     def settle(self, last_tag: int) -> None:
-        """Nobody remembers what came."""
+        """No-op: there are no queues."""
 
     def _enqueue(self, datagram: Datagram, address: Address, number: int) -> None:
-        # Whoever asks for everything again and again must not fill our memory (U3).
+        # A peer that requests everything again and again must not fill our memory (UD3).
         letter = encode(datagram), address
         if letter in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
             return
@@ -228,7 +231,7 @@ class UdpEndpoint:
             self._send_queued()
 
     def _send_queued(self) -> None:
-        """Send what the pace allows; the rest follows at the next beat."""
+        """Send as much as the rate limit allows; the rest follows at the next interval."""
         self._pace_timer = None
         own = self._sockets[1]
         confirmed = 0
@@ -265,7 +268,8 @@ class UdpEndpoint:
         self._queued_bytes -= len(letter[0])
 
     def _affects_one_datagram(self, error: OSError, address: Address) -> bool:
-        """Others can still be sent: it is too large, or an address is wrong that somebody made us believe."""
+        """Return whether only this datagram cannot be sent: it is too large, or has a wrong address that a peer
+        made us believe."""
         if error.errno == errno.EMSGSIZE:
             log.warning("feed %s: what was to be said does not fit in a datagram", self._feed)
             return True
@@ -279,7 +283,7 @@ class UdpEndpoint:
         if not self._closed:
             self._listener.broadcasts_confirmed(number)
 
-    # --- in
+    # --- input
 
     def _read_socket(self, from_socket: socket.socket) -> None:
         for _ in range(MAX_READS_PER_WAKEUP_COUNT):
@@ -316,11 +320,11 @@ class UdpEndpoint:
                 del self._addresses[next(iter(self._addresses))]
             self._addresses[sender] = address
         elif known != address:
-            # Who says what another said before gets no letters of his: what is for him everybody gets.
+            # Two addresses claim to be this sender: send its packets through the group.
             self._addresses[sender] = self._group_address
 
     async def close(self) -> None:
-        """What waits for its pace is sent before, unless the sockets do not take it."""
+        """Send queued datagrams first, unless the sockets refuse them."""
         await self._queue_empty.wait()
         if self._closed:
             return
