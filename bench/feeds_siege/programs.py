@@ -21,10 +21,10 @@ from typing import Final
 import recado.feeds
 from bench.feeds_siege.diary import SCHEMA, Diary, stamped
 from bench.feeds_siege.partition import LossyCarrier, cut_file
-from recado.feeds.boundary import FeedOptions
 from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import JoinError, RecoveryError, TransportLostError
 from recado.feeds.message import Message
+from recado.feeds.options import FeedOptions
 from recado.feeds.subscription import DeliveredBatch, Recovery, Subscription
 from recado.feeds.transport.udp import UdpFeedTransport, parse_group
 from recado.feeds.views import Certainty, View

@@ -13,10 +13,11 @@ from random import Random
 import msgspec
 
 from recado.feeds import wire
-from recado.feeds.boundary import FeedOptions, MessageBatch
-from recado.feeds.boundary import RecoveryPolicy as Recovery
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.delivery_records import DeliveryRecords
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions
+from recado.feeds.options import RecoveryPolicy as Recovery
 from recado.feeds.stack import Stack
 from recado.feeds.vector import DeliveryProgress, Vector
 from recado.feeds.views import LostRange, MemberId, Role
@@ -233,7 +234,7 @@ class World:
             "FRAG",
             "FIFO",
             "NAK",
-            "REACH",
+            "MEMBERSHIP",
         ]
         return Stack.parse(":".join([*layers, "UDP" if self.ether else "AMQP"]))
 

@@ -20,8 +20,9 @@ from recado.cli import main, progress
 from recado.cli.feed_output import format_message
 from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
-from recado.feeds.boundary import FeedOptions, MessageBatch
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.message import decode_messages
+from recado.feeds.options import FeedOptions
 from recado.feeds.views import LostRange
 
 FAST = FeedOptions(

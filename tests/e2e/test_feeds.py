@@ -17,8 +17,8 @@ import pytest
 
 import recado.feeds
 from recado.feeds.archiver import Archiver
-from recado.feeds.boundary import FeedOptions
 from recado.feeds.connection import FeedConnection
+from recado.feeds.options import FeedOptions
 from tests.feeds.rim.loop import until
 from tests.feeds.rim.town import stored, take
 from workshop.peers import Server

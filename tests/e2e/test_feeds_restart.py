@@ -16,7 +16,7 @@ from bench.feeds_siege.diary import Published, read_publisher
 from bench.feeds_siege.processes import Program
 from bench.feeds_siege.programs import body
 from recado.feeds.archive.archive import Archive
-from recado.feeds.boundary import FeedOptions
+from recado.feeds.options import FeedOptions
 from tests.brokers import BROKERS
 from tests.feeds.rim.loop import until
 from tests.feeds.rim.town import stored, take

@@ -2,10 +2,11 @@
 
 import pytest
 
-from recado.feeds.boundary import PacketRoute, RecoveryPolicy
+from recado.feeds.boundary import PacketRoute
 from recado.feeds.layer import BatchReleased, PacketReceived, ViewInstalled
 from recado.feeds.layers.receive_buffer import ReceiveBuffer
 from recado.feeds.layers.sync import SyncLayer
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.packet import DeliveryBound, DeliveryBoundRequest, RecoveryReply
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty

@@ -2,10 +2,11 @@
 
 import pytest
 
-from recado.feeds.boundary import ArchiveState, FeedOptions, PacketRoute
+from recado.feeds.boundary import ArchiveState, PacketRoute
 from recado.feeds.layer import DownEvent, MemberContext, PacketReceived, SendPacket, ViewAgreed
 from recado.feeds.layers.archiver import ArchiverLayer
 from recado.feeds.layers.receive_buffer import ReceiveBuffer
+from recado.feeds.options import FeedOptions
 from recado.feeds.packet import Packet
 from recado.feeds.vector import Vector
 from recado.feeds.views import (
@@ -112,7 +113,7 @@ def test_what_is_the_same_is_not_sent() -> None:
 
 
 def test_a_reach_that_is_raised_is_told_to_other_archives_at_once() -> None:
-    """SE3: the other archive has the old reach, and has not agreed to the view itself; it may hear the
+    """SB3: the other archive has the old reach, and has not agreed to the view itself; it may hear the
     publisher and store its messages before the next comparison."""
     old = ViewRecord(View(OLD, ()), Vector(), ())
     one, other = Archive(ONE, old, ordered=False), Archive(OTHER, old, ordered=False)

@@ -127,7 +127,7 @@ LIVES = {
 
 @pytest.mark.parametrize("case", LIVES.values(), ids=LIVES)
 def test_when_a_life_is_over(case: Case) -> None:
-    """LI1, LI2."""
+    """IH1, IH2."""
     assert said(*case.records) == case.expected
 
 
@@ -178,7 +178,7 @@ HOLES = {
 
 @pytest.mark.parametrize("case", HOLES.values(), ids=HOLES)
 def test_lives_that_no_archive_saw(case: Case) -> None:
-    """LI3. Of x nothing at all is known."""
+    """IH3. Of x nothing at all is known."""
     assert said(*case.records) == case.expected
 
 

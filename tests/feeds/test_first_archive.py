@@ -3,7 +3,7 @@ from whoever still keeps it, the rest is stored as lost, and nobody who recovers
 
 import pytest
 
-from recado.feeds.boundary import RecoveryPolicy
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.views import LostRange, Role
 
 from .world import Node, World, together

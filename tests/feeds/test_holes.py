@@ -4,9 +4,10 @@ can recover it waits for archives, or gets it later."""
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import LeaveRequested, MessageBatch, RecoveryPolicy
+from recado.feeds.boundary import LeaveRequested, MessageBatch
 from recado.feeds.delivery_records import DeliveryRecords
 from recado.feeds.layers.archiver import ArchiverLayer
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty, FoundRange, LostRange, Role
 
@@ -113,7 +114,7 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
-    """F3 of FIFO: each gap waits for `patience` from when it became known, not from when the one before it was
+    """FI3: each gap waits for `patience` from when it became known, not from when the one before it was
     closed."""
     world = World(ordered=ordered, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)

@@ -15,14 +15,12 @@ from recado.feeds.boundary import (
     DeliverBatch,
     Effect,
     Event,
-    FeedOptions,
     MessageBatch,
     MessageRange,
     PacketArrived,
     PacketRoute,
     PublishRequested,
     ReadArchive,
-    RecoveryPolicy,
     SendAddressed,
     StoreEntries,
     TimerFired,
@@ -30,6 +28,7 @@ from recado.feeds.boundary import (
 from recado.feeds.layers.frag import FragLayer
 from recado.feeds.layers.receive_buffer import order_publisher_id
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions, RecoveryPolicy
 from recado.feeds.stack import Stack
 from recado.feeds.vector import MAX_SEQUENCE_ID, Vector
 from recado.feeds.views import (
@@ -49,7 +48,7 @@ from recado.feeds.wire import decode, decode_record, encode, encode_record
 
 ME = MemberId("me", bytes([1]) * 16)
 OTHERS = [ME, MemberId("x", bytes([2]) * 16), MemberId("me", bytes([3]) * 16)]
-EVERY = "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH"
+EVERY = "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP"
 
 # Few of each, so that what is sent has to do with what was sent before.
 ids = st.sampled_from([*(bytes([n]) * 16 for n in range(1, 5)), order_publisher_id(NO_VIEW)])
@@ -207,7 +206,7 @@ def in_a_view(one: FeedMember, now: float = 100.0) -> float:
 
 @pytest.mark.parametrize("role", [Role.SUBSCRIBER, Role.ARCHIVE])
 def test_a_range_that_ends_before_it_begins_is_nothing(role: Role) -> None:
-    one = member(role, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH")
+    one = member(role, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:MEMBERSHIP")
     now = in_a_view(one)
     who = bytes([7]) * 16
     one.handle(arrived(pk.Data(who, 1, Block.build([b"x"] * 9)), PacketRoute.BROADCAST), now)
@@ -218,7 +217,7 @@ def test_a_range_that_ends_before_it_begins_is_nothing(role: Role) -> None:
 
 
 def test_a_loss_may_be_larger_than_a_place_in_the_order() -> None:
-    one = member(Role.ARCHIVE, stack="DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH")
+    one = member(Role.ARCHIVE, stack="DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP")
     now = in_a_view(one)
     who, far = bytes([7]) * 16, 2**40
     one.handle(arrived(pk.Data(who, far, Block.build([b"x"])), PacketRoute.BROADCAST), now)
@@ -241,7 +240,7 @@ def test_a_loss_may_be_larger_than_a_place_in_the_order() -> None:
 
 @pytest.mark.parametrize("role", [Role.SUBSCRIBER, Role.ARCHIVE])
 def test_nobody_ends_all_views_by_the_last_number_there_is(role: Role) -> None:
-    one = member(role, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH")
+    one = member(role, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:MEMBERSHIP")
     now = in_a_view(one)
     last = ViewId(MAX_SEQUENCE_ID, bytes([2]) * 16)
     effects = one.handle(arrived(pk.Heartbeat(Role.SUBSCRIBER, last, 0)), now)
@@ -258,7 +257,7 @@ def test_nobody_ends_all_views_by_the_last_number_there_is(role: Role) -> None:
 
 
 def test_an_archive_finds_out_for_itself_what_is_lost() -> None:
-    one = member(Role.ARCHIVE, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH")
+    one = member(Role.ARCHIVE, stack="DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:MEMBERSHIP")
     now = in_a_view(one)
     effects = one.handle(
         arrived(pk.RecordsReply([LostRange(bytes([7]) * 16, 1, MAX_SEQUENCE_ID)])), now
@@ -267,7 +266,7 @@ def test_an_archive_finds_out_for_itself_what_is_lost() -> None:
 
 
 def test_a_question_brings_what_is_kept_once() -> None:
-    one = member(Role.PUBLISHER, "UDP", stack="DISPATCH:FRAG:FIFO:NAK:REACH")
+    one = member(Role.PUBLISHER, "UDP", stack="DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP")
     now = 100.0
     for _ in range(5):
         one.handle(PublishRequested(Block.build([b"x" * 100] * 3)), now)  # 1–3, 4–6, …, 13–15
@@ -285,7 +284,7 @@ def test_a_question_brings_what_is_kept_once() -> None:
 
 
 def test_a_message_of_fragments_has_a_largest_size() -> None:
-    stack = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH"
+    stack = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP"
     one = member(Role.SUBSCRIBER, stack=stack, held=64 << 20)
     now = in_a_view(one)
     who, piece = bytes([7]) * 16, bytes(MAX_BLOCK_BYTES // 8)
@@ -300,7 +299,9 @@ def test_a_message_of_fragments_has_a_largest_size() -> None:
 
 
 def test_empty_pieces_take_room_too() -> None:
-    one = member(Role.SUBSCRIBER, stack="DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH")  # held: 20,000
+    one = member(
+        Role.SUBSCRIBER, stack="DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP"
+    )  # held: 20,000
     frag = next(layer for layer in one._layers if isinstance(layer, FragLayer))
     for number in range(1_000):
         one.handle(arrived(pk.ControlFragment(number, 0, 2, b"")), 100.0)

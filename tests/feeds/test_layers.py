@@ -9,13 +9,11 @@ from msgspec.structs import replace
 
 from recado.feeds.block import BODY_INDEX, Block
 from recado.feeds.boundary import (
-    FeedOptions,
     MessageBatch,
     MessageRange,
     PacketArrived,
     PacketRoute,
     PublishRequested,
-    RecoveryPolicy,
     TimerFired,
 )
 from recado.feeds.layer import (
@@ -45,6 +43,7 @@ from recado.feeds.layers.sync import SyncLayer
 from recado.feeds.layers.total import TotalLayer
 from recado.feeds.layers.uniform import UniformLayer
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions, RecoveryPolicy
 from recado.feeds.packet import (
     MAX_RANGES,
     ControlFragment,

@@ -1,4 +1,4 @@
-"""A feed with more publishers than anybody follows, true or invented: all goes on but for who is new (RE5)."""
+"""A feed with more publishers than anybody follows, true or invented: all goes on but for who is new (RB5)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from recado.feeds import packet as pk
 from recado.feeds.block import MAX_BLOCK_BYTES, Block
 from recado.feeds.boundary import (
     Broadcast,
-    FeedOptions,
     MessageBatch,
     PacketArrived,
     PacketRoute,
@@ -30,6 +29,7 @@ from recado.feeds.layers.receive_buffer import (
     order_publisher_id,
 )
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions
 from recado.feeds.stack import Stack
 from recado.feeds.vector import MAX_PUBLISHERS, MAX_VECTOR_ENTRIES, Vector
 from recado.feeds.views import (
@@ -257,7 +257,7 @@ def test_a_vector_of_too_many_is_refused_by_name() -> None:
 def test_what_is_put_together_is_bounded_whoever_begins_messages() -> None:
     member = FeedMember(
         MemberId("one", b"1" * 16), Role.SUBSCRIBER,
-        Stack.parse("DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:UDP"), FeedOptions(has_total_order=False),
+        Stack.parse("DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP:UDP"), FeedOptions(has_total_order=False),
     )  # fmt: skip
     member.handle(TimerFired(), 1.0)
     frag = next(layer for layer in member._layers if isinstance(layer, FragLayer))

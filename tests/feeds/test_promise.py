@@ -1,9 +1,9 @@
-"""FIFO between the promise to a new view and that view: no message passes, whatever happens meanwhile (RC3)."""
+"""FIFO between the promise to a new view and that view: no message passes, whatever happens meanwhile (MB3)."""
 
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import FeedOptions, MessageBatch, PacketRoute
+from recado.feeds.boundary import MessageBatch, PacketRoute
 from recado.feeds.layer import (
     BatchReleased,
     MemberContext,
@@ -15,6 +15,7 @@ from recado.feeds.layer import (
 )
 from recado.feeds.layers.fifo import FifoLayer
 from recado.feeds.layers.receive_buffer import ReceiveBuffer
+from recado.feeds.options import FeedOptions
 from recado.feeds.packet import Data, PublisherStatus
 from recado.feeds.vector import Vector
 from recado.feeds.views import MemberId, Role, View, ViewEntry, ViewId, ViewRecord
@@ -30,7 +31,7 @@ class Scene:
 
     def __init__(self) -> None:
         options = FeedOptions(has_total_order=False, failure_timeout=SUSPECT_S)
-        site = MemberContext(ME, Role.SUBSCRIBER, options, frozenset({"REACH"}))
+        site = MemberContext(ME, Role.SUBSCRIBER, options, frozenset({"MEMBERSHIP"}))
         self.reception = ReceiveBuffer(10_000)
         self.fifo = FifoLayer(site, self.reception, None)
         self.risen: list[UpEvent] = []

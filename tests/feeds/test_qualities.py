@@ -5,20 +5,21 @@ from functools import partial
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import MessageBatch, RecoveryPolicy
+from recado.feeds.boundary import MessageBatch
 from recado.feeds.layers.pull import PullLayer
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.views import LostRange, Role
 
 from .sim.instead import ask_nobody
 from .world import Disk, Node, World, together
 
 UNIFORM = {
-    Role.SUBSCRIBER: "DISPATCH:SYNC:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
-    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+    Role.SUBSCRIBER: "DISPATCH:SYNC:UNIFORM:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP",
+    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP",
 }
 TOTAL = {
-    Role.SUBSCRIBER: "DISPATCH:SYNC:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP",
-    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+    Role.SUBSCRIBER: "DISPATCH:SYNC:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP",
+    Role.ARCHIVE: "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP",
 }
 
 

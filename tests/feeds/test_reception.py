@@ -1,4 +1,4 @@
-"""Reception against a model that is a set of sequences: RE1–RE3 whatever comes, in whatever order."""
+"""Reception against a model that is a set of sequences: RB1–RB3 whatever comes, in whatever order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,7 +129,7 @@ def test_a_closed_gap_is_passed_over() -> None:
 
 
 def test_before_it_has_begun_it_says_what_was_published_since_it_heard() -> None:
-    """RE4: of a publisher that has told its last, and of no other where messages are cast again."""
+    """RB4: of a publisher that has told its last, and of no other where messages are cast again."""
     for ordered in (True, False):
         reception = ReceiveBuffer(1 << 20, has_total_order=ordered)
         reception.started_at = 0.0
@@ -146,7 +146,7 @@ def test_before_it_has_begun_it_says_what_was_published_since_it_heard() -> None
 
 
 def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
-    """RE4: as far as it tells; never before what others have."""
+    """RB4: as far as it tells; never before what others have."""
     told = [(8.5, 11), (9.5, 12), (10.1, 13), (11.1, 14)]
     for since, cut, begins in (
         (9.0, 10, 12),
@@ -165,7 +165,7 @@ def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
 
 
 def test_a_stranger_is_younger_only_if_its_reports_come_at_its_pace() -> None:
-    """RE4: reports as (age, arrival), and behind which message it begins."""
+    """RB4: reports as (age, arrival), and behind which message it begins."""
     for reports, begins in (
         (((0.1, 50.0),), 10),  # its first
         (((20.0, 50.0),), 15),
@@ -209,7 +209,7 @@ def gap_ages(reception: ReceiveBuffer, now: float) -> list[tuple[int, float]]:
 
 
 def test_a_gap_is_as_old_as_the_knowledge_of_its_first_message() -> None:
-    """RE7."""
+    """RB7."""
     reception = ReceiveBuffer(1 << 20)
     reception.start({P: 0}, 0.0)
     reception.release_limit = None
@@ -222,7 +222,7 @@ def test_a_gap_is_as_old_as_the_knowledge_of_its_first_message() -> None:
 
 
 def test_ages_of_many_gaps_are_bounded_in_number_and_never_too_old() -> None:
-    """RE7."""
+    """RB7."""
     reception = ReceiveBuffer(1 << 20)
     reception.start({P: 0}, 0.0)
     reception.release_limit = None

@@ -3,7 +3,8 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import LeaveRequested, MessageBatch, RecoveryPolicy
+from recado.feeds.boundary import LeaveRequested, MessageBatch
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.packet import MAX_BATCHES
 from recado.feeds.vector import Vector
 from recado.feeds.views import Certainty, Role
@@ -100,7 +101,7 @@ def test_a_newcomer_gets_everything() -> None:
 @pytest.mark.parametrize("uniform", [True, False])
 def test_many_small_batches_come_in_several_answers(uniform: bool) -> None:
     """More than there is room for in one: the rest is not told as lost."""
-    archive = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+    archive = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
     stacks = {Role.ARCHIVE: archive, Role.SUBSCRIBER: archive} if uniform else None
     disk = Disk()
     one, other = bytes([1] * 16), bytes([2] * 16)

@@ -3,7 +3,13 @@
 import pytest
 
 from recado.feeds.block import Block
-from recado.feeds.boundary import Effect, PacketArrived, PacketRoute, RecoveryPolicy, SendAddressed
+from recado.feeds.boundary import (
+    Effect,
+    PacketArrived,
+    PacketRoute,
+    SendAddressed,
+)
+from recado.feeds.options import RecoveryPolicy
 from recado.feeds.packet import Data, DurableReport, PullRequest
 from recado.feeds.views import Certainty, Role, ViewRecord
 from recado.feeds.wire import decode, encode
@@ -21,7 +27,7 @@ def classes(node: Node, publisher: Node) -> dict[int, Certainty]:
 
 
 def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
-    """S5: the cut of the view of the return is behind what the last life was given."""
+    """SY5: the cut of the view of the return is behind what the last life was given."""
     world, publisher, (keeper,) = scene(ordered=False)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, keeper)
@@ -46,7 +52,7 @@ def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
 
 
 def test_what_comes_of_a_publisher_that_the_archive_has_not_heard_is_not_called_live() -> None:
-    """S6: x and a publisher that is new were cut off together, and x is back first."""
+    """SY6: x and a publisher that is new were cut off together, and x is back first."""
     world, publisher, (keeper,) = scene(ordered=False)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, keeper)
@@ -73,7 +79,7 @@ def test_what_comes_of_a_publisher_that_the_archive_has_not_heard_is_not_called_
 
 
 def test_a_publisher_that_begins_after_the_return_is_live() -> None:
-    """S6."""
+    """SY6."""
     world, publisher, (keeper,) = scene(ordered=False)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, keeper)
@@ -102,7 +108,7 @@ def test_where_the_archive_keeps_up_what_comes_live_is_live() -> None:
 
 
 def test_an_archive_that_was_away_does_not_know_what_another_one_gave() -> None:
-    """LI3."""
+    """IH3."""
     world, publisher, keepers = scene(archives=2, ordered=False)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, *keepers)
@@ -165,7 +171,7 @@ def test_an_archive_that_was_away_learns_from_one_that_was_there(ordered: bool) 
 
 
 def test_who_starts_alone_begins_with_what_is_published_when_it_hears() -> None:
-    """RE4: its publisher was there before."""
+    """RB4: its publisher was there before."""
     world = World(ordered=False)
     publisher = world.add(Role.PUBLISHER)
     say(world, publisher, 1, 5)
@@ -228,7 +234,7 @@ def test_a_stranger_that_never_tells_its_age_is_taken_as_it_comes() -> None:
 
 
 def test_who_was_alone_begins_at_the_cut_of_those_it_meets() -> None:
-    """F4 of FIFO. What its archives are told of it begins there too."""
+    """FI4. What its archives are told of it begins there too."""
     world, publisher, (keeper,) = scene(ordered=True)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -248,7 +254,7 @@ def test_who_was_alone_begins_at_the_cut_of_those_it_meets() -> None:
 
 
 def test_who_begins_listens_first_where_archives_may_lag() -> None:
-    """RC8."""
+    """MB8."""
     world, publisher, (keeper,) = scene(ordered=False)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -262,7 +268,7 @@ def test_who_begins_listens_first_where_archives_may_lag() -> None:
 
 
 def test_who_begins_where_archives_do_not_hear_begins_when_it_hears() -> None:
-    """F4 of FIFO: the group is cut off from the publisher, and knows less than x was given before."""
+    """FI4: the group is cut off from the publisher, and knows less than x was given before."""
     world, publisher, (keeper,) = scene(ordered=False)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -280,7 +286,7 @@ def test_who_begins_where_archives_do_not_hear_begins_when_it_hears() -> None:
 
 
 def test_it_does_not_take_what_was_published_before_it_for_a_loss_on_the_way() -> None:
-    """RE4: it hears the publisher as soon as it has joined."""
+    """RB4: it hears the publisher as soon as it has joined."""
     world, publisher, (keeper,) = scene(ordered=False)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -296,7 +302,7 @@ def test_it_does_not_take_what_was_published_before_it_for_a_loss_on_the_way() -
 
 
 def test_what_is_lost_on_the_way_when_it_has_joined_is_not_older_than_it() -> None:
-    """RE4: the publisher tells what it had published when x began."""
+    """RB4: the publisher tells what it had published when x began."""
     world, publisher, (keeper,) = scene(ordered=False)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -312,7 +318,7 @@ def test_what_is_lost_on_the_way_when_it_has_joined_is_not_older_than_it() -> No
 
 @pytest.mark.parametrize("tells_first", [True, False])
 def test_who_joins_one_that_lags_begins_when_it_hears(tells_first: bool) -> None:
-    """F4 of FIFO, where nothing is cast again: the broker has nothing for x that is older than its queue."""
+    """FI4, where nothing is cast again: the broker has nothing for x that is older than its queue."""
     world, publisher, (keeper,) = scene(ordered=True)
     y = world.add(Role.SUBSCRIBER, "y")
     assert together(world, keeper, y)
@@ -343,7 +349,7 @@ def test_who_joins_one_that_lags_begins_when_it_hears(tells_first: bool) -> None
 
 
 def test_with_one_that_only_others_hear_it_begins_behind_what_they_have() -> None:
-    """RE4: it would be waited for in vain, and with TOTAL all that comes behind it in the order."""
+    """RB4: it would be waited for in vain, and with TOTAL all that comes behind it in the order."""
     world, publisher, (keeper,) = scene(ordered=False)
     assert together(world, keeper)
     say(world, publisher, 1, 5)
@@ -382,7 +388,7 @@ def assumed_scene(*, ordered: bool) -> tuple[World, Node, Node, Node, tuple[Node
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_an_assumed_beginning_moves_to_the_cut_when_an_archive_returns(ordered: bool) -> None:
-    """RE4: x gets nothing that was published before it began."""
+    """RB4: x gets nothing that was published before it began."""
     world, publisher, keeper, x, members = assumed_scene(ordered=ordered)
     back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
     assert together(world, *members, back)
@@ -397,7 +403,7 @@ def test_an_assumed_beginning_moves_to_the_cut_when_an_archive_returns(ordered: 
 def test_an_archive_outside_the_view_shows_no_gap_behind_an_assumed_beginning(
     ordered: bool,
 ) -> None:
-    """RE4: a member that recovers may have those messages, and would give them to x."""
+    """RB4: a member that recovers may have those messages, and would give them to x."""
     world, publisher, keeper, x, (_, y, _) = assumed_scene(ordered=ordered)
     stable = encode(DurableReport(x.views[-1].view.id, {publisher.me.incarnation: 7}))
     before = len(x.log)
@@ -410,7 +416,7 @@ def test_an_archive_outside_the_view_shows_no_gap_behind_an_assumed_beginning(
 
 
 def test_an_assumed_beginning_stays_when_messages_have_come() -> None:
-    """RE4, F1 of FIFO: behind a message that was given, nothing is left out."""
+    """RB4, FI1: behind a message that was given, nothing is left out."""
     world, publisher, keeper, x, members = assumed_scene(ordered=False)
     block = Block.build([b"4"])
     world.do(
@@ -431,7 +437,7 @@ def test_an_assumed_beginning_stays_when_messages_have_come() -> None:
 def test_reports_that_were_delayed_do_not_make_a_publisher_younger(
     ordered: bool, is_killed: bool
 ) -> None:
-    """RE4: the publisher began before x. Its reports wait, on a broker that is stopped or in the socket of x,
+    """RB4: the publisher began before x. Its reports wait, on a broker that is stopped or in the socket of x,
     and arrive when they are so old that the publisher seems to have begun after x."""
     world, publisher, (keeper,) = scene(ordered=ordered)
     first = world.add(Role.SUBSCRIBER, "x")
@@ -459,7 +465,7 @@ def test_reports_that_were_delayed_do_not_make_a_publisher_younger(
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_an_archive_that_returns_does_not_make_a_publisher_younger(ordered: bool) -> None:
-    """F4 of FIFO: it knows the publisher from before, and joins while that one's age is not certain."""
+    """FI4: it knows the publisher from before, and joins while that one's age is not certain."""
     world, publisher, (keeper,) = scene(ordered=ordered, failure_timeout=1.0)
     first = world.add(Role.SUBSCRIBER, "x")
     assert together(world, keeper, first)
@@ -481,7 +487,7 @@ def test_an_archive_that_returns_does_not_make_a_publisher_younger(ordered: bool
 
 
 def test_a_publisher_that_began_while_we_were_cut_off_is_followed_from_its_first_message() -> None:
-    """RE4, on a broker: its first report was not heard, and later ones come at its pace."""
+    """RB4, on a broker: its first report was not heard, and later ones come at its pace."""
     world, _, (keeper,) = scene(ordered=True)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, keeper, x)
@@ -509,7 +515,7 @@ def last_view(node: Node) -> ViewRecord:
 
 
 def test_a_view_is_complete_when_all_others_are_silent() -> None:
-    """RC6."""
+    """MB6."""
     world, _, (keeper,) = scene()
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, keeper, x)
@@ -525,7 +531,7 @@ def test_a_view_is_complete_when_all_others_are_silent() -> None:
 
 
 def test_who_is_left_out_and_heard_makes_it_incomplete() -> None:
-    """RC6: one of them hears x, though the coordinator does not."""
+    """MB6: one of them hears x, though the coordinator does not."""
     world, _, keepers = scene(archives=2)
     assert together(world, *keepers)
     x = world.add(Role.SUBSCRIBER, "x")
@@ -541,7 +547,7 @@ def test_who_is_left_out_and_heard_makes_it_incomplete() -> None:
 
 
 def test_a_view_that_one_makes_who_hears_nothing_is_not_complete() -> None:
-    """RC7: it may be deaf."""
+    """MB7: it may be deaf."""
     world, _, keepers = scene(archives=2)
     assert together(world, *keepers)
     world.run(1)

@@ -1,10 +1,10 @@
 """How far those can have been who failed before a view; without one order for all, where publishers tell."""
 
-from recado.feeds.boundary import FeedOptions
 from recado.feeds.delivery_records import DeliveryRecords
 from recado.feeds.layer import MemberContext
 from recado.feeds.layers.receive_buffer import ORDER_PREFIX, ReceiveBuffer
 from recado.feeds.layers.stability import StabilityTracker
+from recado.feeds.options import FeedOptions
 from recado.feeds.vector import Vector
 from recado.feeds.views import UNBOUNDED, MemberId, Role, View, ViewId, ViewRecord, ViewStability
 
@@ -44,7 +44,7 @@ class Scene:
 
 
 def test_it_waits_until_a_publisher_has_told_its_last_after_the_view() -> None:
-    """SE1."""
+    """SB1."""
     scene = Scene()
     scene.tell(P, 5, 100.0, 9.9)
     assert scene.settling.note_view(NEW, 10.0) == []
@@ -57,7 +57,7 @@ def test_it_waits_until_a_publisher_has_told_its_last_after_the_view() -> None:
 
 
 def test_what_others_give_is_not_told_by_the_publisher() -> None:
-    """SE1."""
+    """SB1."""
     scene = Scene()
     scene.reception.note_known(P, 5, 9.0)
     scene.settling.note_view(NEW, 10.0)
@@ -67,7 +67,7 @@ def test_what_others_give_is_not_told_by_the_publisher() -> None:
 
 
 def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> None:
-    """SE2."""
+    """SB2."""
     scene = Scene()
     scene.tell(P, 5, 100.0, 9.9)
     scene.tell(Q, 3, 100.0, 9.9)
@@ -84,7 +84,7 @@ def test_of_a_silent_publisher_nothing_is_known_until_it_is_heard_again() -> Non
 
 
 def test_also_by_an_archive_that_restarts_meanwhile() -> None:
-    """SE2."""
+    """SB2."""
     scene = Scene(ViewStability(OLD, Vector({P: UNBOUNDED, Q: 4})))
     scene.tell(Q, 7, 100.0, 20.0)
     scene.tell(P, 9, 100.0, 20.0)
@@ -93,7 +93,7 @@ def test_also_by_an_archive_that_restarts_meanwhile() -> None:
 
 
 def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
-    """SE3."""
+    """SB3."""
     scene = Scene()
     scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
@@ -106,7 +106,7 @@ def test_one_that_is_heard_later_raises_the_reach_if_it_began_before() -> None:
 
 
 def test_one_that_may_have_begun_before_raises_the_reach_too() -> None:
-    """SE3: its reports came together, so they were delayed, and it is silent since."""
+    """SB3: its reports came together, so they were delayed, and it is silent since."""
     scene = Scene()
     scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
@@ -117,7 +117,7 @@ def test_one_that_may_have_begun_before_raises_the_reach_too() -> None:
 
 
 def test_of_one_that_has_not_told_when_it_began_nothing_is_known() -> None:
-    """SE3: others brought its messages."""
+    """SB3: others brought its messages."""
     scene = Scene()
     scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
@@ -130,7 +130,7 @@ def test_of_one_that_has_not_told_when_it_began_nothing_is_known() -> None:
 
 
 def test_it_is_known_before_something_of_a_publisher_is_stored() -> None:
-    """SE3."""
+    """SB3."""
     scene = Scene()
     scene.settling.note_view(NEW, 10.0)
     scene.tick(12.0)
@@ -140,7 +140,7 @@ def test_it_is_known_before_something_of_a_publisher_is_stored() -> None:
 
 
 def test_reaches_speak_of_those_who_have_told_their_age() -> None:
-    """SE4."""
+    """SB4."""
     scene = Scene()
     scene.tell(P, 0, 1.0, 15.0)
     scene.tell(ORDER_PREFIX.ljust(16, b"x"), 5, 0.0, 15.0)

@@ -3,9 +3,10 @@
 import pytest
 
 from recado.feeds.block import BODY_INDEX, Block
-from recado.feeds.boundary import FeedOptions, MessageBatch, PublishRequested
+from recado.feeds.boundary import MessageBatch, PublishRequested
 from recado.feeds.layer import BatchReleased, DownEvent, Layer, UpEvent
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions
 from recado.feeds.stack import (
     ARCHIVE_STACK,
     PUBLISHER_STACK,
@@ -28,7 +29,7 @@ ME = MemberId("me", bytes(16))
         ARCHIVE_STACK,
         PUBLISHER_STACK,
         "DISPATCH:FIFO:NAK:UDP",
-        "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:UDP",
+        "DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:UDP",
     ],
 )
 def test_good_texts(text: str) -> None:
@@ -47,14 +48,14 @@ def test_good_texts(text: str) -> None:
         ("DISPATCH:SNYC:FIFO:NAK:AMQP", 10, "no layer 'SNYC'; known are DISPATCH, SYNC"),
         ("DISPATCH:FIFO:FIFO:NAK:AMQP", 15, "FIFO is there twice"),
         ("DISPATCH:FIFO:NAK:AMQP:UDP", 24, "the transport comes last"),
-        ("DISPATCH:FIFO:NAK:AMQP:REACH", 24, "the transport comes last"),
-        ("DISPATCH:FIFO:NAK:REACH", 24, "a transport is missing at the end: AMQP or UDP"),
+        ("DISPATCH:FIFO:NAK:AMQP:MEMBERSHIP", 24, "the transport comes last"),
+        ("DISPATCH:FIFO:NAK:MEMBERSHIP", 24, "a transport is missing at the end: AMQP or UDP"),
         ("FIFO:NAK:AMQP", 1, "DISPATCH comes first"),
         ("DISPATCH:NAK:FIFO:AMQP", 14, "FIFO must be above NAK"),
         ("DISPATCH:FIFO:FRAG:NAK:AMQP", 15, "FRAG must be above FIFO"),
-        ("DISPATCH:PULL:SYNC:FIFO:NAK:REACH:AMQP", 15, "SYNC must be above PULL"),
-        ("DISPATCH:REACH:AMQP", 20, "FIFO is missing"),
-        ("DISPATCH:SYNC:FIFO:NAK:AMQP", 10, "SYNC needs REACH"),
+        ("DISPATCH:PULL:SYNC:FIFO:NAK:MEMBERSHIP:AMQP", 15, "SYNC must be above PULL"),
+        ("DISPATCH:MEMBERSHIP:AMQP", 20, "FIFO is missing"),
+        ("DISPATCH:SYNC:FIFO:NAK:AMQP", 10, "SYNC needs MEMBERSHIP"),
         ("DISPATCH:FIFO:AMQP", 10, "FIFO needs NAK"),
     ],
 )

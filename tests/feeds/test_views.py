@@ -71,7 +71,7 @@ def test_who_comes_right_after_another_does_not_wait_for_a_beat() -> None:
 
 
 def test_who_made_a_view_meanwhile_is_asked_again_at_once() -> None:
-    """RC5: it did not answer because it was cut off, and is back."""
+    """MB5: it did not answer because it was cut off, and is back."""
     world = World(failure_timeout=2.0, view_change_timeout=0.3)
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
     assert together(world, *nodes)
@@ -96,7 +96,7 @@ def asked(effects: list[Effect]) -> bool:
 
 
 def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
-    """RC7."""
+    """MB7."""
     world = World()
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "ab"]
     assert together(world, *nodes)
@@ -118,7 +118,7 @@ def test_who_was_stalled_does_not_take_the_others_for_failed() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.3])
 def test_who_has_just_joined_waits_for_the_others_to_beat(loss: float) -> None:
-    """RC7: a view names its members; that they were not heard by themselves yet says nothing."""
+    """MB7: a view names its members; that they were not heard by themselves yet says nothing."""
     world = World(
         1, loss=loss, heartbeat_interval=0.4, failure_timeout=2.0, view_change_timeout=1.0
     )
@@ -199,7 +199,7 @@ def test_a_gap_that_nobody_can_fill_is_told() -> None:
 
 
 def test_a_gap_stays_while_somebody_is_heard_who_is_not_in_the_view() -> None:
-    """F3 of FIFO: it may be the one who has what is missing."""
+    """FI3: it may be the one who has what is missing."""
     world = World()
     publisher = world.add(Role.PUBLISHER)
     x = world.add(Role.SUBSCRIBER, "x")
@@ -226,7 +226,7 @@ def test_a_gap_stays_while_somebody_is_heard_who_is_not_in_the_view() -> None:
 
 
 def test_it_is_told_when_nobody_else_was_heard_for_long() -> None:
-    """F3 of FIFO."""
+    """FI3."""
     world = World()
     publisher = world.add(Role.PUBLISHER)
     x, y = world.add(Role.SUBSCRIBER, "x"), world.add(Role.SUBSCRIBER, "y")

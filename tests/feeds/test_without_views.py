@@ -1,4 +1,4 @@
-"""Subscribers whose stack has no REACH: there are no views, so they take part from the start."""
+"""Subscribers whose stack has no MEMBERSHIP: there are no views, so they take part from the start."""
 
 import pytest
 

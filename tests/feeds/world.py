@@ -19,7 +19,6 @@ from recado.feeds.boundary import (
     Effect,
     EntriesStored,
     Event,
-    FeedOptions,
     ListenToCoordinators,
     MessageBatch,
     PacketArrived,
@@ -36,6 +35,7 @@ from recado.feeds.boundary import (
     TimerFired,
 )
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions
 from recado.feeds.stack import ARCHIVE_STACK, PUBLISHER_STACK, SUBSCRIBER_STACK, Stack
 from recado.feeds.vector import Vector, subtract_span
 from recado.feeds.views import (

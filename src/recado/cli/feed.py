@@ -80,7 +80,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
         add(
             "--stack",
             metavar="LAYERS",
-            help="layers of the protocol stack, such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP",
+            help="layers of the protocol stack, such as DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP",
         )
     add("--json", action="store_true", help="print JSON")
     match verb:

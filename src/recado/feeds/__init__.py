@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from .blocking import BlockingFeed as BlockingFeed
     from .blocking import BlockingFeedConnection as BlockingFeedConnection
     from .blocking import BlockingSubscription as BlockingSubscription
-    from .boundary import FeedOptions as FeedOptions
     from .connection import FeedConnection as FeedConnection
     from .errors import ArchiveStoppedError as ArchiveStoppedError
     from .errors import FeedClosedError as FeedClosedError
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from .message import Message as Message
     from .observer import ObservedMember as ObservedMember
     from .observer import observe_members as observe_members
+    from .options import FeedOptions as FeedOptions
     from .stack import StackError as StackError
     from .subscription import DeliveredBatch as DeliveredBatch
     from .subscription import Subscription as Subscription
@@ -86,7 +86,7 @@ _MODULES = {
     "FeedClosedError": "errors",
     "FeedConnection": "connection",
     "FeedError": "errors",
-    "FeedOptions": "boundary",
+    "FeedOptions": "options",
     "InvalidUrlError": "errors",
     "JoinError": "errors",
     "LostRange": "views",

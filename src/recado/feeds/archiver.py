@@ -38,13 +38,13 @@ from .boundary import (
     ArchiveQuery,
     ArchiveRead,
     EntriesStored,
-    FeedOptions,
 )
 from .driver import MemberListener, join_feed
 from .errors import ArchiveStoppedError, FeedError, MemberFailedError, TransportLostError
 from .layers.archiver import MAX_PENDING_READS
 from .layers.receive_buffer import ORDER_PREFIX
 from .naming import new_member_id
+from .options import FeedOptions
 from .transport.endpoint import FeedTransport
 from .vector import Vector
 from .views import Role, View
@@ -125,7 +125,7 @@ class Archiver(MemberListener):
 
     async def __aenter__(self) -> Self:
         if self._driver is not None or self._closed:
-            raise RuntimeError("an archive is entered once; make another")
+            raise RuntimeError("an archiver can be entered only once; create another one")
         try:
             await self._run_in_thread(self._open_store)
             await join_feed(
@@ -155,7 +155,7 @@ class Archiver(MemberListener):
             )
         except FolderInUseError as error:
             raise ArchiveStoppedError(
-                f"{self.folder} is in use", "Another process runs this archive."
+                f"{self.folder} is in use", "Another process writes this archive; stop it first."
             ) from error
         except ArchiveError as error:
             raise ArchiveStoppedError(str(error)) from error
@@ -188,7 +188,7 @@ class Archiver(MemberListener):
             await asyncio.to_thread(self._threads.shutdown)
 
     def _stop_error(self, why: object) -> ArchiveStoppedError:
-        return ArchiveStoppedError(f"the archive {self.name} of feed {self.feed} stops: {why}")
+        return ArchiveStoppedError(f"archive {self.name} of feed {self.feed} stopped: {why}")
 
     def _stop(self, error: Exception) -> None:
         if not self._failure.done():
@@ -242,8 +242,8 @@ class Archiver(MemberListener):
         archive sends them."""
         lost = await self._run_in_thread(self.store.find_lost, damage)
         log.error(
-            "archive file damaged (archive=%s rows=%d-%d messages_lost=%d): %s; the archive serves all other "
-            "rows and asks the other archives for these. `recado feed verify --repair` replaces the file",
+            "archive file damaged (archive=%s rows=%d-%d messages_lost=%d error=%s): other rows are served and "
+            "these are requested from the other archives; to repair: recado feed verify --repair",
             *(self.name, damage.first, damage.end - 1),
             *(sum(each.last - each.first + 1 for each in lost), damage.error),
         )
@@ -262,7 +262,10 @@ class Archiver(MemberListener):
                     self.store.apply_retention, self._archive_options.retention
                 )
                 if report.files:
-                    log.info("archive %s: let go %d messages", self.name, report.messages)
+                    log.info(
+                        "archive files expired (archive=%s files=%d messages=%d)",
+                        *(self.name, report.files, report.messages),
+                    )
             await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # rows also become due by age
 
     # --- for the driver
@@ -279,7 +282,7 @@ class Archiver(MemberListener):
         try:
             self.store.append(entries)
         except (OSError, ArchiveError) as error:
-            self._stop(self._stop_error(f"it cannot write: {error}"))
+            self._stop(self._stop_error(f"cannot write: {error}"))
         else:
             self._appended.set()
 
@@ -313,7 +316,7 @@ class Archiver(MemberListener):
         self._stop(self._stop_error(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._stop(TransportLostError(f"the feed {self.feed} is out of reach: {error}"))
+        self._stop(TransportLostError(f"feed {self.feed}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
         self._stop(MemberFailedError(self.feed, error))

@@ -98,19 +98,19 @@ class Block:
             timestamps = [timestamps] * count
         inputs = (keys, message_ids, headers, properties, bodies)
         if not 0 < count <= MAX_MESSAGE_COUNT:
-            raise ValueError(f"a block has 1 to {MAX_MESSAGE_COUNT} messages, not {count}")
+            raise ValueError(f"a block must have 1 to {MAX_MESSAGE_COUNT} messages, not {count}")
         if any(not isinstance(values, bytes) and len(values) != count for values in inputs):
-            raise ValueError(f"every column of this block has {count} values, or one for all")
+            raise ValueError(f"every column must have {count} values, or one for all messages")
         columns = tuple(map(_encode_column, inputs))
         parts = [pack(f"<{count}q", *timestamps)]
         for column in columns:
             _write_column(column, parts)
         data = b"".join(parts)
         if len(data) > MAX_BLOCK_BYTES:
-            raise ValueError(f"a block has at most {MAX_BLOCK_BYTES} bytes, not {len(data)}")
+            raise ValueError(f"block of {len(data)} bytes exceeds the limit of {MAX_BLOCK_BYTES}")
         if (size := _expanded_size(columns, count)) > MAX_EXPANDED_BYTES:
             raise ValueError(
-                f"the values of a block have at most {MAX_EXPANDED_BYTES} bytes, not {size}"
+                f"block with values of {size} bytes exceeds the limit of {MAX_EXPANDED_BYTES}"
             )
         return cls(count, data, columns)
 
@@ -118,17 +118,17 @@ class Block:
     def parse(cls, data: bytes, count: int) -> "Block":
         """Raises `MalformedDataError`."""
         if not 0 < count <= MAX_MESSAGE_COUNT or len(data) > MAX_BLOCK_BYTES:
-            raise MalformedDataError(f"a block of {count} messages and {len(data)} bytes")
+            raise MalformedDataError(f"block of {count} messages and {len(data)} bytes")
         at = 8 * count
         columns = []
         for _ in range(COLUMN_COUNT):
             column, at = _read_column(data, at, count)
             columns.append(column)
         if at != len(data):
-            raise MalformedDataError(f"{len(data) - at} bytes behind the last column")
+            raise MalformedDataError(f"{len(data) - at} bytes after the last column")
         if _expanded_size(columns, count) > MAX_EXPANDED_BYTES:
             raise MalformedDataError(
-                f"{count} messages of more than {MAX_EXPANDED_BYTES} bytes in all"
+                f"{count} messages with values of more than {MAX_EXPANDED_BYTES} bytes"
             )
         return cls(count, data, tuple(columns))
 
@@ -208,19 +208,19 @@ def _write_column(column: Column, parts: list[bytes]) -> None:
 def _read_column(data: bytes, at: int, count: int) -> tuple[Column, int]:
     size = len(data)
     if at >= size:
-        raise MalformedDataError("a block ends before its last column")
+        raise MalformedDataError("block ends before its last column")
     mode = data[at]
     at += 1
     if mode == ALL_EMPTY_CODE:
         return Column(ALL_EMPTY_CODE, (), b""), at
     numbers = 1 if mode == CONSTANT_CODE else count
     if mode not in (CONSTANT_CODE, VARYING_CODE) or at + 4 * numbers > size:
-        raise MalformedDataError(f"a column of mode {mode} in {size - at} bytes")
+        raise MalformedDataError(f"column of mode {mode} in {size - at} bytes")
     sizes: tuple[int, ...] = unpack_from(f"<{numbers}I", data, at)
     at += 4 * numbers
     end = at + sum(sizes)
     if end > size:
-        raise MalformedDataError(f"a column of {end - at} bytes where {size - at} are left")
+        raise MalformedDataError(f"column of {end - at} bytes where {size - at} are left")
     return Column(mode, sizes if mode == VARYING_CODE else (), data[at:end]), end
 
 

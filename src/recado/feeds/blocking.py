@@ -158,5 +158,5 @@ class BlockingFeedConnection(LoopThreadProxy[FeedConnection]):
 
 def connection_closed_error() -> FeedClosedError:
     return FeedClosedError(
-        "the link is not open: use `with recado.feeds.connect_blocking(…) as link`"
+        "the connection is not open: use `with recado.feeds.connect_blocking(…) as connection`"
     )

@@ -12,7 +12,7 @@ and reorder packets; on AMQP they rarely do.
 from enum import Enum
 from typing import Final, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from .block import Block
 from .vector import Vector
@@ -260,62 +260,3 @@ Effect = (
     | ReadArchive
     | ReportFailure
 )
-
-
-# --- options -------------------------------------------------------------------------------------
-
-
-class RecoveryPolicy(Enum):
-    """Which messages a returning subscriber receives first."""
-
-    NONE = "none"
-    """None: it starts with messages published from now on. The application calls this `optimistic` or None."""
-    VECTOR = "vector"
-    PESSIMISTIC = "pessimistic"
-    ARCHIVE = "archive"
-    """Like PESSIMISTIC, but the archive starts it when it sees the name return."""
-
-
-class FeedOptions(Struct, frozen=True, kw_only=True):
-    """Options of a feed; all members should use the same. Durations are in seconds."""
-
-    has_total_order: bool = True
-    """The transport delivers broadcasts to all members in one order, and publishers do not receive them (AMQP).
-    Otherwise as on UDP. Set by the transport."""
-    max_packet_bytes: int = 1024 * 1024
-    """Largest packet of the transport, in bytes. Set by the transport."""
-    heartbeat_interval: float = 0.5
-    failure_timeout: float = 2.0
-    """A member that has been silent for this long is considered to have failed."""
-    full_rate_members: int = 100
-    """In a group of up to this many members, subscribers send a heartbeat every `heartbeat_interval`; in a
-    group n times as large every n intervals, and a failure is detected after n times `failure_timeout`.
-    Archives and the oldest members always send at the full rate."""
-    view_change_timeout: float = 1.0
-    """Seconds that a view change waits for replies."""
-    retry_interval: float = 0.2
-    """Seconds before an unanswered request is repeated."""
-    loss_timeout: float = 10.0
-    """Seconds after which a message that no reachable member has is reported as lost."""
-    retransmit_bytes: int = 16 * 1024 * 1024
-    """Memory for recent messages that are resent to members which missed them."""
-    buffer_bytes: int = 64 * 1024 * 1024
-    """Memory for out-of-order and held messages. Beyond it messages are dropped and requested again later."""
-    recovery: RecoveryPolicy = RecoveryPolicy.NONE
-    start_vector: Vector = field(default_factory=Vector)
-    """With RecoveryPolicy.VECTOR: the messages that the application has."""
-    recovery_timeout: float = 10.0
-    """Seconds to wait for an archive to answer."""
-    live_without_archive: bool = False
-    """If no archive answers, continue with live messages and a gap instead of failing."""
-    gap_timeout: float | None = None
-    """For a subscriber with recovery: seconds to wait for a message that no reachable member has, but an absent
-    archive may have, before it fails. None waits until an archive returns."""
-    acknowledge_interval: float = 5.0
-    """Seconds between acknowledgements to the archives, besides those for views."""
-    archive_count: int = 0
-    """Number of archives that the feed has; 0 uses the number in the view."""
-    resume_after: int = 0
-    """For a resumed publisher: the sequence after which it continues."""
-    uniform_copies: int = 0
-    """UNIFORM: number of archives that must have a message; 0 means a majority."""

@@ -220,6 +220,6 @@ class PublishCoalescer:
 def check_message_size(size: int, key_size: int) -> None:
     """Raise `ValueError` if a message or its key is too large."""
     if size > MAX_MESSAGE_BYTES:
-        raise ValueError(f"a message has at most {MAX_MESSAGE_BYTES:,} bytes, not {size:,}")
+        raise ValueError(f"message of {size:,} bytes exceeds the limit of {MAX_MESSAGE_BYTES:,}")
     if key_size > MAX_KEY_BYTES:
-        raise ValueError(f"a key has at most {MAX_KEY_BYTES} bytes, not {key_size}")
+        raise ValueError(f"key of {key_size} bytes exceeds the limit of {MAX_KEY_BYTES}")

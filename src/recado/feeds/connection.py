@@ -13,12 +13,12 @@ from contextlib import AsyncExitStack
 from os import PathLike
 from typing import TYPE_CHECKING, Final, Self
 
-from .boundary import FeedOptions
 from .coalescer import BATCH_BYTES, MAX_IN_FLIGHT_BATCHES
 from .driver import resolve_stack
 from .errors import FeedClosedError
 from .feed import Feed, ResumePoint
 from .naming import check_feed_name, check_name
+from .options import FeedOptions
 from .transport.endpoint import FeedTransport
 from .transport.factory import open_transport
 from .views import Role
@@ -87,7 +87,7 @@ class FeedConnection:
     def _get_transport(self) -> FeedTransport:
         if self._transport is None:
             raise FeedClosedError(
-                "the link is not open: use `async with recado.feeds.connect(…) as link`"
+                "the connection is not open: use `async with recado.feeds.connect(…) as connection`"
             )
         return self._transport
 

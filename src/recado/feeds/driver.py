@@ -31,7 +31,6 @@ from .boundary import (
     DeliverBatch,
     Effect,
     Event,
-    FeedOptions,
     LeaveRequested,
     ListenToCoordinators,
     MessageBatch,
@@ -51,6 +50,7 @@ from .clock import MemberClock
 from .errors import JoinError
 from .layers.receive_buffer import max_publishers
 from .member import FeedMember
+from .options import FeedOptions
 from .packet import HEADER_BYTES, PacketKind
 from .stack import ARCHIVE_STACK, PUBLISHER_STACK, SUBSCRIBER_STACK, Stack, StackError
 from .transport.endpoint import NO_TAG, FeedEndpoint, FeedTransport
@@ -158,7 +158,11 @@ class Driver:
 
     def _fail(self, error: Exception) -> None:
         """Stop and report an internal error; raised to the transport, it would be ignored (DR5)."""
-        log.error("a member of a feed fails", exc_info=error)
+        log.error(
+            "feed member stopped: internal error (member=%s)",
+            self.member.context.member_id.name,
+            exc_info=error,
+        )
         self._stopped = True
         self._listener.internal_error(error)
 
@@ -236,8 +240,8 @@ class Driver:
             return
         self._logged_rejections = self.member.rejected_count
         log.error(
-            "%s follows as many publishers as it can, %d: messages of new ones are dropped here. Each start of "
-            "a program that publishes is one; keep it running, let it go on as `Earlier`, or begin a new feed",
+            "publisher limit reached: dropping messages of new publishers (member=%s limit=%d); each start of a "
+            "publishing program is a publisher: keep it running, resume it (ResumePoint), or use a new feed",
             *(self.member.context.member_id.name, self.member.publisher_counts[1]),
         )
 
@@ -297,7 +301,7 @@ def resolve_stack(text: str | None, role: Role, transport: str) -> Stack:
     stack = Stack.parse(text)
     if stack.transport != transport:
         raise StackError(
-            f'the stack "{text}" ends with {stack.transport}, and the URL is one for {transport}'
+            f'stack "{text}" ends with {stack.transport}, but the URL is for {transport}'
         )
     return stack
 
@@ -324,9 +328,9 @@ async def join_feed(
     )
     if known > max_publishers(fitting):
         raise JoinError(
-            f"{member_id.name} knows {known:,} publishers of the feed {feed}, and on {transport.layer_name} a member "
-            f"follows at most {max_publishers(fitting):,}",
-            "Begin a new feed, with a new archive, whose publishers keep running or go on as `Earlier`.",
+            f"cannot join feed {feed}: {member_id.name} knows {known:,} publishers, the limit on "
+            f"{transport.layer_name} is {max_publishers(fitting):,}",
+            "Start a new feed with a new archive, and keep its publishers running or resume them (ResumePoint).",
         )
     driver = Driver(FeedMember(member_id, role, stack, fitting, archive_state), listener)
     port = await transport.join(feed, member_id, role, driver)

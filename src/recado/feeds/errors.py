@@ -46,9 +46,8 @@ class MemberFailedError(FeedError):
 
     def __init__(self, feed: str, cause: Exception) -> None:
         super().__init__(
-            f"the feed {feed} stops by a fault in this program, not in what carries it: "
-            f"{type(cause).__name__}: {cause}",
-            "The log has its traceback.",
+            f"feed {feed}: internal error in this program: {type(cause).__name__}: {cause}",
+            "The traceback is in the log.",
         )
         self.__cause__ = cause
 

@@ -21,11 +21,12 @@ from recado.amqp.properties import Properties, encode_properties
 from recado.amqp.values import FieldValue, encode_table
 
 from .block import Block
-from .boundary import FeedOptions, PublishRequested, RecoveryPolicy
+from .boundary import PublishRequested
 from .coalescer import BATCH_BYTES, MAX_IN_FLIGHT_BATCHES, PublishCoalescer, check_message_size
 from .driver import Driver, MemberListener, join_feed, resolve_stack
 from .errors import FeedClosedError, FeedError, MemberFailedError, TransportLostError
 from .naming import check_feed_name, check_name, new_member_id
+from .options import FeedOptions, RecoveryPolicy
 from .selector_fields import compile_selector
 from .stack import StackError
 from .subscription import Recovery, Subscription, ViewCallback, parse_recovery
@@ -209,7 +210,7 @@ class Feed(MemberListener):
             raise self._closed_error()
 
     def _closed_error(self) -> FeedClosedError:
-        return FeedClosedError(f"the feed {self.name} was closed by this program")
+        return FeedClosedError(f"feed {self.name} is closed")
 
     # --- subscribing
 
@@ -236,7 +237,7 @@ class Feed(MemberListener):
         policy, vector = parse_recovery(recovery)
         stack = resolve_stack(self._stack, Role.SUBSCRIBER, self._transport.layer_name)
         if policy is not RecoveryPolicy.NONE and "SYNC" not in stack.names:
-            raise StackError(f'the stack "{stack}" has no SYNC, which recovers messages')
+            raise StackError(f'stack "{stack}" has no SYNC, which recovery needs')
         options = replace(
             self._options,
             recovery=policy,
@@ -290,7 +291,7 @@ class Feed(MemberListener):
         self._coalescer.fail(FeedError(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._coalescer.fail(TransportLostError(f"the feed {self.name} is out of reach: {error}"))
+        self._coalescer.fail(TransportLostError(f"feed {self.name}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
         self._coalescer.fail(MemberFailedError(self.name, error))
@@ -300,7 +301,7 @@ def encode_texts(texts: Sequence[str] | str, count: int, parameter: str) -> list
     if isinstance(texts, str):
         return texts.encode()
     if len(texts) != count:
-        raise ValueError(f"there are {count} bodies and {len(texts)} {parameter}")
+        raise ValueError(f"{len(texts)} {parameter} for {count} bodies")
     return [text.encode() for text in texts]
 
 

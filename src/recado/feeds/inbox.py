@@ -59,7 +59,9 @@ class Inbox:
     async def take(self) -> MessageBatch | None:
         """Return the next batch, marking the last one as processed; None after `close`."""
         if self._waiter is not None and not self._waiter.done():
-            raise RuntimeError("somebody waits for the next message already; subscribe once more")
+            raise RuntimeError(
+                "another task already waits for the next message; use one subscription per task"
+            )
         self._is_idle = True
         while True:
             while self._items:

@@ -16,13 +16,13 @@ from .boundary import (
     BroadcastsConfirmed,
     Effect,
     EntriesStored,
-    FeedOptions,
     LeaveRequested,
     MessageBatch,
     PacketRoute,
     PublishRequested,
     Target,
 )
+from .options import FeedOptions
 from .packet import Packet
 from .vector import Vector
 from .views import NO_VIEW, LostRange, MemberId, Role, View, ViewId, ViewRecord

@@ -10,7 +10,6 @@ from .boundary import (
     ArchiveState,
     Effect,
     Event,
-    FeedOptions,
     LeaveRequested,
     PacketArrived,
     TimerFired,
@@ -20,6 +19,7 @@ from .layers.dispatch import DispatchLayer
 from .layers.fifo import SequencerLayer
 from .layers.receive_buffer import ReceiveBuffer, max_publishers
 from .layers.transport import TransportLayer
+from .options import FeedOptions
 from .stack import LayerParts, Stack
 from .vector import Vector
 from .views import MemberId, Role, View

@@ -22,19 +22,19 @@ MAX_NAME_BYTES: Final = 120
 def check_name(name: str, label: str) -> str:
     """Return the name; raise `ValueError` if it is empty, too long or not printable."""
     if not name:
-        raise ValueError(f"{label} needs a name")
+        raise ValueError(f"the name of {label} is empty")
     if not name.isprintable():
-        raise ValueError(f"the name of {label} has characters that cannot be printed: {name!r}")
+        raise ValueError(f"the name of {label} has unprintable characters: {name!r}")
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > MAX_NAME_BYTES:
-        raise ValueError(f"the name of {label} has {size} bytes; {MAX_NAME_BYTES} are allowed")
+        raise ValueError(f"the name of {label} has {size} bytes, the limit is {MAX_NAME_BYTES}")
     return name
 
 
 def check_feed_name(name: str) -> str:
     if name.endswith(".archive"):
         raise ValueError(
-            f"a feed's name does not end with .archive, as {name!r} does: that is a part of another"
+            f"the name of a feed cannot end with .archive: {name!r} is the exchange of another feed"
         )
     return check_name(name, "a feed")
 

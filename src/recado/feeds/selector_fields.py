@@ -31,7 +31,7 @@ def compile_selector(selector: str, feed: str) -> Callable[[Message], bool]:
     parsed = parse(selector)
     for field in iterate_fields(parsed.condition):
         if isinstance(field, MessageField) and field.name == "offset":
-            reason = "messages on a feed have no offset, only rows of an archive; use sequence"
+            reason = "messages of a feed have no offset, only rows of an archive; use sequence"
             raise SelectorError(selector, field.offset, reason)
     return compile_predicate(parsed, field_readers(feed))
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from .boundary import ArchiveState
+from .errors import FeedError
 from .layer import Layer, MemberContext
 from .layers.archiver import ArchiverLayer
 from .layers.dispatch import DispatchLayer
@@ -30,13 +31,13 @@ from .layers.uniform import UniformLayer
 from .vector import Vector
 from .views import NO_VIEW, Role
 
-SUBSCRIBER_STACK: Final = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:REACH:AMQP"
-ARCHIVE_STACK: Final = "DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
-PUBLISHER_STACK: Final = "DISPATCH:FRAG:FIFO:NAK:REACH:AMQP"
+SUBSCRIBER_STACK: Final = "DISPATCH:SYNC:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
+ARCHIVE_STACK: Final = "DISPATCH:SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
+PUBLISHER_STACK: Final = "DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
 TRANSPORT_LAYERS: Final = ("AMQP", "UDP")
 
 
-class StackError(ValueError):
+class StackError(FeedError, ValueError):
     """An invalid stack text; the message names the position, the problem and a fix."""
 
 
@@ -75,7 +76,7 @@ _BUILT_IN_LAYERS: Final[dict[str, dict[Role, LayerFactory]]] = {
             lambda parts: NakMemberLayer(parts.context, parts.receive_buffer),
         ),
     },
-    "REACH": {
+    "MEMBERSHIP": {
         Role.PUBLISHER: lambda parts: PublisherHeartbeatLayer(parts.context),
         **dict.fromkeys((Role.SUBSCRIBER, Role.ARCHIVE), lambda parts: _build_membership(parts)),
     },
@@ -87,29 +88,30 @@ _registered_layers: dict[str, type[Layer]] = {}
 
 # (upper layer, lower layer, reason); a pair applies only if both layers are present.
 _ORDER: Final = (
-    ("SYNC", "ARCHIVER", "SYNC puts together what archives and the live flow bring"),
-    ("SYNC", "UNIFORM", "SYNC holds live messages that UNIFORM has let pass"),
-    ("SYNC", "PULL", "SYNC needs a live flow without gaps"),
-    ("ARCHIVER", "TOTAL", "an archive stores in the order in which all deliver"),
-    ("ARCHIVER", "PULL", "PULL passes to ARCHIVER what it cannot answer itself"),
-    ("UNIFORM", "TOTAL", "UNIFORM waits without changing the order"),
-    ("UNIFORM", "PULL", "PULL can give others only what UNIFORM has not held back"),
-    ("TOTAL", "PULL", "PULL can give others only what TOTAL has not held back"),
-    ("PULL", "FRAG", "what PULL answers may need fragments"),
-    ("TOTAL", "FRAG", "only whole messages can be ordered"),
+    ("SYNC", "ARCHIVER", "SYNC merges archived and live messages"),
+    ("SYNC", "UNIFORM", "SYNC holds live messages that have passed UNIFORM"),
+    ("SYNC", "PULL", "SYNC needs live messages without gaps"),
+    ("ARCHIVER", "TOTAL", "archives store messages in the order of delivery"),
+    ("ARCHIVER", "PULL", "PULL passes requests that it cannot answer up to ARCHIVER"),
+    ("UNIFORM", "TOTAL", "UNIFORM delays messages without reordering them"),
+    ("UNIFORM", "PULL", "PULL must see messages that UNIFORM holds back"),
+    ("TOTAL", "PULL", "PULL must see messages that TOTAL holds back"),
+    ("PULL", "FRAG", "replies of PULL may need fragments"),
+    ("TOTAL", "FRAG", "only complete messages can be ordered"),
     ("FRAG", "FIFO", "FRAG needs fragments in order and without gaps"),
-    ("FIFO", "NAK", "NAK gets the gaps filled that FIFO finds"),
-    ("NAK", "REACH", "REACH decides about members before anybody asks them"),
+    ("FIFO", "NAK", "NAK fills the gaps that FIFO detects"),
+    ("NAK", "MEMBERSHIP", "MEMBERSHIP handles packets about members first"),
 )
+# (layer, required layer, reason)
 _REQUIREMENTS: Final = (
-    ("FIFO", "NAK", "nobody else gets gaps filled"),
-    ("SYNC", "REACH", "recovery begins at a view"),
-    ("PULL", "REACH", "it has to know whom to ask"),
-    ("ARCHIVER", "REACH", "an archive records views"),
-    ("ARCHIVER", "PULL", "archives get from each other what they lack"),
-    ("UNIFORM", "REACH", "it has to know the archives"),
-    ("TOTAL", "REACH", "a member of the view says the order"),
-    ("TOTAL", "PULL", "places in the order may get lost"),
+    ("FIFO", "NAK", "no other layer fills gaps"),
+    ("SYNC", "MEMBERSHIP", "recovery starts at a view"),
+    ("PULL", "MEMBERSHIP", "it requests messages from members"),
+    ("ARCHIVER", "MEMBERSHIP", "an archive records views"),
+    ("ARCHIVER", "PULL", "archives request missing messages from each other"),
+    ("UNIFORM", "MEMBERSHIP", "it needs to know the archives"),
+    ("TOTAL", "MEMBERSHIP", "a member of the view is the sequencer"),
+    ("TOTAL", "PULL", "positions in the order may get lost"),
 )
 
 
@@ -118,9 +120,9 @@ def register_layer(name: str, layer: type[Layer]) -> None:
     role. A layer that changes messages belongs directly below DISPATCH, because archives store what passes
     ARCHIVER."""
     if not name.isidentifier() or name != name.upper():
-        raise StackError(f"{name!r} is no name for a layer: letters, digits and _, in capitals")
+        raise StackError(f"invalid layer name {name!r}: use capital letters, digits and _")
     if name in _BUILT_IN_LAYERS or _registered_layers.get(name, layer) is not layer:
-        raise StackError(f"there is a layer {name} already")
+        raise StackError(f"layer {name} is already registered")
     _registered_layers[name] = layer
 
 
@@ -152,7 +154,7 @@ class Stack(Struct, frozen=True):
         role = parts.context.role
         if role is Role.ARCHIVE and "ARCHIVER" not in self.names:
             raise StackError(
-                f'the stack "{self}" has no ARCHIVER, which makes an archive: "{ARCHIVE_STACK}"'
+                f'stack "{self}" has no ARCHIVER, which an archive needs: "{ARCHIVE_STACK}"'
             )
         layers: list[Layer] = []
         for name in self.names:
@@ -170,14 +172,14 @@ class Stack(Struct, frozen=True):
 def _check_name(text: str, at: int, name: str, before: list[str]) -> None:
     if name not in _BUILT_IN_LAYERS and name not in _registered_layers:
         known = ", ".join((*_BUILT_IN_LAYERS, *_registered_layers))
-        what = f"there is no layer {name!r}" if name else "a name is missing"
-        raise _stack_error(text, at, f"{what}; known are {known}")
+        what = f"unknown layer {name!r}" if name else "missing name"
+        raise _stack_error(text, at, f"{what}; the layers are {known}")
     if name in before:
-        raise _stack_error(text, at, f"{name} is there twice; once is enough")
+        raise _stack_error(text, at, f"{name} occurs twice")
     for other in before:
         if other in TRANSPORT_LAYERS:
             raise _stack_error(
-                text, at, f"{name} is below {other}; the transport comes last, and there is one"
+                text, at, f"{name} is below {other}; there is one transport, at the end"
             )
         for upper, lower, why in _ORDER:
             if (upper, lower) == (name, other):
@@ -186,21 +188,19 @@ def _check_name(text: str, at: int, name: str, before: list[str]) -> None:
 
 def _check_completeness(text: str, names: list[str]) -> None:
     if names[0] != "DISPATCH":
-        raise _stack_error(text, 0, "DISPATCH comes first: it hands over to the application")
+        raise _stack_error(text, 0, "DISPATCH must be first: it delivers to the application")
     if names[-1] not in TRANSPORT_LAYERS:
         transports = " or ".join(TRANSPORT_LAYERS)
-        raise _stack_error(text, len(text), f"a transport is missing at the end: {transports}")
+        raise _stack_error(text, len(text), f"missing transport at the end: {transports}")
     if "FIFO" not in names:
-        raise _stack_error(
-            text, len(text), "FIFO is missing: the least that a feed promises is order"
-        )
+        raise _stack_error(text, len(text), "missing FIFO: every feed needs it")
     for name, needed, why in _REQUIREMENTS:
         if name in names and needed not in names:
             raise _stack_error(text, text.index(name), f"{name} needs {needed}: {why}")
 
 
 def _stack_error(text: str, at: int, what: str) -> StackError:
-    return StackError(f'in the stack "{text}", at character {at + 1}: {what}')
+    return StackError(f'invalid stack "{text}", at character {at + 1}: {what}')
 
 
 # --- layers that need more than the context ---

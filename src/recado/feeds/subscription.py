@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final, Literal, Self, TypeAlias, overload
 
-from .boundary import ARCHIVES, MessageBatch, RecoveryPolicy
+from .boundary import ARCHIVES, MessageBatch
 from .driver import Driver, MemberListener
 from .errors import FeedError, JoinError, MemberFailedError, RecoveryError, TransportLostError
 from .inbox import Inbox
 from .message import Message, decode_messages
+from .options import RecoveryPolicy
 from .vector import MAX_SEQUENCE_ID, DeliveryProgress, Span, Vector, clip_spans
 from .views import LostRange, View
 
@@ -53,7 +54,7 @@ def parse_recovery(recovery: Recovery) -> tuple[RecoveryPolicy, Vector]:
             return RecoveryPolicy.VECTOR, recovery
         case _:
             raise ValueError(
-                f"recovery is optimistic, pessimistic, archive, a Vector or None, not {recovery!r}"
+                f"recovery must be optimistic, pessimistic, archive, a Vector or None, not {recovery!r}"
             )
 
 
@@ -148,7 +149,7 @@ class Subscription(MemberListener):
 
     async def __aenter__(self) -> Self:
         if self._entered:
-            raise RuntimeError("a subscription is entered once; subscribe again")
+            raise RuntimeError("a subscription can be entered only once; subscribe again")
         self._entered = True
         try:
             await self._join(self)
@@ -160,9 +161,8 @@ class Subscription(MemberListener):
                 await self._driver.stop()
             if isinstance(error, TimeoutError):
                 raise JoinError(
-                    f"{self.name} was not let into the feed {self.feed} "
-                    f"within {self._join_timeout:g} s",
-                    "The members there do not answer; `recado feed members` shows them.",
+                    f"{self.name} could not join feed {self.feed} within {self._join_timeout:g} s",
+                    "Its members do not answer; `recado feed members` lists them.",
                 ) from error
             raise
         return self
@@ -307,7 +307,7 @@ class Subscription(MemberListener):
 
     def messages_lost(self, lost: LostRange) -> None:
         log.warning(
-            "feed %s: messages %d–%d of publisher %s are lost: nobody who is here has them",
+            "messages lost: no reachable member has them (feed=%s first=%d last=%d publisher=%s)",
             *(self.feed, lost.first, lost.last, lost.publisher.hex()),
         )
         self._inbox.run_after(lambda: self._apply_loss(lost))
@@ -333,7 +333,7 @@ class Subscription(MemberListener):
         self._fail(RecoveryError(reason) if is_recovery else FeedError(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._fail(TransportLostError(f"the feed {self.feed} is out of reach: {error}"))
+        self._fail(TransportLostError(f"feed {self.feed}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
         self._fail(MemberFailedError(self.feed, error))

@@ -140,14 +140,14 @@ class Vector(Mapping[bytes, int]):
                 key, value, missing = b"", 0, []
             if not colon or len(key) != PUBLISHER_ID_BYTES or not 0 <= value <= MAX_SEQUENCE_ID:
                 raise ValueError(
-                    f"{part!r} is not a publisher's 32 hex digits, a colon and a sequence"
+                    f"invalid entry {part!r}: expected 32 hex digits, a colon and a sequence"
                 )
             entries[key] = value
             if missing:
                 holes[key] = missing
         if len(entries) > MAX_VECTOR_ENTRIES:
             raise ValueError(
-                f"a vector has at most {MAX_VECTOR_ENTRIES:,} publishers, not {len(entries):,}"
+                f"vector of {len(entries):,} publishers exceeds the limit of {MAX_VECTOR_ENTRIES:,}"
             )
         return cls(entries, holes)
 

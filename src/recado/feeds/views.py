@@ -58,7 +58,7 @@ class MemberId(Struct, frozen=True, array_like=True, order=True, cache_hash=True
         name, _, incarnation = text.rpartition("@")
         member = cls(name, bytes.fromhex(incarnation))
         if len(member.incarnation) != PUBLISHER_ID_BYTES or len(name.encode()) > MAX_NAME_BYTES:
-            raise ValueError(f"{text!r} is not a name, @ and 32 hex digits")
+            raise ValueError(f"invalid member id {text!r}: expected a name, @ and 32 hex digits")
         return member
 
 

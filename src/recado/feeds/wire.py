@@ -101,7 +101,7 @@ def _decode_vector(wanted: type, value: object) -> object:
         entries[publisher], *bounds = encoded
         holes[publisher] = list(zip(bounds[::2], bounds[1::2], strict=True))
         if any(not 1 <= low <= high for low, high in holes[publisher]):
-            raise ValueError(f"holes {bounds}")
+            raise ValueError(f"invalid holes {bounds}")
     return Vector(entries, holes)
 
 
@@ -140,16 +140,16 @@ def encode(packet: Packet) -> bytes:
 def decode(data: bytes) -> Packet:
     """Raises `MalformedDataError`."""
     if len(data) < HEADER_BYTES or data[0] != MAGIC_CODE or data[1] != VERSION:
-        raise MalformedDataError("not a packet of a feed in this version")
+        raise MalformedDataError("not a feed packet of this version")
     if len(data) > MAX_PACKET_BYTES:
-        raise MalformedDataError(f"a packet of {len(data)} bytes")
+        raise MalformedDataError(f"packet of {len(data)} bytes")
     kind = data[2]
     decoder = _DECODERS.get(kind)
     if decoder is not None:
         try:
             return decoder.decode(memoryview(data)[HEADER_BYTES:])
         except (MsgspecError, UnicodeDecodeError) as error:
-            raise MalformedDataError(f"a packet of kind {kind}: {error}") from error
+            raise MalformedDataError(f"packet of kind {kind}: {error}") from error
     match kind:
         case PacketKind.DATA:
             publisher, first, count = _unpack_header(_DATA_LAYOUT, data)
@@ -164,10 +164,10 @@ def decode(data: bytes) -> Packet:
         case PacketKind.CONTROL_FRAGMENT:
             number, index, total = _unpack_header(_CONTROL_FRAGMENT_LAYOUT, data)
             if index >= total:
-                raise MalformedDataError(f"piece {index} of {total}")
+                raise MalformedDataError(f"control fragment {index} of {total}")
             return ControlFragment(number, index, total, data[CONTROL_FRAGMENT_HEADER_BYTES:])
         case _:
-            raise MalformedDataError(f"a packet of unknown kind {kind}")
+            raise MalformedDataError(f"packet of unknown kind {kind}")
 
 
 def encode_record(record: ArchiveRecord) -> bytes:
@@ -179,7 +179,7 @@ def decode_record(data: bytes) -> ArchiveRecord:
     try:
         return _RECORD_DECODER.decode(data)
     except (MsgspecError, UnicodeDecodeError) as error:
-        raise MalformedDataError(f"a record of {len(data)} bytes: {error}") from error
+        raise MalformedDataError(f"record of {len(data)} bytes: {error}") from error
 
 
 def read_message_extent(data: bytes) -> tuple[bytes, int] | None:
@@ -215,7 +215,7 @@ def _fragment_header(publisher: bytes, sequence: int, index: int, total: int) ->
 
 def _unpack_header(layout: Layout, data: bytes) -> tuple[Any, ...]:
     if len(data) < layout.size:
-        raise MalformedDataError(f"a packet of kind {data[2]} in {len(data)} bytes")
+        raise MalformedDataError(f"packet of kind {data[2]} in {len(data)} bytes")
     return layout.unpack_from(data)[HEADER_BYTES:]
 
 

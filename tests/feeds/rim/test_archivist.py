@@ -289,7 +289,7 @@ async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
     a member that others leave out of their view has an order of its own until it is back."""
     patient = replace(FAST, failure_timeout=60.0, view_change_timeout=30.0)
     transport = "UDP" if kind == "udp" else "AMQP"
-    stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:REACH:{transport}"
+    stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:{transport}"
     async with linking(kind, patient) as linked, linked() as link, linked() as other:
         one, two = link.feed("quotes", stack=stack), other.feed("quotes", stack=stack)
         async with (

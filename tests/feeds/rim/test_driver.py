@@ -15,7 +15,6 @@ from recado.feeds.boundary import (
     DeliverBatch,
     Effect,
     Event,
-    FeedOptions,
     LeaveRequested,
     MessageBatch,
     PacketArrived,
@@ -31,6 +30,7 @@ from recado.feeds.boundary import (
 from recado.feeds.driver import Driver, MemberListener, resolve_stack
 from recado.feeds.layer import MemberContext
 from recado.feeds.member import FeedMember
+from recado.feeds.options import FeedOptions
 from recado.feeds.packet import Data, Heartbeat, Nak, PullReply, PullRequest
 from recado.feeds.stack import StackError
 from recado.feeds.transport.endpoint import NO_TAG
@@ -294,10 +294,12 @@ async def test_that_publishers_are_turned_away_is_told_once(
 
 
 def test_the_stack_ends_on_the_carrier() -> None:
-    assert str(resolve_stack(None, Role.PUBLISHER, "UDP")) == "DISPATCH:FRAG:FIFO:NAK:REACH:UDP"
+    assert (
+        str(resolve_stack(None, Role.PUBLISHER, "UDP")) == "DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:UDP"
+    )
     assert "ARCHIVER" in resolve_stack(None, Role.ARCHIVE, "AMQP").names
     with pytest.raises(StackError, match="ends with AMQP, and the URL is one for UDP"):
-        resolve_stack("DISPATCH:FRAG:FIFO:NAK:REACH:AMQP", Role.PUBLISHER, "UDP")
+        resolve_stack("DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP", Role.PUBLISHER, "UDP")
 
 
 def crowded(member: Scripted) -> Scripted:

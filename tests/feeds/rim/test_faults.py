@@ -1,4 +1,4 @@
-"""A fault in this program is told as that, and never as a carrier that is out of reach (D5)."""
+"""A fault in this program is told as that, and never as a carrier that is out of reach (DR5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recado.feeds.views import View
 from .loop import in_the_loop, without_waiting
 from .town import linking, take
 
-STACK = "DISPATCH:{}SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+STACK = "DISPATCH:{}SYNC:ARCHIVER:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
 
 
 class Mistaken(Layer):

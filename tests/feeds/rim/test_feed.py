@@ -69,7 +69,7 @@ async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> No
 @in_the_loop
 async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
     async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:REACH:AMQP")
+        feed = link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP")
         for recovery in ("pessimistic", Vector()):
             with pytest.raises(StackError, match="has no SYNC, which recovers messages"):
                 feed.subscribe("desk-1", recovery=recovery)
@@ -335,7 +335,7 @@ async def test_a_fast_publisher_is_slowed_down() -> None:
 
 @in_the_loop
 async def test_too_much_that_waits_for_archives_is_no_failed_recovery() -> None:
-    stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+    stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
     options = replace(FAST, buffer_bytes=2_000, uniform_copies=1)
     async with linking("memory", options) as linked, linked() as link:
         feed = link.feed("quotes", stack=stack)

@@ -1,4 +1,4 @@
-"""Anybody may send to a group. Whatever it is, on real sockets, publishers and subscribers go on (U3, F10)."""
+"""Anybody may send to a group. Whatever it is, on real sockets, publishers and subscribers go on (UD3, F10)."""
 
 from __future__ import annotations
 

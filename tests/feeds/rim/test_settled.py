@@ -18,7 +18,7 @@ from recado.feeds.wire import encode
 from .loop import in_the_loop, until
 from .town import FAST, linking, stored
 
-ORDERED = "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:REACH:AMQP"
+ORDERED = "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
 
 
 @in_the_loop

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import recado
 from recado.feeds.archiver import Archiver
-from recado.feeds.boundary import FeedOptions
 from recado.feeds.connection import FeedConnection
 from recado.feeds.feed import Feed
 from recado.feeds.message import Message
+from recado.feeds.options import FeedOptions
 from recado.feeds.subscription import Subscription
 from recado.feeds.transport.memory import MemoryFeedTransport, MemoryHub
 

@@ -276,7 +276,7 @@ class Archive:
         if file in newer.files:
             return CorruptArchiveError(path, "byte 0", "the file is missing")
         return SnapshotExpiredError(
-            f"{path} was collected since the archive was opened; open it again"
+            f"{path} was deleted by retention after the snapshot was taken; open the archive again"
         )
 
     def _tail_batches(self) -> Iterator[StoredBatch]:
@@ -325,7 +325,7 @@ def _column_names(columns: Sequence[str] | None) -> list[str]:
     names = list(SCHEMA.names if columns is None else columns)
     unknown = [name for name in names if name not in SCHEMA.names]
     if unknown:
-        raise ValueError(f"there is no column {unknown[0]!r}; there are {SCHEMA.names}")
+        raise ValueError(f"unknown column {unknown[0]!r}; the columns are {SCHEMA.names}")
     return names
 
 

@@ -177,7 +177,7 @@ def _scan_batch(batch: StoredBatch) -> ScannedBatch:
     except (IndexError, ValueError):
         at = -1
     if at != len(block):
-        raise MalformedDataError(f"the block of the rows from {batch.offset} on is not whole")
+        raise MalformedDataError(f"incomplete block in the rows from {batch.offset} on")
     return ScannedBatch(batch, pieces, size)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..errors import FeedError
 
-class ArchiveError(Exception):
+
+class ArchiveError(FeedError):
     """An archive that cannot be used."""
 
 

@@ -110,7 +110,7 @@ class ParquetReader:
     ) -> None:
         self.file = file
         self._path = tree.path(file.path)
-        with self._report_damage("its end"):
+        with self._report_damage("the footer"):
             self._source = tree.parquet(file.path)
             try:
                 self._check_footer()
@@ -125,17 +125,19 @@ class ParquetReader:
         rows = self._parquet.metadata.num_rows
         if rows != file.rows:
             self.close()
-            raise CorruptArchiveError(self._path, "its end", f"it has {rows} rows, not {file.rows}")
+            raise CorruptArchiveError(
+                self._path, "the footer", f"{rows} rows instead of {file.rows}"
+            )
 
     def _check_footer(self) -> None:
         size = self._source.size()
         if size != self.file.bytes:
-            raise ValueError(f"it has {size} bytes, not {self.file.bytes}")
+            raise ValueError(f"{size} bytes instead of {self.file.bytes}")
         if (
             _footer_checksum(lambda at, count: self._source.read_at(count, at), size)
             != self.file.footer
         ):
-            raise ValueError("the checksum of its footer is wrong")
+            raise ValueError("wrong checksum of the footer")
 
     def close(self) -> None:
         self._parquet.close()
@@ -208,7 +210,7 @@ def verify_checksum(tree: ReadableTree, folder: str, name: str, size: int, crc: 
     try:
         if file.size() != size:
             raise CorruptArchiveError(
-                path, f"byte {min(file.size(), size)}", f"it has {file.size()} bytes, not {size}"
+                path, f"byte {min(file.size(), size)}", f"{file.size()} bytes instead of {size}"
             )
         found = 0
         for at in range(0, size, _READ_CHUNK_BYTES):
@@ -217,7 +219,7 @@ def verify_checksum(tree: ReadableTree, folder: str, name: str, size: int, crc: 
         file.close()
     if f"{found:08x}" != crc:
         raise CorruptArchiveError(
-            path, "an unknown place", f"its checksum is {found:08x}, not {crc}"
+            path, "an unknown location", f"checksum {found:08x} instead of {crc}"
         )
 
 

@@ -109,7 +109,7 @@ class ArchiveFollower:
             facts = (self.path / MANIFEST_FILE).stat()
         except FileNotFoundError:
             raise ArchiveNotFoundError(
-                f"there is no archive in {self.path}: {MANIFEST_FILE} is missing"
+                f"no archive in {self.path}: {MANIFEST_FILE} is missing"
             ) from None
         stamp = facts.st_ino, facts.st_mtime_ns
         if stamp == self._manifest_stamp:

@@ -103,9 +103,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ends = [(self.first, self.first), *((file.first, file.end) for file in self.files)]
         for (_, end), (first, after) in pairwise(ends):
             if first < end or after <= first:
-                return f"the file with the rows [{first}, {after}) is not behind row {end} (M1)"
+                return f"file with rows [{first}, {after}) does not follow row {end} (MF1)"
         if ends[-1][1] > self.tail.offset:
-            return f"the files end at row {ends[-1][1]}, the tail begins at {self.tail.offset} (M2)"
+            return f"files end at row {ends[-1][1]}, after the tail at {self.tail.offset} (MF2)"
         return None
 
     def successor(self, written: int, **changes: object) -> Self:
@@ -142,15 +142,15 @@ def decode(data: bytes, file: object) -> Manifest:
         known = msgspec.json.decode(data, type=_VersionHeader)
         if known.format != FORMAT:
             raise ArchiveNotFoundError(
-                f"{file} is no manifest of an archive: its format is {known.format!r}"
+                f"{file} is not the manifest of an archive: format {known.format!r}"
             )
         if known.version > VERSION:
             raise UnsupportedVersionError(
-                f"{file} is a manifest of version {known.version}, and this release knows none above "
-                f"{VERSION}: it was written by a later release of recado; read it with that one"
+                f"{file} has version {known.version}, this release supports up to {VERSION}: "
+                "read the archive with the later release of recado that has written it"
             )
         if head != b'{"checksum":"%08x",\n' % crc32(rest):
-            raise CorruptArchiveError(str(file), "byte 0", "the checksum is wrong")
+            raise CorruptArchiveError(str(file), "byte 0", "wrong checksum")
         found = msgspec.json.decode(b"{" + rest, type=_ManifestDocument)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CorruptArchiveError(
@@ -178,7 +178,7 @@ def read(disk: ReadableDisk) -> Manifest:
         file = disk.open(MANIFEST_FILE)
     except FileNotFoundError:
         raise ArchiveNotFoundError(
-            f"there is no archive in {disk.folder}: {MANIFEST_FILE} is missing"
+            f"no archive in {disk.folder}: {MANIFEST_FILE} is missing"
         ) from None
     try:
         return decode(file.read(0, file.size()), path)

@@ -82,4 +82,4 @@ def decode(payload: bytes) -> StoredEntry:
     if kind == RECORD_TYPE and size > _RECORD_LAYOUT.size:
         _, stored, offset = _RECORD_LAYOUT.unpack_from(payload)
         return StoredRecord(stored, offset, decode_record(payload[_RECORD_LAYOUT.size :]))
-    raise MalformedDataError(f"a payload of kind {kind} and {size} bytes is not known here")
+    raise MalformedDataError(f"unknown payload of type {kind} and {size} bytes")

@@ -165,7 +165,7 @@ class ArchiveStore:
             if wanted != found:
                 folder = self._root.folder
                 raise ArchiveMismatchError(
-                    f"{folder} holds the archive {what} {found!r}, not {wanted!r}"
+                    f"{folder} contains the archive {what} {found!r}, not {wanted!r}"
                 )
         return manifest
 
@@ -203,7 +203,7 @@ class ArchiveStore:
             raise CorruptArchiveError(path, location, str(error)) from None
         if stored.offset < self._next_offset:
             raise CorruptArchiveError(
-                path, location, f"row {stored.offset} follows row {self._next_offset - 1}"
+                path, location, f"row {stored.offset} after row {self._next_offset - 1}"
             )
         self._next_offset = stored.offset  # a gap: a repair has dropped records
         self._add_checkpoint(position)
@@ -274,7 +274,9 @@ class ArchiveStore:
                     continue
                 if entry.first <= known:
                     message = f"{entry.publisher.hex()}:{entry.first}"
-                    raise ValueError(f"{message} is stored already, up to {known} (S3)")
+                    raise ValueError(
+                        f"message {message} is already stored: the last sequence is {known} (ST3)"
+                    )
                 last[entry.publisher] = entry.last
         return checked
 

@@ -35,7 +35,7 @@ class SegmentGoneError(Exception):
     """A segment was dropped or is missing."""
 
     def __init__(self, position: int) -> None:
-        super().__init__(f"nothing is left at position {position}")
+        super().__init__(f"the journal segment at position {position} was dropped")
         self.position = position
 
 
@@ -98,11 +98,11 @@ class TailReader:
             path = self._disk.folder / file_name(base)
             if position < base:
                 raise CorruptArchiveError(
-                    path, f"position {position}", "what was before it is missing"
+                    path, f"position {position}", "the previous segment is missing"
                 )
             position = yield from self._read_segment(file, base, position, path)
         if position < self._end:
-            what = f"it should go on to position {self._end}"
+            what = f"records end before position {self._end}"
             raise CorruptArchiveError(self._disk.folder, f"position {position}", what)
 
     def _read_segment(
@@ -110,7 +110,7 @@ class TailReader:
     ) -> Generator[tuple[int, StoredEntry], None, int]:
         """Yield the records of one segment from a position on; return where they end."""
         if decode_mark(file.read(0, FILE_HEADER_BYTES), base) is None:
-            raise CorruptArchiveError(path, f"position {base}", "its header is wrong")
+            raise CorruptArchiveError(path, f"position {base}", "wrong header")
         until = min(self._end - base, file.size())
         first = max(position - base, FILE_HEADER_BYTES)
         stop = ScanEnd(first)

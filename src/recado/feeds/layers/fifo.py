@@ -28,7 +28,6 @@ from ..boundary import (
     MessageBatch,
     PacketRoute,
     PublishRequested,
-    RecoveryPolicy,
     ReportFailure,
     ReportRecovered,
 )
@@ -49,6 +48,7 @@ from ..layer import (
     ViewChangeAbandoned,
     ViewInstalled,
 )
+from ..options import RecoveryPolicy
 from ..packet import Data, Fragment, PublisherStatus
 from ..vector import MAX_SEQUENCE_ID, Vector
 from ..views import LostRange, MemberId, Role, ViewRecord
@@ -107,7 +107,7 @@ class FifoLayer(Layer):
         if start_vector is not None:
             receive_buffer.start(start_vector, 0.0)
             receive_buffer.release_limit = None
-        if "REACH" not in context.layer_names:
+        if "MEMBERSHIP" not in context.layer_names:
             receive_buffer.start_without_views()
 
     def start(self, now: float) -> None:
@@ -346,9 +346,9 @@ class FifoLayer(Layer):
     def _fail(self, publisher: bytes, gap: MessageGap) -> None:
         self.context.has_failed = True
         reason = (
-            f"message {gap.first_missing} of publisher {publisher.hex()} is missing: nobody present has it, and for "
-            f"{self.context.options.gap_timeout:g} s (gap_timeout) no archive has said that it is lost; start the "
-            "archives, then subscribe again"
+            f"message {gap.first_missing} of publisher {publisher.hex()} is missing: no reachable member has it, and "
+            f"no archive has reported it as lost for {self.context.options.gap_timeout:g} s (gap_timeout); start "
+            "the archives, then subscribe again"
         )
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 

@@ -31,8 +31,9 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from ..boundary import FeedOptions, MessageBatch, MessageRange
+from ..boundary import MessageBatch, MessageRange
 from ..layer import FragmentReleased, MemberContext
+from ..options import FeedOptions
 from ..vector import MAX_PUBLISHERS
 from ..views import LostRange, ViewId
 from .publisher_state import MessageGap, PublisherState, ReceivedItem, buffered_size

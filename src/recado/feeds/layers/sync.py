@@ -26,7 +26,7 @@ from collections import deque
 import msgspec
 
 from ..block import MalformedDataError
-from ..boundary import MessageBatch, RecoveryPolicy, ReportFailure, ReportRecovered
+from ..boundary import MessageBatch, ReportFailure, ReportRecovered
 from ..layer import (
     BatchReleased,
     DeliveryStarted,
@@ -37,6 +37,7 @@ from ..layer import (
     UpEvent,
     ViewInstalled,
 )
+from ..options import RecoveryPolicy
 from ..packet import (
     DeliveryBound,
     DeliveryBoundRequest,
@@ -225,8 +226,8 @@ class SyncLayer(Layer):
         self._next_request = None
         self.context.has_failed = True
         reason = (
-            f"no archive of the feed has answered for {options.recovery_timeout:g} s: start one, or subscribe "
-            "without recovery"
+            f"no archive of the feed has answered for {options.recovery_timeout:g} s (recovery_timeout): start one, "
+            "or subscribe without recovery"
         )
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 

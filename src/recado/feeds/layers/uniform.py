@@ -145,5 +145,8 @@ class UniformLayer(Layer):
         if self._pending_bytes > self.context.options.buffer_bytes and not self.context.has_failed:
             self.context.has_failed = True
             copies = self._required_copies()
-            reason = f"too much waits for {copies} archives to have it: start archives, or leave UNIFORM out"
+            reason = (
+                f"{self._pending_bytes:,} bytes wait to be durable in {copies} archives, the limit (buffer_bytes) is "
+                f"{self.context.options.buffer_bytes:,}: start archives, or use a stack without UNIFORM"
+            )
             self.context.effects.append(ReportFailure(reason))

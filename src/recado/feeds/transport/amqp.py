@@ -90,9 +90,9 @@ class AmqpFeedTransport:
         def on_event(event: ConnectionEvent) -> None:
             match event:
                 case ConnectionLost(error):
-                    log.warning("feeds are without their broker, and wait for it: %s", error)
+                    log.warning("broker connection of feeds lost: reconnecting (error=%s)", error)
                 case ConnectionRecovered(_, seconds):
-                    log.warning("feeds have their broker again after %.1f s", seconds)
+                    log.warning("broker connection of feeds restored (after_s=%.1f)", seconds)
                 case ReconnectAbandoned(error):
                     transport._notify_lost(error)
                 case _:
@@ -127,7 +127,7 @@ class AmqpFeedTransport:
         except BaseException as error:
             await port.close()
             if isinstance(error, ClientError):
-                raise JoinError(f"cannot join the feed {feed}: {error}") from error
+                raise JoinError(f"cannot join feed {feed}: {error}") from error
             raise
         return port
 
@@ -236,7 +236,10 @@ class AmqpEndpoint:
                 self._channels.remove(channel)
                 if not error.is_exclusively_locked or self._loop.time() > until:
                     raise
-                log.info("another archive %s is at work, or was until now", self._member_id.name)
+                log.info(
+                    "waiting for the queue of the archive: another consumer has it (archive=%s)",
+                    self._member_id.name,
+                )
             await asyncio.sleep(
                 RETRY_INTERVAL_S
             )  # the broker sends no event when a queue becomes free
@@ -375,7 +378,7 @@ class AmqpEndpoint:
             if ok:
                 posted.is_confirmed = True
             else:
-                log.warning("feed %s: the broker refused a batch; it is sent again", self._feed)
+                log.warning("publish nacked by the broker: retrying (feed=%s)", self._feed)
                 self._loop.call_later(RETRY_INTERVAL_S, self._publish_persistent, posted)
         confirmed = 0
         while self._unconfirmed and self._unconfirmed[0].is_confirmed:

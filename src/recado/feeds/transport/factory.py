@@ -26,9 +26,7 @@ async def open_transport(
             try:
                 parse_url(url)
             except ValueError as error:
-                raise InvalidUrlError(
-                    str(error), f"Write it as in {EXAMPLE_BROKER_URL}."
-                ) from error
+                raise InvalidUrlError(str(error), f"Example: {EXAMPLE_BROKER_URL}") from error
             return await AmqpFeedTransport.open(
                 url, reconnect_timeout, wait_for_broker=wait_for_broker
             )
@@ -38,10 +36,10 @@ async def open_transport(
             try:
                 group = parse_group(url)
             except ValueError as error:
-                raise InvalidUrlError(str(error), f"Write it as in {EXAMPLE_GROUP_URL}.") from error
+                raise InvalidUrlError(str(error), f"Example: {EXAMPLE_GROUP_URL}") from error
             return UdpFeedTransport(group)
         case _:
             raise InvalidUrlError(
-                f"a feed's URL begins with amqp://, amqps:// or udp://, not with {url[:8]!r}",
-                f"Write it as in {EXAMPLE_BROKER_URL} or {EXAMPLE_GROUP_URL}.",
+                f"the URL of a feed must begin with amqp://, amqps:// or udp://, not {url[:8]!r}",
+                f"Example: {EXAMPLE_BROKER_URL} or {EXAMPLE_GROUP_URL}",
             )

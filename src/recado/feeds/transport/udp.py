@@ -67,35 +67,39 @@ def parse_group(url: str) -> MulticastGroup:
     """Parse a URL; raise `ValueError` that names the invalid part."""
     parts = urlsplit(url)
     if parts.scheme != "udp":
-        raise ValueError(f"a group's URL begins with udp://, not with {parts.scheme}://")
+        raise ValueError(f"the URL of a group must begin with udp://, not {parts.scheme}://")
     host = parts.hostname or ""
     if not _is_address(host, multicast=True):
-        raise ValueError(f"{host!r} is no multicast address; try one such as 239.255.42.1")
+        raise ValueError(f"{host!r} is not a multicast address such as 239.255.42.1")
     try:
         port = parts.port or 0
     except ValueError:
         port = 0
     if not port:
-        raise ValueError(f"the URL needs a port, from 1 to 65535: udp://{host}:4242")
+        raise ValueError(f"the URL needs a port from 1 to 65535: udp://{host}:4242")
     values: dict[str, str | int] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         match name:
             case "interface":
                 if not _is_address(text, multicast=False):
-                    raise ValueError(f"interface={text} is no address of an interface: 127.0.0.1")
+                    raise ValueError(
+                        f"interface={text} is not the address of an interface such as 127.0.0.1"
+                    )
                 values[name] = text
             case "ttl":
                 if text not in ("0", "1"):
-                    raise ValueError(f"ttl={text}: 0 stays on this machine, 1 on this network")
+                    raise ValueError(f"ttl={text} must be 0 (this machine) or 1 (this network)")
                 values[name] = int(text)
             case "rate":
                 if not text.isdecimal() or int(text) < MAX_DATAGRAM_BYTES:
                     raise ValueError(
-                        f"rate={text} is less than {MAX_DATAGRAM_BYTES} bytes a second"
+                        f"rate={text} must be at least {MAX_DATAGRAM_BYTES} bytes per second"
                     )
                 values[name] = int(text)
             case _:
-                raise ValueError(f"unknown option {name!r}; there are interface, ttl and rate")
+                raise ValueError(
+                    f"unknown option {name!r}; the options are interface, ttl and rate"
+                )
     return msgspec.convert({"host": host, "port": port, **values}, MulticastGroup)
 
 
@@ -124,9 +128,9 @@ class UdpFeedTransport:
                 own = _open_own_socket(stack, self._group)
             except OSError as error:
                 raise JoinError(
-                    f"cannot join the group {self._group.host}:{self._group.port} "
+                    f"cannot join multicast group {self._group.host}:{self._group.port} "
                     f"on {self._group.interface}: {error.strerror}",
-                    "interface= names the address of an interface that does multicast.",
+                    "Set interface= to the address of an interface that supports multicast.",
                 ) from error
             stack.pop_all()
         return UdpEndpoint(self._group, feed, member_id, role, listener, (many, own))
@@ -271,7 +275,7 @@ class UdpEndpoint:
         """Return whether only this datagram cannot be sent: it is too large, or has a wrong address that a peer
         made us believe."""
         if error.errno == errno.EMSGSIZE:
-            log.warning("feed %s: what was to be said does not fit in a datagram", self._feed)
+            log.warning("dropping packet: too large for a datagram (feed=%s)", self._feed)
             return True
         return address != self._group_address
 
