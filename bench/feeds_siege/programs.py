@@ -169,7 +169,7 @@ async def commit(name: str, url: str, folder: Path, _: Random) -> None:
 
     def receive(messages: Subscription, batch: DeliveredBatch) -> None:
         rows = [
-            (time.monotonic(), batch.batch.publisher, group[0], group[-1], whole)
+            (time.monotonic(), batch.publisher, group[0], group[-1], whole)
             for whole, group in (
                 (whole, [each.sequence for each in some])
                 for whole, some in groupby(batch, is_whole)
@@ -213,7 +213,7 @@ def watcher(recovery: Recovery, *, discard: bool = False) -> Role:
         with Diary(folder / f"{name}.diary") as diary:
 
             def receive(_: Subscription, batch: DeliveredBatch) -> None:
-                if not discard or batch.batch.certainty is Certainty.LIVE:
+                if not discard or batch.certainty is Certainty.LIVE:
                     note_batch(diary, batch)
 
             async with observed(diary):

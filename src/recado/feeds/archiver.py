@@ -73,7 +73,7 @@ class ArchiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds between checks of the retention limits."""
 
 
-class Archiver(MemberListener):
+class Archiver:
     """Runs an archive of a feed; made by `FeedConnection.archive` and entered once, by `async with`."""
 
     def __init__(
@@ -102,35 +102,42 @@ class Archiver(MemberListener):
         self._appended = asyncio.Event()
         self._queries: asyncio.Queue[tuple[int, ArchiveQuery]] = asyncio.Queue()
         self._unsettled: deque[tuple[int, tuple[bytes, int] | None]] = deque()
+        """Tags of handled packets, with publisher and last sequence if their messages are stored."""
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
+        self._listener = _ArchiverListener(self)
 
     # --- lifecycle
 
     @property
-    def store(self) -> ArchiveStore:
-        """The store, for reading."""
+    def _opened_store(self) -> ArchiveStore:
         assert self._store is not None, "the archive is not running: use `async with`"
         return self._store
 
     @property
     def vector(self) -> Vector:
         """The durable messages."""
-        return self.store.durable_vector
+        return self._opened_store.durable_vector
 
     @property
     def is_closed(self) -> bool:
         return self._closed
 
     async def __aenter__(self) -> Self:
-        if self._driver is not None or self._closed:
+        if self._listener.attached is not None or self._closed:
             raise RuntimeError("an archiver can be entered only once; create another one")
         try:
             await self._run_in_thread(self._open_store)
             await join_feed(
-                *(self._transport, self.feed, self._member_id, Role.ARCHIVE),
-                *(self._stack, self._options, self, self.store.archive_state()),
+                self._transport,
+                self.feed,
+                self._member_id,
+                Role.ARCHIVE,
+                self._stack,
+                self._options,
+                self._listener,
+                self._opened_store.archive_state(),
             )
             self._tasks = [
                 asyncio.create_task(self._supervise(work()))
@@ -178,17 +185,17 @@ class Archiver(MemberListener):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            if self._driver is not None and not self._failure.done():
+            if self._listener.attached is not None and not self._failure.done():
                 await self._sync_once()
         finally:
-            if self._driver is not None:
-                await self._driver.leave()
+            if self._listener.attached is not None:
+                await self._listener.attached.leave()
             if self._store is not None:
                 await self._run_in_thread(self._store.close)
             await asyncio.to_thread(self._threads.shutdown)
 
-    def _stop_error(self, why: object) -> ArchiveStoppedError:
-        return ArchiveStoppedError(f"archive {self.name} of feed {self.feed} stopped: {why}")
+    def _stop_error(self, reason: object) -> ArchiveStoppedError:
+        return ArchiveStoppedError(f"archive {self.name} of feed {self.feed} stopped: {reason}")
 
     def _stop(self, error: Exception) -> None:
         if not self._failure.done():
@@ -200,10 +207,13 @@ class Archiver(MemberListener):
         try:
             await work
         except Exception as error:
-            foreseen = isinstance(error, OSError | ArchiveError | FeedError)
-            stopped = self._stop_error(error)
-            log.error("%s", stopped, exc_info=None if foreseen else error)
-            self._stop(stopped)
+            is_expected = isinstance(error, OSError | FeedError)
+            log.error(
+                "archiver stopped (archive=%s feed=%s error=%s)",
+                *(self.name, self.feed, error),
+                exc_info=None if is_expected else error,
+            )
+            self._stop(self._stop_error(error))
 
     async def _run_in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         """Run a function in a thread of the pool."""
@@ -214,33 +224,35 @@ class Archiver(MemberListener):
 
     async def _sync_loop(self) -> None:
         loop = asyncio.get_running_loop()
-        begun = 0.0
+        started_at = 0.0
         while True:
             await self._appended.wait()
-            await asyncio.sleep(begun + MIN_SYNC_INTERVAL_S - loop.time())
-            begun = loop.time()
+            await asyncio.sleep(started_at + MIN_SYNC_INTERVAL_S - loop.time())
+            started_at = loop.time()
             await self._sync_once()
 
     async def _sync_once(self) -> None:
         self._appended.clear()
-        await self._run_in_thread(self.store.sync)
-        self.driver.handle(EntriesStored(self.store.durable_vector, self.store.durable_offset))
+        await self._run_in_thread(self._opened_store.sync)
+        self._listener.driver.handle(
+            EntriesStored(self._opened_store.durable_vector, self._opened_store.durable_offset)
+        )
         self._settle_stored()
 
     async def _query_loop(self) -> None:
         while True:
             number, query = await self._queries.get()
-            found = await self._run_in_thread(self.store.query, query)
-            for damage in self.store.take_new_damages():
+            result = await self._run_in_thread(self._opened_store.query, query)
+            for damage in self._opened_store.take_new_damages():
                 await self._report_damage(damage)
-            self.driver.handle(
-                ArchiveRead(number, found.batches, found.has_more, found.reached, found.offset)
+            self._listener.driver.handle(
+                ArchiveRead(number, result.batches, result.has_more, result.reached, result.offset)
             )
 
     async def _report_damage(self, damage: FileDamage) -> None:
         """Report a damaged file. It does not stop the archiver: its messages count as lost until another
         archive sends them."""
-        lost = await self._run_in_thread(self.store.find_lost, damage)
+        lost = await self._run_in_thread(self._opened_store.find_lost, damage)
         log.error(
             "archive file damaged (archive=%s rows=%d-%d messages_lost=%d error=%s): other rows are served and "
             "these are requested from the other archives; to repair: recado feed verify --repair",
@@ -248,18 +260,18 @@ class Archiver(MemberListener):
             *(sum(each.last - each.first + 1 for each in lost), damage.error),
         )
         if lost:
-            self.driver.handle(ArchiveDamaged(tuple(lost)))
+            self._listener.driver.handle(ArchiveDamaged(tuple(lost)))
 
     async def _maintenance_loop(self) -> None:
         loop = asyncio.get_running_loop()
-        collect_at = loop.time()
+        retention_due = loop.time()
         while True:
-            if self.store.needs_sealing:
-                await self._run_in_thread(self.store.seal)
-            if loop.time() >= collect_at:
-                collect_at = loop.time() + self._archive_options.retention_interval
+            if self._opened_store.needs_sealing:
+                await self._run_in_thread(self._opened_store.seal)
+            if loop.time() >= retention_due:
+                retention_due = loop.time() + self._archive_options.retention_interval
                 report: RetentionReport = await self._run_in_thread(
-                    self.store.apply_retention, self._archive_options.retention
+                    self._opened_store.apply_retention, self._archive_options.retention
                 )
                 if report.files:
                     log.info(
@@ -268,28 +280,50 @@ class Archiver(MemberListener):
                     )
             await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # rows also become due by age
 
-    # --- for the driver
+    # --- settling
+
+    def _settle_stored(self) -> None:
+        """Settle the packets whose messages are durable (AV2)."""
+        durable = self._opened_store.durable_vector
+        last_tag = 0
+        while self._unsettled:
+            tag, messages = self._unsettled[0]
+            if messages is not None and messages[1] > durable.last_of(messages[0]):
+                break
+            last_tag = tag
+            self._unsettled.popleft()
+        if last_tag:
+            self._listener.driver.endpoint.settle(last_tag)
+
+
+class _ArchiverListener(MemberListener):
+    """Stores the entries of a member, queues its queries, and settles its packets."""
+
+    def __init__(self, archiver: Archiver) -> None:
+        self._archiver = archiver
 
     def view_installed(self, view: View, cut: Vector) -> None:
-        self.view = view
-        if not self._joined.done():
-            self._joined.set_result(None)
+        self._archiver.view = view
+        if not self._archiver._joined.done():
+            self._archiver._joined.set_result(None)
 
     def acknowledge(self, packet: bytes) -> None:
         self.driver.endpoint.send(ARCHIVES, packet)
 
     def store_entries(self, entries: Sequence[ArchiveEntry]) -> None:
+        archiver = self._archiver
         try:
-            self.store.append(entries)
+            archiver._opened_store.append(entries)
         except (OSError, ArchiveError) as error:
-            self._stop(self._stop_error(f"cannot write: {error}"))
+            archiver._stop(archiver._stop_error(f"cannot write: {error}"))
         else:
-            self._appended.set()
+            archiver._appended.set()
 
     def read_archive(self, query_number: int, query: ArchiveQuery) -> None:
-        if self._queries.qsize() == MAX_PENDING_READS:
-            self._queries.get_nowait()  # the member has dropped that query, too
-        self._queries.put_nowait((query_number, query))
+        queries = self._archiver._queries
+        if queries.qsize() == MAX_PENDING_READS:
+            queries.get_nowait()  # the member has dropped that query, too
+        queries.put_nowait((query_number, query))
 
     def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         messages = None if is_malformed else read_message_extent(packet)
@@ -297,26 +331,15 @@ class Archiver(MemberListener):
             publisher = messages[0]
             if publisher.startswith(ORDER_PREFIX) or not self.driver.member.is_tracking(publisher):
                 messages = None
-        self._unsettled.append((tag, messages))
-        self._settle_stored()
-
-    def _settle_stored(self) -> None:
-        stable = self.store.durable_vector
-        settled = 0
-        while self._unsettled:
-            tag, messages = self._unsettled[0]
-            if messages is not None and messages[1] > stable.last_of(messages[0]):
-                break
-            settled = tag
-            self._unsettled.popleft()
-        if settled:
-            self.driver.endpoint.settle(settled)
+        self._archiver._unsettled.append((tag, messages))
+        self._archiver._settle_stored()
 
     def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
-        self._stop(self._stop_error(reason))
+        self._archiver._stop(self._archiver._stop_error(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._stop(TransportLostError(f"feed {self.feed}: transport lost: {error}"))
+        feed = self._archiver.feed
+        self._archiver._stop(TransportLostError(f"feed {feed}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
-        self._stop(MemberFailedError(self.feed, error))
+        self._archiver._stop(MemberFailedError(self._archiver.feed, error))

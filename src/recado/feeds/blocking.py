@@ -73,8 +73,8 @@ class BlockingSubscription(LoopThreadProxy[Subscription]):
         self._run(self._inner.close(finished=kind is None))
 
     def __iter__(self) -> Iterator[Message]:
-        while (batch := self._run(self._inner.take_batch())) is not None:
-            yield from self._inner.iterate_batch(batch)
+        while (batch := self._run(self._inner._take_batch())) is not None:
+            yield from self._inner._iterate_batch(batch)
 
     def next_batch(self, timeout: float | None = None) -> DeliveredBatch | None:
         """Return the next batch, or None when the subscription is closed. Raises `TimeoutError`."""

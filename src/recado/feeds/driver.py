@@ -72,15 +72,16 @@ MESSAGE_KINDS: Final = (PacketKind.DATA, PacketKind.FRAGMENT, PacketKind.PULL_RE
 class MemberListener:
     """Callbacks of a member: implemented by a publisher, a subscription and an archiver. Defaults do nothing."""
 
-    _driver: Driver | None = None
+    attached: Driver | None = None
+    """The driver of the member, once it has joined."""
 
     @property
     def driver(self) -> Driver:
-        assert self._driver is not None, "it is attached before the first effect"
-        return self._driver
+        assert self.attached is not None, "the driver is attached before the first effect"
+        return self.attached
 
     def attach(self, driver: Driver) -> None:
-        self._driver = driver
+        self.attached = driver
 
     def deliver(self, batch: MessageBatch) -> None:
         pass

@@ -43,7 +43,7 @@ class ResumePoint(NamedTuple):
     """The sequence after which to continue."""
 
 
-class Feed(MemberListener):
+class Feed:
     """Publishes on a feed and subscribes to it; made by `FeedConnection.feed`."""
 
     def __init__(
@@ -70,6 +70,7 @@ class Feed(MemberListener):
             max_in_flight=max_in_flight,
             resume_after=self._resume_after,
         )
+        self._driver: Driver | None = None  # of the publisher, from the first message on
         self._subscriptions: list[Subscription] = []
         self._closed = False
 
@@ -141,20 +142,25 @@ class Feed(MemberListener):
             return range(0)
         key = encode_texts(keys, len(bodies), "keys")
         message_id = encode_texts(message_ids, len(bodies), "message_ids")
-        common = encode_table(dict(headers)) if headers else b""
-        about = encode_properties(properties) if properties is not None else b""
-        besides = max_length(key) + max_length(message_id) + len(common) + len(about)
-        check_message_size(max(map(len, bodies)) + besides, max_length(key))
+        encoded_headers = encode_table(dict(headers)) if headers else b""
+        encoded_properties = encode_properties(properties) if properties is not None else b""
+        overhead = (
+            max_length(key)
+            + max_length(message_id)
+            + len(encoded_headers)
+            + len(encoded_properties)
+        )
+        check_message_size(max(map(len, bodies)) + overhead, max_length(key))
         first = 0
-        for piece in self._coalescer.split(bodies, besides):
+        for piece in self._coalescer.split(bodies, overhead):
             while self._driver is None or not self._coalescer.has_room:
                 await self._wait_ready()
             last = self._coalescer.add_many(
                 bodies[piece],
                 key if isinstance(key, bytes) else key[piece],
                 message_id if isinstance(message_id, bytes) else message_id[piece],
-                common,
-                about,
+                encoded_headers,
+                encoded_properties,
             )
             first = first or last - (piece.stop - piece.start) + 1
         return range(first, last + 1)
@@ -173,10 +179,10 @@ class Feed(MemberListener):
         if not bodies:
             return
         longest_key = max(map(len, keys))
-        others = (message_ids, headers, properties)
-        besides = longest_key + sum(max(map(len, column)) for column in others)
-        check_message_size(max(map(len, bodies)) + besides, longest_key)
-        for piece in self._coalescer.split(bodies, besides):
+        columns = (message_ids, headers, properties)
+        overhead = longest_key + sum(max(map(len, column)) for column in columns)
+        check_message_size(max(map(len, bodies)) + overhead, longest_key)
+        for piece in self._coalescer.split(bodies, overhead):
             while self._driver is None or not self._coalescer.has_room:
                 await self._wait_ready()
             self._coalescer.add_many(
@@ -193,16 +199,17 @@ class Feed(MemberListener):
             async with self._join_lock:
                 self._check_open()
                 if self._driver is None:
-                    driver = await join_feed(
-                        *(self._transport, self.name, self._member_id, Role.PUBLISHER),
-                        *(
-                            self._stack,
-                            replace(self._options, resume_after=self._resume_after),
-                            self,
-                        ),
+                    self._driver = await join_feed(
+                        self._transport,
+                        self.name,
+                        self._member_id,
+                        Role.PUBLISHER,
+                        self._stack,
+                        replace(self._options, resume_after=self._resume_after),
+                        _PublisherListener(self.name, self._coalescer),
                     )
                     if self._closed:  # closed by another task during the join
-                        await driver.leave()
+                        await self._driver.leave()
         await self._coalescer.wait_for_room()
 
     def _check_open(self) -> None:
@@ -245,17 +252,22 @@ class Feed(MemberListener):
             live_without_archive=live_without_archive,
         )
 
-        async def joined(subscription: Subscription) -> Driver:
+        async def join(subscription: Subscription, listener: MemberListener) -> Driver:
             self._check_open()
             still_open = (each for each in self._subscriptions if not each.is_closed)
             self._subscriptions = [*still_open, subscription]
             return await join_feed(
-                *(self._transport, self.name, member_id, Role.SUBSCRIBER),
-                *(self._stack, options, subscription),
+                self._transport,
+                self.name,
+                member_id,
+                Role.SUBSCRIBER,
+                self._stack,
+                options,
+                listener,
             )
 
-        wanted = None if selector is None else compile_selector(selector, self.name)
-        return Subscription(self.name, name, joined, start=vector, filter_=wanted, on_view=on_view)
+        filter_ = None if selector is None else compile_selector(selector, self.name)
+        return Subscription(self.name, name, join, start=vector, filter_=filter_, on_view=on_view)
 
     # --- end
 
@@ -279,10 +291,17 @@ class Feed(MemberListener):
             if self._driver is not None:
                 await self._driver.leave()
 
-    # --- for the driver
-
     def _publish_block(self, block: Block) -> None:
-        self.driver.handle(PublishRequested(block))
+        assert self._driver is not None, "nothing is published before the feed has joined"
+        self._driver.handle(PublishRequested(block))
+
+
+class _PublisherListener(MemberListener):
+    """Reports confirms and failures of the publisher's member to the coalescer of the feed."""
+
+    def __init__(self, feed: str, coalescer: PublishCoalescer) -> None:
+        self._feed = feed
+        self._coalescer = coalescer
 
     def publish_confirmed(self, last_sequence: int) -> None:
         self._coalescer.confirm(last_sequence)
@@ -291,10 +310,10 @@ class Feed(MemberListener):
         self._coalescer.fail(FeedError(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._coalescer.fail(TransportLostError(f"feed {self.name}: transport lost: {error}"))
+        self._coalescer.fail(TransportLostError(f"feed {self._feed}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
-        self._coalescer.fail(MemberFailedError(self.name, error))
+        self._coalescer.fail(MemberFailedError(self._feed, error))
 
 
 def encode_texts(texts: Sequence[str] | str, count: int, parameter: str) -> list[bytes] | bytes:

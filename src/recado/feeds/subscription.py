@@ -26,7 +26,7 @@ from .inbox import Inbox
 from .message import Message, decode_messages
 from .options import RecoveryPolicy
 from .vector import MAX_SEQUENCE_ID, DeliveryProgress, Span, Vector, clip_spans
-from .views import LostRange, View
+from .views import Certainty, LostRange, View
 
 Recovery: TypeAlias = Literal["optimistic", "pessimistic", "archive"] | Vector | None
 MessageFilter: TypeAlias = Callable[[Message], bool]
@@ -64,41 +64,53 @@ class DeliveredBatch(Sequence[Message]):
     def __init__(
         self, feed: str, batch: MessageBatch, filter_: MessageFilter | None = None
     ) -> None:
-        self.feed = feed
-        self.batch = batch
+        self._feed = feed
+        self._batch = batch
         self._filter = filter_
         self._messages: list[Message] | None = None
 
+    @property
+    def publisher(self) -> bytes:
+        """The publisher of all messages of the batch."""
+        return self._batch.publisher
+
+    @property
+    def certainty(self) -> Certainty:
+        """The certainty of all messages of the batch."""
+        return self._batch.certainty
+
     def _decode(self) -> list[Message]:
         if self._messages is None:
-            made = decode_messages(self.feed, self.batch)
-            self._messages = made if self._filter is None else list(filter(self._filter, made))
+            messages = decode_messages(self._feed, self._batch)
+            self._messages = (
+                messages if self._filter is None else list(filter(self._filter, messages))
+            )
         return self._messages
 
     def __len__(self) -> int:
-        return self.batch.count if self._filter is None else len(self._decode())
+        return self._batch.count if self._filter is None else len(self._decode())
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._decode())
 
     @overload
-    def __getitem__(self, place: int) -> Message: ...
+    def __getitem__(self, index: int) -> Message: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Message]: ...
+    def __getitem__(self, index: slice) -> list[Message]: ...
 
-    def __getitem__(self, place: int | slice) -> Message | list[Message]:
-        return self._decode()[place]
+    def __getitem__(self, index: int | slice) -> Message | list[Message]:
+        return self._decode()[index]
 
 
-class Subscription(MemberListener):
+class Subscription:
     """Yields the messages of a feed; made by `Feed.subscribe` and entered once, by `async with`."""
 
     def __init__(
         self,
         feed: str,
         name: str,
-        join: Callable[[Subscription], Awaitable[Driver]],
+        join: Callable[[Subscription, MemberListener], Awaitable[Driver]],
         *,
         start: Vector,
         filter_: MessageFilter | None = None,
@@ -119,23 +131,23 @@ class Subscription(MemberListener):
         self._join_timeout = join_timeout
         self._inbox = Inbox()
         self._progress = DeliveryProgress(start)
-        self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._listener = _SubscriptionListener(self, self._inbox)
         self._entered = False
         self._closed = False
-        self._tag = 0
-        self._unfinished: dict[
-            bytes, list[Span]
-        ] = {}  # by publisher; an empty list stands for its last message
-        self._current_batch: MessageBatch | None = None  # batch that is being iterated,
-        self._remaining: Iterator[Message] = iter(())  # the rest of it,
-        self._hole_position: int | None = (
-            None  # and the current sequence, if the batch fills a hole
-        )
+        self._unfinished: dict[bytes, list[Span]] = {}
+        """Messages that the application is processing, by publisher; an empty list stands for the last one."""
+        self._current_batch: MessageBatch | None = None
+        """The batch that is being iterated."""
+        self._remaining: Iterator[Message] = iter(())
+        """The messages of the current batch that were not yielded yet."""
+        self._hole_position: int | None = None
+        """The last sequence yielded, if the current batch fills a hole."""
 
     # --- for the application
 
     @property
     def vector(self) -> Vector:
+        """The messages received so far, with lost ones as holes; to be saved and passed as `recovery`."""
         return self._progress.snapshot()
 
     @property
@@ -152,13 +164,13 @@ class Subscription(MemberListener):
             raise RuntimeError("a subscription can be entered only once; subscribe again")
         self._entered = True
         try:
-            await self._join(self)
+            await self._join(self, self._listener)
             async with asyncio.timeout(self._join_timeout):
-                await self._joined
+                await self._listener.joined
         except BaseException as error:
             self._closed = True
-            if self._driver is not None:
-                await self._driver.stop()
+            if self._listener.attached is not None:
+                await self._listener.attached.stop()
             if isinstance(error, TimeoutError):
                 raise JoinError(
                     f"{self.name} could not join feed {self.feed} within {self._join_timeout:g} s",
@@ -176,17 +188,17 @@ class Subscription(MemberListener):
         self._inbox.close()
         self._current_batch = None
         deque(self._remaining, maxlen=0)  # exhaust it, so that a running iteration ends
-        if self._driver is not None and not self._closed:
+        if self._listener.attached is not None and not self._closed:
             self._closed = True
             for publisher, spans in () if finished else self._unfinished.items():
                 last = self._progress.entries[publisher]
                 for span in spans or [(last, last)]:
                     self._progress.withdraw(publisher, *span)
-            await self._driver.leave(self.vector)
+            await self._listener.attached.leave(self.vector)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        while (batch := await self.take_batch()) is not None:
-            for message in self.iterate_batch(batch):
+        while (batch := await self._take_batch()) is not None:
+            for message in self._iterate_batch(batch):
                 yield message
 
     async def batches(self) -> AsyncIterator[DeliveredBatch]:
@@ -197,7 +209,7 @@ class Subscription(MemberListener):
     async def next_batch(self) -> DeliveredBatch | None:
         """Return the next batch, or None when the subscription is closed."""
         self._unfinished = {}
-        while (batch := await self.take_batch()) is not None:
+        while (batch := await self._take_batch()) is not None:
             self._unfinished = {}
             messages = self._hand_out(batch)
             if self._filter is None or len(messages):
@@ -210,13 +222,13 @@ class Subscription(MemberListener):
         first = await self.next_batch()
         if first is None:
             return []
-        found, count = [first], first.batch.count
+        found, count = [first], first._batch.count
         while count < max_messages and (batch := self._inbox.take_ready()) is not None:
             count += batch.count
             messages = self._hand_out(batch)
             if self._filter is None or len(messages):
                 found.append(messages)
-        self._update_backpressure()
+        self._listener.update_backpressure()
         return found
 
     def _hand_out(self, batch: MessageBatch) -> DeliveredBatch:
@@ -232,20 +244,21 @@ class Subscription(MemberListener):
                     self._progress.withdraw(publisher, *span)
         self._unfinished = {}
 
-    async def take_batch(self) -> MessageBatch | None:
+    async def _take_batch(self) -> MessageBatch | None:
         """Return the next batch to be iterated; it counts as delivered as far as the iteration got. The rest of
         a batch whose iteration was left comes first."""
-        walked, self._current_batch = self._current_batch, None
-        if walked is not None:
-            at = self._hole_position or self._progress.entries[walked.publisher]
+        current, self._current_batch = self._current_batch, None
+        if current is not None:
+            yielded = self._hole_position or self._progress.entries[current.publisher]
             self._hole_position = None
-            if at < walked.last:
-                return walked.clip(at + 1, walked.last)
+            if yielded < current.last:
+                return current.clip(yielded + 1, current.last)
         batch = await self._inbox.take()
-        self._update_backpressure()
+        self._listener.update_backpressure()
         return batch
 
-    def iterate_batch(self, batch: MessageBatch) -> Iterator[Message]:
+    def _iterate_batch(self, batch: MessageBatch) -> Iterator[Message]:
+        """Yield the messages of a batch; each counts as delivered when it is yielded."""
         entries, publisher = self._progress.entries, batch.publisher
         self._remaining = iter(DeliveredBatch(self.feed, batch, self._filter))
         self._current_batch = batch
@@ -264,27 +277,12 @@ class Subscription(MemberListener):
     def _iterate_hole(self, publisher: bytes) -> Iterator[Message]:
         """Iterate over a batch that an earlier incarnation had skipped."""
         for message in self._remaining:
-            at = self._hole_position = message.sequence
-            self._unfinished = {publisher: [(at, at)]}
-            self._progress.deliver(publisher, at, at)
+            sequence = self._hole_position = message.sequence
+            self._unfinished = {publisher: [(sequence, sequence)]}
+            self._progress.deliver(publisher, sequence, sequence)
             yield message
 
-    # --- for the driver
-
-    def deliver(self, batch: MessageBatch) -> None:
-        self._mark_joined()
-        self._inbox.put(batch)
-        self._update_backpressure()
-
-    def acknowledge(self, packet: bytes) -> None:
-        self._inbox.run_after(lambda: self._acknowledge(packet))
-
-    def _acknowledge(self, packet: bytes) -> None:
-        self.driver.endpoint.send(ARCHIVES, packet)
-
-    def view_installed(self, view: View, cut: Vector) -> None:
-        self._mark_joined()
-        self._inbox.run_after(lambda: self._apply_view(view, cut))
+    # --- actions that run when the application has processed everything before them
 
     def _apply_view(self, view: View, cut: Vector) -> None:
         self.view = view
@@ -292,53 +290,77 @@ class Subscription(MemberListener):
         if self._on_view is not None:
             self._on_view(view)
 
-    def _mark_joined(self) -> None:
-        """Note that we are a member: messages published from now on will arrive, after the recovered ones."""
-        if not self._joined.done():
-            self._joined.set_result(None)
-
-    def recovery_finished(self, vector: Vector) -> None:
-        self._mark_joined()
-        self._inbox.run_after(lambda: self._apply_recovered(vector))
-
     def _apply_recovered(self, vector: Vector) -> None:
         self.is_live = True
         self._progress.advance_to(vector)
-
-    def messages_lost(self, lost: LostRange) -> None:
-        log.warning(
-            "messages lost: no reachable member has them (feed=%s first=%d last=%d publisher=%s)",
-            *(self.feed, lost.first, lost.last, lost.publisher.hex()),
-        )
-        self._inbox.run_after(lambda: self._apply_loss(lost))
 
     def _apply_loss(self, lost: LostRange) -> None:
         self.lost.append(lost)
         self._progress.skip(lost.publisher, lost.first, lost.last)
 
+
+class _SubscriptionListener(MemberListener):
+    """Puts the deliveries of a member into the inbox of a subscription, and applies backpressure."""
+
+    def __init__(self, subscription: Subscription, inbox: Inbox) -> None:
+        self._subscription = subscription
+        self._inbox = inbox
+        self._tag = 0  # of the last packet that is handled and not settled
+        self.joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when we are a member: messages published from now on arrive, after the recovered ones."""
+
+    def deliver(self, batch: MessageBatch) -> None:
+        self._mark_joined()
+        self._inbox.put(batch)
+        self.update_backpressure()
+
+    def acknowledge(self, packet: bytes) -> None:
+        self._inbox.run_after(lambda: self.driver.endpoint.send(ARCHIVES, packet))
+
+    def view_installed(self, view: View, cut: Vector) -> None:
+        self._mark_joined()
+        self._inbox.run_after(lambda: self._subscription._apply_view(view, cut))
+
+    def recovery_finished(self, vector: Vector) -> None:
+        self._mark_joined()
+        self._inbox.run_after(lambda: self._subscription._apply_recovered(vector))
+
+    def messages_lost(self, lost: LostRange) -> None:
+        log.warning(
+            "messages lost: no reachable member has them (feed=%s first=%d last=%d publisher=%s)",
+            *(self._subscription.feed, lost.first, lost.last, lost.publisher.hex()),
+        )
+        self._inbox.run_after(lambda: self._subscription._apply_loss(lost))
+
     def packet_handled(self, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         self._tag = tag
-        self._update_backpressure()
+        self.update_backpressure()
 
-    def _update_backpressure(self) -> None:
-        if self._driver is None:
+    def update_backpressure(self) -> None:
+        """Settle handled packets, so that the broker sends more; or stop that while the inbox is full."""
+        if self.attached is None:
             return
-        crowded = self._inbox.buffered_bytes >= INBOX_LIMIT_BYTES
-        self._driver.member.context.is_inbox_full = crowded
-        if self._tag and not crowded:
-            self._driver.endpoint.settle(self._tag)
+        is_full = self._inbox.buffered_bytes >= INBOX_LIMIT_BYTES
+        self.attached.member.context.is_inbox_full = is_full
+        if self._tag and not is_full:
+            self.attached.endpoint.settle(self._tag)
             self._tag = 0
 
     def feed_failed(self, reason: str, *, is_recovery: bool) -> None:
         self._fail(RecoveryError(reason) if is_recovery else FeedError(reason))
 
     def transport_lost(self, error: Exception) -> None:
-        self._fail(TransportLostError(f"feed {self.feed}: transport lost: {error}"))
+        feed = self._subscription.feed
+        self._fail(TransportLostError(f"feed {feed}: transport lost: {error}"))
 
     def internal_error(self, error: Exception) -> None:
-        self._fail(MemberFailedError(self.feed, error))
+        self._fail(MemberFailedError(self._subscription.feed, error))
+
+    def _mark_joined(self) -> None:
+        if not self.joined.done():
+            self.joined.set_result(None)
 
     def _fail(self, error: Exception) -> None:
         self._inbox.close(error)
-        if not self._joined.done():
-            self._joined.set_exception(error)
+        if not self.joined.done():
+            self.joined.set_exception(error)

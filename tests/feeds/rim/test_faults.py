@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from recado.feeds.archiver import Archiver
 from recado.feeds.boundary import PublishRequested
 from recado.feeds.errors import FeedError, JoinError, MemberFailedError, TransportLostError
 from recado.feeds.layer import BatchReleased, DownEvent, Layer, UpEvent
@@ -84,13 +83,13 @@ async def test_of_a_callback() -> None:
 
 @without_waiting
 async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def mistaken(archive: Archiver, packet: bytes, tag: int, *, is_malformed: bool) -> None:
+    def mistaken(listener: object, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         raise ZeroDivisionError("a mistake")
 
     async with linking("memory") as linked, linked() as link:
         feed = link.feed("quotes")
         async with link.archive("quotes", tmp_path) as archive:
-            monkeypatch.setattr(Archiver, "packet_handled", mistaken)
+            monkeypatch.setattr(type(archive._listener), "packet_handled", mistaken)
             await feed.publish(b"x")
             with pytest.raises(MemberFailedError) as told:
                 await archive.run()

@@ -282,7 +282,7 @@ async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> N
                 await feed.publish_many([b"x", b"y"], keys=["", "no"])
                 await feed.flush()
             every = {one.publisher: 6, two.publisher: 2}
-            await until(lambda: messages.driver.member.vector == every)
+            await until(lambda: messages._listener.driver.member.vector == every)
             (first,) = await messages.next_batches(max_messages=1)
             assert messages.vector == {one.publisher: 2}
             rest = await messages.next_batches()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recado.feeds.block import Block
 from recado.feeds.boundary import MessageBatch
-from recado.feeds.driver import Driver
+from recado.feeds.driver import Driver, MemberListener
 from recado.feeds.subscription import Subscription
 from recado.feeds.vector import Vector
 from recado.feeds.views import LostRange
@@ -15,7 +15,7 @@ P = bytes([7]) * 16
 START = Vector({P: 20}, {P: [(11, 14)]})
 
 
-async def nowhere(_: Subscription) -> Driver:
+async def nowhere(_: Subscription, listener: MemberListener) -> Driver:
     raise AssertionError("it is not entered")
 
 
@@ -30,8 +30,8 @@ def batch(first: int, last: int) -> MessageBatch:
 @in_the_loop
 async def test_messages_out_of_a_hole_count_one_by_one() -> None:
     messages = subscribed()
-    messages.deliver(batch(11, 13))
-    messages.deliver(batch(21, 22))
+    messages._listener.deliver(batch(11, 13))
+    messages._listener.deliver(batch(21, 22))
     walk = aiter(messages)
     assert (await anext(walk)).sequence == 11
     assert messages.vector == Vector({P: 20}, {P: [(12, 14)]})
@@ -44,8 +44,8 @@ async def test_messages_out_of_a_hole_count_one_by_one() -> None:
 @in_the_loop
 async def test_batches_out_of_a_hole_count_whole() -> None:
     messages = subscribed()
-    messages.deliver(batch(11, 14))
-    messages.deliver(batch(21, 22))
+    messages._listener.deliver(batch(11, 14))
+    messages._listener.deliver(batch(21, 22))
     (first, second) = await messages.next_batches()
     assert [message.sequence for message in (*first, *second)] == [11, 12, 13, 14, 21, 22]
     assert messages.vector == {P: 22}
@@ -56,9 +56,9 @@ async def test_batches_out_of_a_hole_count_whole() -> None:
 @in_the_loop
 async def test_what_is_lost_is_a_hole() -> None:
     messages = subscribed(Vector())
-    messages.deliver(batch(1, 2))
-    messages.messages_lost(LostRange(P, 3, 5))
-    messages.deliver(batch(6, 6))
+    messages._listener.deliver(batch(1, 2))
+    messages._listener.messages_lost(LostRange(P, 3, 5))
+    messages._listener.deliver(batch(6, 6))
     walk = aiter(messages)
     assert [(await anext(walk)).sequence for _ in range(3)] == [1, 2, 6]
     assert messages.lost == [LostRange(P, 3, 5)]

@@ -125,12 +125,12 @@ async def test_a_malformed_packet_to_members_settles_nothing_of_others(tmp_path:
             await feed.publish(b"first")
             await stored(archive, feed)
             await until(lambda: not hub.archive_queues["quotes", "archive"])
-            archive.store.sync = lambda: None  # type: ignore[method-assign] # a disk that takes its time
+            archive._opened_store.sync = lambda: None  # type: ignore[method-assign] # a disk that takes its time
             hub.send("quotes", new_member_id("stranger"), "members", b"?")
             await feed.publish(b"second")
             await feed.flush()
-            assert archive.driver.member.malformed_count == 1
+            assert archive._listener.driver.member.malformed_count == 1
             assert hub.archive_queues["quotes", "archive"], "it is on no disk yet"
-            del archive.store.sync
+            del archive._opened_store.sync
             await feed.publish(b"third")
             await stored(archive, feed)
