@@ -276,7 +276,7 @@ class Archive:
         if file in newer.files:
             return CorruptArchiveError(path, "byte 0", "the file is missing")
         return SnapshotExpiredError(
-            f"{path} was deleted by retention after the snapshot was taken; open the archive again"
+            f"{path} was deleted by retention after the snapshot was taken; open it again"
         )
 
     def _tail_batches(self) -> Iterator[StoredBatch]:
