@@ -114,7 +114,7 @@ class FeedMember:
 
     def is_tracking(self, publisher: bytes) -> bool:
         """Return whether messages of this publisher are accepted."""
-        return publisher in self._receive_buffer.publishers
+        return self._receive_buffer.is_tracked(publisher)
 
     @property
     def publisher_counts(self) -> tuple[int, int]:

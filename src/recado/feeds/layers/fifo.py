@@ -106,7 +106,7 @@ class FifoLayer(Layer):
         """In the first archive of a feed, until its first view: the messages published before it joined."""
         if start_vector is not None:
             receive_buffer.start(start_vector, 0.0)
-            receive_buffer.release_limit = None
+            receive_buffer.lift_limit()
         if "MEMBERSHIP" not in context.layer_names:
             receive_buffer.start_without_views()
 
@@ -117,7 +117,7 @@ class FifoLayer(Layer):
             self.context.role is Role.SUBSCRIBER
             and self.context.options.recovery is RecoveryPolicy.NONE
         ):
-            self.receive_buffer.started_at = now
+            self.receive_buffer.skip_history(now)
 
     def adjust_for_stall(self, seconds: float) -> None:
         self.receive_buffer.adjust_for_stall(seconds)
@@ -142,9 +142,9 @@ class FifoLayer(Layer):
         match event.packet:
             case Data(publisher, first, block):
                 self._accept(MessageBatch(publisher, first, block), now)
-            case Fragment(publisher, sequence, index, total, piece):
-                self._accept(FragmentReleased(publisher, sequence, index, total, piece), now)
-            case PublisherStatus(publisher) if publisher in self.receive_buffer.unsynced:
+            case Fragment(publisher, sequence, index, count, data):
+                self._accept(FragmentReleased(publisher, sequence, index, count, data), now)
+            case PublisherStatus(publisher) if self.receive_buffer.is_unsynced(publisher):
                 if self.receive_buffer.can_start_with(publisher):
                     self._start_unsynced(publisher, now)
                     self._pass_up_ready(now)
@@ -162,8 +162,8 @@ class FifoLayer(Layer):
     def _begin_view(self, record: ViewRecord, now: float) -> None:
         """A view was agreed: release what is before its cut."""
         receive_buffer = self.receive_buffer
-        first = receive_buffer.is_unstarted
-        if first:
+        is_first = receive_buffer.is_unstarted
+        if is_first:
             # A new archive copies everything: from other archives, or else from the buffers of members.
             is_archive = self.context.role is Role.ARCHIVE
             receive_buffer.start(Vector() if is_archive else record.cut, now)
@@ -172,8 +172,8 @@ class FifoLayer(Layer):
         receive_buffer.skip_foreign_orders(
             record.cut, order_publisher_id(self.context.installed_view_id), now
         )
-        if receive_buffer.started_at is not None:
-            self._set_starts(record, first, now)
+        if receive_buffer.skips_history:
+            self._set_starts(record, is_first, now)
         for publisher, sequence in record.cut.items():
             receive_buffer.note_known(publisher, sequence, now)
         receive_buffer.unfreeze(dict(record.cut))
@@ -181,40 +181,35 @@ class FifoLayer(Layer):
         self._release_all(now)
         self._pass_up_ready(now)
 
-    def _set_starts(self, record: ViewRecord, first: bool, now: float) -> None:
+    def _set_starts(self, record: ViewRecord, is_first: bool, now: float) -> None:
         """Set the start positions of publishers in the cut (FI4). In our first view all start after the cut."""
         receive_buffer = self.receive_buffer
         self._ready += [
             PublisherStartSet(*moved)
             for moved in receive_buffer.move_assumed_starts(record.cut, now)
         ]
-        joining = self._always_alone
-        seated, self._last_members = self._last_members, set(record.view.members())
+        was_alone = self._always_alone
+        joined = set(record.view.members()) - self._last_members
+        self._last_members = set(record.view.members())
         self._always_alone = self._always_alone and len(record.view.entries) == 1
-        known = (
-            receive_buffer.heard_before_view
-            if first
-            else receive_buffer.publishers.keys() - receive_buffer.unsynced
-        )
-        every = receive_buffer.publishers if first else record.cut
-        for publisher in [p for p in every if p not in known and not p.startswith(ORDER_PREFIX)]:
-            sequence = record.cut.last_of(publisher)
-            state = receive_buffer.publishers.get(publisher)
+        for publisher in receive_buffer.unsynced_in(record.cut, is_first):
             if publisher in self._known_to_joiners:
                 continue
-            if state is None and not joining:
-                if self._last_members - seated and receive_buffer.has_room_for(publisher, now):
+            last = record.cut.last_of(publisher)
+            next_ = receive_buffer.next_sequence(publisher)
+            if next_ is None and not was_alone:
+                if joined and receive_buffer.has_room_for(publisher, now):
                     self._known_to_joiners.add(publisher)
                     receive_buffer.mark_unsynced(publisher, 0, now)
-            elif state is not None and state.next == 1 and not joining:
-                if self._last_members - seated:
+            elif next_ == 1 and not was_alone:
+                if joined:
                     self._known_to_joiners.add(publisher)
                 else:
                     self._start_with(publisher, 0, now)
-            elif receive_buffer.has_room_for(publisher, now) and (state is not None or joining):
-                if state is None or state.next <= sequence:
-                    self._ready.append(PublisherStartSet(publisher, sequence))
-                receive_buffer.mark_unsynced(publisher, sequence, now)
+            elif receive_buffer.has_room_for(publisher, now):
+                if next_ is None or next_ <= last:
+                    self._ready.append(PublisherStartSet(publisher, last))
+                receive_buffer.mark_unsynced(publisher, last, now)
 
     def _start_unsynced(self, publisher: bytes, now: float) -> None:
         """Choose the start position of an unsynced publisher that was heard, or that did not report its age in
@@ -235,7 +230,7 @@ class FifoLayer(Layer):
             return
         receive_buffer, publisher = self.receive_buffer, item.publisher
         self._ready += receive_buffer.receive(item, now)
-        if publisher in receive_buffer.unsynced and receive_buffer.can_start_with(publisher):
+        if receive_buffer.is_unsynced(publisher) and receive_buffer.can_start_with(publisher):
             self._start_unsynced(publisher, now)
         self._pass_up_ready(now)
 
@@ -255,12 +250,9 @@ class FifoLayer(Layer):
             elif (record := self._installable_view()) is not None:
                 self._pending_view, self._before_first_archive = None, {}
                 self.context.installed_view_id = record.view.id
-                self.receive_buffer.release_limit = None
+                self.receive_buffer.lift_limit()
                 self._pass_up(ViewInstalled(record), now)
-                receive_buffer = self.receive_buffer
-                for publisher in sorted(
-                    filter(receive_buffer.can_start_with, receive_buffer.unsynced)
-                ):
+                for publisher in self.receive_buffer.startable():
                     self._start_unsynced(publisher, now)
                 self._release_all(now)
             else:
@@ -289,9 +281,8 @@ class FifoLayer(Layer):
 
     def tick(self, now: float) -> None:
         self._last_tick = now
-        for publisher, waits in list(self.receive_buffer.unsynced_since.items()):
-            if now >= waits + self.context.options.failure_timeout:
-                self._start_unsynced(publisher, now)
+        for publisher in self.receive_buffer.overdue(now, self.context.options.failure_timeout):
+            self._start_unsynced(publisher, now)
         for publisher in list(self.receive_buffer.gaps):
             while self._close_gap(publisher, now):
                 pass
@@ -302,12 +293,12 @@ class FifoLayer(Layer):
         gap = self.receive_buffer.gaps.get(publisher)
         if gap is None:
             return False
-        most = MAX_SEQUENCE_ID
+        limit = MAX_SEQUENCE_ID
         if now < self._closable_at(gap):
-            most = self._before_first_archive.get(publisher, 0)
-            if gap.first_missing > most:
+            limit = self._before_first_archive.get(publisher, 0)
+            if gap.first_missing > limit:
                 return False
-        last = min(most, self._missing_everywhere(publisher, now))
+        last = min(limit, self._missing_everywhere(publisher, now))
         if last and self._must_ask_archives(publisher):
             last = min([last, *self._archives_past(gap)])
             if not last and self._has_timed_out(gap, now):
@@ -317,9 +308,8 @@ class FifoLayer(Layer):
             return False
         self._ready.append(lost)
         self._ready += self.receive_buffer.release(publisher, now)
-        following = self.receive_buffer.gaps.get(publisher)
-        if following is not None:
-            following.needs_pull = gap.needs_pull  # members were asked for both
+        if gap.needs_pull:
+            self.receive_buffer.request_pull(publisher)  # members were asked for the next gap, too
         return True
 
     def _must_ask_archives(self, publisher: bytes) -> bool:
@@ -361,24 +351,24 @@ class FifoLayer(Layer):
         is not known. Reports from before the loss timeout do not count: a message that is on its way to us may
         have been on its way to the reporting members, too."""
         context, gap = self.context, self.receive_buffer.gaps[publisher]
-        state = self.receive_buffer.publishers[publisher]
         asked = (
             [m.incarnation for m in context.other_members()]
             if "PULL" in context.layer_names
             else []
         )
-        silent = now - state.heard_at >= context.options.failure_timeout
-        if not context.options.has_total_order and not silent:
+        is_silent = self.receive_buffer.is_silent(publisher, now, context.options.failure_timeout)
+        if not context.options.has_total_order and not is_silent:
             asked.append(publisher)
-        in_time = now >= self._closable_at(gap)
-        if in_time and context.options.has_total_order and not gap.is_queue_past:
+        closable_at = self._closable_at(gap)
+        has_timed_out = now >= closable_at
+        if has_timed_out and context.options.has_total_order and not gap.is_queue_past:
             return 0
-        due = self._closable_at(gap) if in_time else -inf
-        said = [gap.lacked_up_to(one) for one in asked]
-        if any(not upto or at < due for upto, at in said):
+        oldest_report = closable_at if has_timed_out else -inf
+        reports = [gap.lacked_up_to(member) for member in asked]
+        if any(not last or reported_at < oldest_report for last, reported_at in reports):
             return 0
-        _, last = next(state.missing_ranges())
-        return min([last, *(upto for upto, _ in said)])
+        _, last = self.receive_buffer.first_missing_range(publisher)
+        return min([last, *(reported for reported, _ in reports)])
 
     def deadline(self) -> float | None:
         gaps, waiting, options = (

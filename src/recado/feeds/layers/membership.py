@@ -220,7 +220,7 @@ class MembershipLayer(Layer):
     def start(self, now: float) -> None:
         self._started_at = self._last_active = self._last_heard = self._hearing_since = now
         options = self.context.options
-        if self.receive_buffer.started_at is not None and not options.has_total_order:
+        if self.receive_buffer.skips_history and not options.has_total_order:
             self._quiet_until = now + LISTEN_HEARTBEAT_FACTOR * options.heartbeat_interval
         delay = self._newcomer_delay() * options.heartbeat_interval
         self._next_newcomer_call = max(now + delay, self._quiet_until + delay / 2)

@@ -116,18 +116,18 @@ class NakMemberLayer(Layer):
             case Data() | Fragment():
                 self._last_message_at = now
                 self._pass_up(event, now)
-            case PublisherStatus(publisher, last, age, earlier):
+            case PublisherStatus(publisher, last, age_ms, earlier):
                 if is_relevant(self.context, publisher):
-                    past = [(now - ago / 1000, told) for ago, told in earlier]
-                    self.receive_buffer.note_status(publisher, last, age / 1000, now, past)
+                    reports = [(now - ago_ms / 1000, sequence) for ago_ms, sequence in earlier]
+                    self.receive_buffer.note_status(publisher, last, age_ms / 1000, now, reports)
                     self._pass_up(event, now)
             case Unavailable(publisher, first, last):
-                gap = self.receive_buffer.gaps.get(publisher)
-                if gap is not None and first <= gap.first_missing <= last:
-                    gap.lacked_by[publisher] = ([(first, last)], inf)  # permanently
+                # The report holds for good: time infinity is later than any timeout.
+                self.receive_buffer.note_lacked(publisher, [(first, last)], publisher, inf)
             case Nak(ranges):
-                if event.sender == self.context.member_id:
-                    self._mark_passed(ranges)
+                if event.sender == self.context.member_id:  # our own marker (NA2)
+                    for each in ranges:
+                        self.receive_buffer.note_queue_past(each.publisher, each.first)
             case _:
                 self._pass_up(event, now)
 
@@ -136,20 +136,14 @@ class NakMemberLayer(Layer):
         the view may have messages from before our start (RB4); the cut of the view that it joins covers them.
         """
         receive_buffer = self.receive_buffer
-        if receive_buffer.started_at is None:
+        if not receive_buffer.skips_history:
             return True
-        if publisher not in receive_buffer.publishers:
+        if not receive_buffer.is_tracked(publisher):
             return False
         return (
             not receive_buffer.has_assumed_start(publisher)
             or sender in self.context.other_members()
         )
-
-    def _mark_passed(self, ranges: list[MessageRange]) -> None:
-        for each in ranges:
-            gap = self.receive_buffer.gaps.get(each.publisher)
-            if gap is not None and gap.first_missing == each.first:
-                gap.is_queue_past = True
 
     def tick(self, now: float) -> None:
         due = self.deadline()
@@ -162,17 +156,17 @@ class NakMemberLayer(Layer):
             if self._needs_pull(publisher, gap, now):
                 gap.needs_pull = True
             if options.has_total_order:
-                lasts = now - gap.known_at >= options.loss_timeout / 2
-                if lasts and not gap.is_queue_past and gap.attempts % 5 == 0:
+                is_old = now - gap.known_at >= options.loss_timeout / 2
+                if is_old and not gap.is_queue_past and gap.attempts % 5 == 0:
                     ranges += self.receive_buffer.missing_ranges(publisher, 1)
             elif gap.attempts <= 3 or gap.attempts % 5 == 0:
                 ranges += self.receive_buffer.missing_ranges(publisher, 64)
         if ranges:
             # FRAG is above and does not split it, so each request has to fit.
-            room = (options.max_packet_bytes - HEADER_BYTES) // RANGE_BYTES - 1
-            asked = ranges[:MAX_RANGES]
-            for i in range(0, len(asked), room):
-                self.send(Nak(asked[i : i + room]), None, now)
+            max_ranges = (options.max_packet_bytes - HEADER_BYTES) // RANGE_BYTES - 1
+            requested = ranges[:MAX_RANGES]
+            for i in range(0, len(requested), max_ranges):
+                self.send(Nak(requested[i : i + max_ranges]), None, now)
         self._next_request = now + options.retry_interval if self.receive_buffer.gaps else None
 
     def _needs_pull(self, publisher: bytes, gap: MessageGap, now: float) -> bool:
@@ -180,10 +174,10 @@ class NakMemberLayer(Layer):
         if not options.has_total_order:
             return publisher.startswith(ORDER_PREFIX) or gap.attempts > 3
         # A message that was only mentioned is probably on its way in our own queue, which may be long.
-        silent = now - self._last_message_at >= options.failure_timeout / 2
+        is_quiet = now - self._last_message_at >= options.failure_timeout / 2
         return (
             self.receive_buffer.is_gap_inner(publisher)
-            or silent
+            or is_quiet
             or now - gap.known_at >= options.loss_timeout / 2
         )
 

@@ -17,7 +17,6 @@ from ..packet import PullReply, PullRequest
 from ..vector import Span
 from ..views import MemberId, Role
 from ..wire import decode_batch, encode_batch
-from .publisher_state import last_in_span
 from .receive_buffer import ReceiveBuffer
 from .retransmit_buffer import RetransmitBuffer, find_missing
 
@@ -80,28 +79,23 @@ class PullLayer(Layer):
             to = others[self._attempt % len(others)]
             self.send(PullRequest(self._request_number, wanted[:MAX_PULL_RANGES]), to, now)
 
-    def _handle_reply(self, sender: MemberId, answer: PullReply, now: float) -> None:
+    def _handle_reply(self, sender: MemberId, reply: PullReply, now: float) -> None:
         before = self._gap_positions()
-        for part in answer.batches:
+        for encoded in reply.batches:
             try:
-                batch = decode_batch(part)
+                batch = decode_batch(encoded)
             except MalformedDataError:
                 self.context.malformed_count += 1
                 continue
             self._pass_down(GapFilled(batch), now)
-        for publisher, spans in _group_by_publisher(answer.missing).items():
-            gap = self.receive_buffer.gaps.get(publisher)
-            if gap is not None and last_in_span(spans, gap.first_missing):
-                gap.lacked_by[sender.incarnation] = (spans, now)
-        for publisher, spans in _group_by_publisher(answer.lost).items():
-            gap = self.receive_buffer.gaps.get(publisher)
-            if gap is not None and last_in_span(spans, gap.first_missing):
-                gap.lost_in_archives[sender.incarnation] = spans
-        if answer.request_number == self._request_number and self._gap_positions() != before:
-            for part in answer.batches:
-                gap = self.receive_buffer.gaps.get(part.publisher)
-                if gap is not None:  # the sender may have the rest, too: NAK need not try first
-                    gap.needs_pull = True
+        for publisher, spans in _group_by_publisher(reply.missing).items():
+            self.receive_buffer.note_lacked(publisher, spans, sender.incarnation, now)
+        for publisher, spans in _group_by_publisher(reply.lost).items():
+            self.receive_buffer.note_lost(publisher, spans, sender.incarnation)
+        if reply.request_number == self._request_number and self._gap_positions() != before:
+            for encoded in reply.batches:
+                # The sender may have the rest, too: NAK need not try first.
+                self.receive_buffer.request_pull(encoded.publisher)
             self._retry_at = None
             self._request(now)
 

@@ -28,15 +28,21 @@ fragment index).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from ..boundary import MessageBatch, MessageRange
 from ..layer import FragmentReleased, MemberContext
 from ..options import FeedOptions
-from ..vector import MAX_PUBLISHERS
+from ..vector import MAX_PUBLISHERS, Span
 from ..views import LostRange, ViewId
-from .publisher_state import MessageGap, PublisherState, ReceivedItem, buffered_size
+from .publisher_state import (
+    MessageGap,
+    PublisherState,
+    ReceivedItem,
+    buffered_size,
+    last_in_span,
+)
 
 ORDER_PREFIX = b"order"
 MAX_ORDER_PUBLISHERS = 64  # besides all publishers: ordering continues at the limit
@@ -149,6 +155,14 @@ class ReceiveBuffer:
             state.started_at -= seconds
             state.earlier_reports = [(at - seconds, last) for at, last in state.earlier_reports]
 
+    def skip_history(self, now: float) -> None:
+        """Ignore everything that was published before now (RB4)."""
+        self.started_at = now
+
+    def lift_limit(self) -> None:
+        """Release messages without a limit: the view is installed."""
+        self.release_limit = None
+
     def freeze(self) -> None:
         """Release nothing until `unfreeze`."""
         self.is_frozen = True
@@ -200,6 +214,87 @@ class ReceiveBuffer:
             return True
         self.rejected_count += 1
         return False
+
+    # --- queries of the layers ---
+
+    @property
+    def skips_history(self) -> bool:
+        """Whether messages published before this member started are of no interest (RB4)."""
+        return self.started_at is not None
+
+    def is_tracked(self, publisher: bytes) -> bool:
+        return publisher in self.publishers
+
+    def is_unsynced(self, publisher: bytes) -> bool:
+        """Return whether the start position of this publisher is not known yet (RB4)."""
+        return publisher in self.unsynced
+
+    def next_sequence(self, publisher: bytes) -> int | None:
+        """Return the next sequence to be released; None if the publisher is not tracked."""
+        state = self.publishers.get(publisher)
+        return None if state is None else state.next
+
+    def states(self) -> list[tuple[bytes, PublisherState]]:
+        """Return the states of all publishers, without those of total orders."""
+        return [(p, s) for p, s in self.publishers.items() if not p.startswith(ORDER_PREFIX)]
+
+    def unsynced_in(self, cut: Mapping[bytes, int], is_first_view: bool) -> list[bytes]:
+        """Return the publishers whose start positions a view has to set (FI4). In our first view those are all
+        that had not been heard before, in a later one those of the cut that are not synced."""
+        if is_first_view:
+            candidates: Iterable[bytes] = self.publishers
+            known: Collection[bytes] = self.heard_before_view
+        else:
+            candidates, known = cut, self.publishers.keys() - self.unsynced
+        return [p for p in candidates if p not in known and not p.startswith(ORDER_PREFIX)]
+
+    def startable(self) -> list[bytes]:
+        """Return the unsynced publishers whose start position can be chosen now, sorted."""
+        return sorted(filter(self.can_start_with, self.unsynced))
+
+    def overdue(self, now: float, timeout: float) -> list[bytes]:
+        """Return the unsynced publishers whose messages have waited for this many seconds."""
+        return [p for p, since in self.unsynced_since.items() if now >= since + timeout]
+
+    def is_silent(self, publisher: bytes, now: float, timeout: float) -> bool:
+        return now - self.publishers[publisher].heard_at >= timeout
+
+    def surely_started_after(self, publisher: bytes, instant: float) -> bool:
+        """Return whether a publisher certainly started later than `instant`. A delayed report makes it look
+        younger than it is, so only a reliable age counts."""
+        state = self.publishers[publisher]
+        return state.started_at > instant and self.is_age_reliable(publisher)
+
+    def first_missing_range(self, publisher: bytes) -> tuple[int, int]:
+        return next(self.publishers[publisher].missing_ranges())
+
+    # --- reports about gaps ---
+
+    def note_lacked(
+        self, publisher: bytes, spans: list[Span], member: bytes, reported_at: float
+    ) -> None:
+        """Note that a member reports to lack these messages, if the first missing one is among them."""
+        gap = self.gaps.get(publisher)
+        if gap is not None and last_in_span(spans, gap.first_missing):
+            gap.lacked_by[member] = (spans, reported_at)
+
+    def note_lost(self, publisher: bytes, spans: list[Span], archive: bytes) -> None:
+        """Note that the log of an archive has passed these messages, if the first missing one is among them."""
+        gap = self.gaps.get(publisher)
+        if gap is not None and last_in_span(spans, gap.first_missing):
+            gap.lost_in_archives[archive] = spans
+
+    def note_queue_past(self, publisher: bytes, first_missing: int) -> None:
+        """Note that our own queue has passed a gap: the message is not in it (NA2)."""
+        gap = self.gaps.get(publisher)
+        if gap is not None and gap.first_missing == first_missing:
+            gap.is_queue_past = True
+
+    def request_pull(self, publisher: bytes) -> None:
+        """Leave the gap of this publisher, if there is one, to PULL."""
+        gap = self.gaps.get(publisher)
+        if gap is not None:
+            gap.needs_pull = True
 
     # --- receiving ---
 

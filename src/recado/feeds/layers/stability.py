@@ -22,7 +22,7 @@ from ..layer import MemberContext
 from ..vector import Vector
 from ..views import UNBOUNDED, ArchiveRecord, ViewId, ViewStability
 from .publisher_state import PublisherState
-from .receive_buffer import ORDER_PREFIX, ReceiveBuffer
+from .receive_buffer import ReceiveBuffer
 
 MAX_TRACKED_VIEWS = 64  # older ones are forgotten
 WATCH_TIMEOUT_FACTOR = (
@@ -52,7 +52,7 @@ class StabilityTracker:
         """PREPARE arrived as a broadcast, in its position among the messages."""
         if not self.context.options.has_total_order:
             return []
-        reach = Vector({p: _highest_known(state) for p, state in self._publishers()})
+        reach = Vector({p: _highest_known(state) for p, state in self.receive_buffer.states()})
         self._prepare_markers[round_] = reach
         if len(self._prepare_markers) > MAX_TRACKED_VIEWS:
             del self._prepare_markers[min(self._prepare_markers)]
@@ -105,13 +105,8 @@ class StabilityTracker:
 
     def publishers_with_known_age(self) -> list[bytes]:
         """Return the publishers that every bound covers, even if it does not contain them (SB4)."""
-        return [publisher for publisher, state in self._publishers() if state.status_at > -inf]
-
-    def _publishers(self) -> list[tuple[bytes, PublisherState]]:
         return [
-            (p, t)
-            for p, t in self.receive_buffer.publishers.items()
-            if not p.startswith(ORDER_PREFIX)
+            publisher for publisher, state in self.receive_buffer.states() if state.status_at > -inf
         ]
 
     def _compute_bound(self, since: float, now: float) -> Vector | None:
@@ -120,8 +115,8 @@ class StabilityTracker:
         if now < since + suspect:
             return None
         reach = {}
-        for publisher, state in self._publishers():
-            if self._surely_started_after(publisher, since):
+        for publisher, state in self.receive_buffer.states():
+            if self.receive_buffer.surely_started_after(publisher, since):
                 continue
             if state.status_at >= since + suspect:
                 reach[publisher] = _highest_known(state)
@@ -132,7 +127,7 @@ class StabilityTracker:
         return Vector(reach)
 
     def _add_watch(self, id_: ViewId, watch: "StabilityWatch") -> None:
-        watch.known_publishers.update(p for p, _ in self._publishers())
+        watch.known_publishers.update(p for p, _ in self.receive_buffer.states())
         self._watches[id_] = watch
         if len(self._watches) > MAX_TRACKED_VIEWS:
             del self._watches[next(iter(self._watches))]
@@ -141,7 +136,7 @@ class StabilityTracker:
         """SB2, SB3: return new bounds of publishers that were silent or unknown."""
         raised = {}
         suspect = self.context.options.failure_timeout
-        for publisher, state in self._publishers():
+        for publisher, state in self.receive_buffer.states():
             if publisher in watch.unbounded:
                 if state.status_at >= watch.agreed_at + suspect:
                     watch.unbounded.discard(publisher)
@@ -151,17 +146,11 @@ class StabilityTracker:
                 if state.status_at == -inf:
                     watch.unbounded.add(publisher)
                     raised[publisher] = UNBOUNDED
-                elif watch.agreed_at > -inf and not self._surely_started_after(
+                elif watch.agreed_at > -inf and not self.receive_buffer.surely_started_after(
                     publisher, watch.agreed_at
                 ):
                     raised[publisher] = _highest_known(state)
         return Vector(raised)
-
-    def _surely_started_after(self, publisher: bytes, since: float) -> bool:
-        """Return whether a publisher certainly started later: a delayed report makes it look younger than it
-        is."""
-        born = self.receive_buffer.publishers[publisher].started_at
-        return born > since and self.receive_buffer.is_age_reliable(publisher)
 
 
 class StabilityWatch:

@@ -22,6 +22,7 @@ SY8  A request keeps its number until a reply to it arrives, from any archive. S
 """
 
 from collections import deque
+from enum import Enum
 
 import msgspec
 
@@ -54,16 +55,30 @@ HeldEvent = BatchReleased | MessagesLost | ViewInstalled
 SILENT_PUBLISHER_INTERVAL_S = 60.0  # between requests about silent publishers
 
 
+class SyncPhase(Enum):
+    """How far a subscriber has come. Its phases only go forward."""
+
+    AWAIT_VIEW = "await view"
+    """It is in no view yet."""
+    AWAIT_ARCHIVE = "await archive"
+    """It is in a view, but no view so far had an archive: live messages are held."""
+    RECOVERING = "recovering"
+    """Messages before the cut of a view with an archive are requested; live ones are held."""
+    LIVE = "live"
+    """Everything before was recovered, or is not wanted: live messages are passed up."""
+
+
 class SyncLayer(Layer):
     def __init__(self, context: MemberContext, receive_buffer: ReceiveBuffer) -> None:
         super().__init__(context)
         self.receive_buffer = receive_buffer
         self._started_at = 0.0
-        self._is_live = False
-        self._has_joined = False
-        self._has_archive_cut = False  # in a view with an archive
+        self._phase = SyncPhase.AWAIT_VIEW
         self._recovery_target: dict[bytes, int] = {}
+        """Last sequence of each publisher that is recovered from an archive; later ones come live."""
         self._recovered: dict[bytes, int] | None = None
+        """Last sequence passed up of each publisher; None until the start vector is known. The application
+        passes it (VECTOR), an archive offers it (ARCHIVE) or sends it with its first reply."""
         self._holes: dict[bytes, list[Span]] = {}  # of the start vector
         self._reported_missing: dict[bytes, dict[MemberId, int]] = {}
         """Archives that lack the next messages of a publisher, and up to where (SY6)."""
@@ -75,12 +90,10 @@ class SyncLayer(Layer):
         self._attempt = 0
         self._next_request: float | None = None
         self._last_reply_at = 0.0  # last reply of any archive
-        self._delivery_bound: dict[bytes, int] | None = (
-            None  # bound of what earlier incarnations received
-        )
-        self._unnamed_publishers: set[bytes] = (
-            set()
-        )  # publishers with messages that no bound contains (SY7)
+        self._delivery_bound: dict[bytes, int] | None = None
+        """Last sequences that earlier incarnations can have received, by an archive's report (SY5)."""
+        self._unnamed_publishers: set[bytes] = set()
+        """Publishers with messages that the bound does not contain (SY7)."""
         self._marks_uncertain = context.options.recovery in (
             RecoveryPolicy.PESSIMISTIC,
             RecoveryPolicy.ARCHIVE,
@@ -97,22 +110,23 @@ class SyncLayer(Layer):
 
     def up(self, event: UpEvent, now: float) -> None:
         match event:
-            case ViewInstalled(record) if not self._has_joined:
+            case ViewInstalled() if self._phase is SyncPhase.AWAIT_VIEW:
                 self._handle_first_view(event, now)
             case ViewInstalled(record) if (
-                not (self._is_live or self._has_archive_cut) and record.view.archive_members()
+                self._phase is SyncPhase.AWAIT_ARCHIVE and record.view.archive_members()
             ):
                 self._handle_archive_view(event)
             case BatchReleased() | MessagesLost() | ViewInstalled():
-                if self._is_live:
+                if self._phase is SyncPhase.LIVE:
                     self._deliver_live(event, now)
                 else:
                     self._hold(event)
-            case PacketReceived(_, sender, RecoveryReply() as answer):
-                if not self._is_live and answer.request_number == self._request_number:
+            case PacketReceived(_, sender, RecoveryReply() as reply):
+                is_expected = reply.request_number == self._request_number
+                if self._phase is not SyncPhase.LIVE and is_expected:
                     self._request_number += 1
                     self._archive = sender
-                    self._handle_reply(sender, answer, now)
+                    self._handle_reply(sender, reply, now)
             case PacketReceived(_, _, DeliveryBound(vector)):
                 self._delivery_bound = vector
                 self._unnamed_publishers -= vector.keys()
@@ -130,38 +144,40 @@ class SyncLayer(Layer):
     # --- joining ---
 
     def _handle_first_view(self, event: ViewInstalled, now: float) -> None:
-        self._has_joined = True
         options = self.context.options
         cut = _remove_orders(event.record.cut)
         if options.recovery is RecoveryPolicy.NONE:
             self._start_delivery(Vector(cut), now)
-            self._is_live = True
+            self._phase = SyncPhase.LIVE
             self.context.effects.append(ReportRecovered(Vector(cut)))
             self._pass_up(event, now)
             return
         self._recovery_target = cut
         self._last_reply_at = now
         self._next_bound_request = now if self._marks_uncertain else None
+        has_archive = bool(event.record.view.archive_members())
+        self._phase = SyncPhase.RECOVERING if has_archive else SyncPhase.AWAIT_ARCHIVE
         self._hold(event)
-        self._has_archive_cut = bool(event.record.view.archive_members())
         if options.recovery is RecoveryPolicy.VECTOR:
             self._start_delivery(options.start_vector, now)
         # With RecoveryPolicy.ARCHIVE the archive is given some time to start.
-        patient = options.recovery is RecoveryPolicy.ARCHIVE
-        self._next_request = now + 5 * options.retry_interval if patient else now
+        awaits_offer = options.recovery is RecoveryPolicy.ARCHIVE
+        self._next_request = now + 5 * options.retry_interval if awaits_offer else now
 
     def _handle_archive_view(self, event: ViewInstalled) -> None:
         """Messages so far came without an archive. They are before this cut, so an archive has them or will
         have them."""
-        self._has_archive_cut = True
+        self._phase = SyncPhase.RECOVERING
         self._recovery_target = _remove_orders(event.record.cut)
         self._held = deque(held for held in self._held if isinstance(held, ViewInstalled))
         self._held_bytes = 0
         self._hold(event)
 
     def _waits_for_offer(self) -> bool:
-        archive = self.context.options.recovery is RecoveryPolicy.ARCHIVE
-        return archive and self._has_joined and not self._is_live and self._recovered is None
+        if self.context.options.recovery is not RecoveryPolicy.ARCHIVE:
+            return False
+        is_recovering = self._phase in (SyncPhase.AWAIT_ARCHIVE, SyncPhase.RECOVERING)
+        return is_recovering and self._recovered is None
 
     def _start_delivery(self, start: Vector, now: float) -> None:
         self._recovered = dict(start)
@@ -174,11 +190,9 @@ class SyncLayer(Layer):
         options = self.context.options
         self._next_request = now + 5 * options.retry_interval
         archives = self._archive_members()
-        if not archives or not self._has_archive_cut:
+        if not archives or self._phase is not SyncPhase.RECOVERING:
             return
-        if (
-            self.context.is_inbox_full
-        ):  # backpressure of our own: the archive's timeout does not run
+        if self.context.is_inbox_full:  # our own backpressure: the archive's timeout does not run
             self._next_request, self._last_reply_at = now + options.retry_interval / 10, now
             return
         if self._archive not in archives:
@@ -203,7 +217,7 @@ class SyncLayer(Layer):
     def tick(self, now: float) -> None:
         if self._next_bound_request is not None and now >= self._next_bound_request:
             self._request_bound(now)
-        if self._is_live or self._next_request is None or now < self._next_request:
+        if self._phase is SyncPhase.LIVE or self._next_request is None or now < self._next_request:
             return
         options = self.context.options
         if now - self._last_reply_at >= options.recovery_timeout:
@@ -232,7 +246,7 @@ class SyncLayer(Layer):
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 
     def deadline(self) -> float | None:
-        if self._is_live or self._next_request is None:
+        if self._phase is SyncPhase.LIVE or self._next_request is None:
             return self._next_bound_request
         return (
             self._next_request
@@ -335,7 +349,7 @@ class SyncLayer(Layer):
         assert done is not None
         if any(done.get(publisher, 0) < last for publisher, last in self._recovery_target.items()):
             return
-        self._is_live = True
+        self._phase = SyncPhase.LIVE
         self._next_request = None
         self.context.effects.append(ReportRecovered(Vector(done, self._holes)))
         while self._held:
@@ -410,9 +424,8 @@ class SyncLayer(Layer):
     def _started_after_us(self, publisher: bytes) -> bool:
         """Return whether the publisher certainly started after us; a delayed report makes it look younger than
         it is."""
-        state = self.receive_buffer.publishers[publisher]
-        is_later = state.started_at > self._started_at + self.context.options.failure_timeout
-        return is_later and self.receive_buffer.is_age_reliable(publisher)
+        instant = self._started_at + self.context.options.failure_timeout
+        return self.receive_buffer.surely_started_after(publisher, instant)
 
 
 def _remove_orders(cut: Vector) -> dict[bytes, int]:
