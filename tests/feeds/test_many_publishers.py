@@ -247,7 +247,7 @@ def test_archives_compare_as_many_views_as_they_remember() -> None:
 
 def test_a_vector_of_too_many_is_refused_by_name() -> None:
     text = ",".join(f"{number:032x}:1" for number in range(MAX_VECTOR_ENTRIES + 1))
-    with pytest.raises(ValueError, match=r"at most 131,072 publishers, not 131,073"):
+    with pytest.raises(ValueError, match=r"131,073 publishers exceeds the limit of 131,072"):
         Vector.from_text(text)
 
 

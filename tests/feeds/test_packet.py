@@ -181,13 +181,13 @@ def test_slices_have_their_messages_and_join_again(block: Block, data: st.DataOb
     [{"bodies": []}, {"bodies": [b"a", b"b"], "keys": [b"k"]}, {"bodies": [b"a"] * 65_537}],
 )
 def test_what_is_no_block_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="block"):
+    with pytest.raises(ValueError, match="block|every column"):
         Block.build(**wrong)
 
 
 def test_a_small_block_does_not_say_more_than_a_machine_can_hold() -> None:
     value, count = b"x" * 5_000, MAX_MESSAGE_COUNT
-    with pytest.raises(ValueError, match="the values of a block have at most"):
+    with pytest.raises(ValueError, match="block with values of"):
         Block.build([b""] * count, headers=value)
     column = bytes([CONSTANT_CODE]) + len(value).to_bytes(4, "little") + value
     data = (

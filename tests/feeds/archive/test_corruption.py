@@ -85,7 +85,7 @@ def test_a_flipped_bit_in_a_file_is_found_and_named(folder: Path) -> None:
         if error is not None:  # else the bit is in what nobody reads, such as the head of a page
             found += 1
             assert error.file == str(path)
-            assert error.location == "its end" or error.location.startswith("row group ")
+            assert error.location == "the footer" or error.location.startswith("row group ")
         flip(path, bit)
     assert found > 60
     assert read(folder) == right
@@ -144,7 +144,7 @@ def test_a_file_that_is_missing_is_named(folder: Path) -> None:
 def test_a_file_that_is_cut_short_is_named(folder: Path) -> None:
     path = data_of(folder)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(CorruptArchiveError, match=f"{path.name} is damaged at its end"):
+    with pytest.raises(CorruptArchiveError, match=f"{path.name} is damaged at the footer"):
         read(folder)
     with Archive.open(folder) as archive:
         assert [damage.location for damage in archive.verify()] == [f"byte {path.stat().st_size}"]
@@ -155,7 +155,7 @@ def test_another_file_in_its_place_is_not_taken_for_it(folder: Path, tmp_path: P
         store.append([batch(1, 1, 299)])
         store.seal()
     data_of(tmp_path / "other").replace(data_of(folder))
-    with pytest.raises(CorruptArchiveError, match=r"it has \d+ bytes, not \d+"):
+    with pytest.raises(CorruptArchiveError, match=r"\d+ bytes instead of \d+"):
         read(folder)
 
 
@@ -183,8 +183,8 @@ def test_a_journal_that_was_taken_away_whole_begins_anew(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("payload", "what"),
     [
-        (b"", "a payload of kind 0 and 0 bytes"),
-        (bytes([9]) * 40, "a payload of kind 9"),
+        (b"", "unknown payload of type 0 and 0 bytes"),
+        (bytes([9]) * 40, "unknown payload of type 9"),
         (bytes([RECORD_TYPE]) + bytes(16) + b"\xc1", ""),
     ],
 )
@@ -236,7 +236,7 @@ def test_rows_that_go_back_in_the_journal_are_told(folder: Path) -> None:
     with ArchiveStore(folder, "f") as store:
         store._next_offset -= 5
         store.append([batch(2, 1, 4)])
-    with pytest.raises(CorruptArchiveError, match=r"position \d+: row 595 follows row 599"):
+    with pytest.raises(CorruptArchiveError, match=r"position \d+: row 595 after row 599"):
         ArchiveStore(folder, "f")
 
 

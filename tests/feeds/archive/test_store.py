@@ -217,9 +217,9 @@ def test_an_answer_has_as_many_batches_as_fit_in_a_packet(sealed: bool, tmp_path
 def test_what_is_stored_already_is_refused_whole(tmp_path: Path) -> None:
     with ArchiveStore(tmp_path, "f") as store:
         store.append([batch(1, 1, 3)])
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             store.append([batch(2, 1, 1), batch(1, 3, 3)])
-        with pytest.raises(ValueError, match="stored already"):
+        with pytest.raises(ValueError, match="already stored"):
             store.append([batch(2, 1, 2), batch(2, 2, 1)])
         assert store.append([batch(2, 1, 1)]) == 4
 
@@ -350,7 +350,7 @@ def test_what_is_found_late_is_given_in_its_place(sealed: bool, tmp_path: Path) 
         if sealed:
             store.sync()
             store.seal()
-        with pytest.raises(ValueError, match="is stored already"):
+        with pytest.raises(ValueError, match="is already stored"):
             store.append([batch(1, 4, 2)])
         store.append([FoundRange(publisher(1), 4, 5), batch(1, 4, 2)])
         store.append([batch(1, 10, 1)])

@@ -45,7 +45,7 @@ async def test_an_archive_without_room_names_the_file(
                 await feed.publish(b"x")
                 with pytest.raises(ArchiveStoppedError) as stopped:
                     await archive.run()
-    assert "it cannot write: [Errno 28] No space left on device: " in str(stopped.value)
+    assert "cannot write: [Errno 28] No space left on device: " in str(stopped.value)
     assert str(tmp_path / "journal") in str(stopped.value)
 
 
@@ -275,7 +275,7 @@ async def test_a_folder_that_is_not_free_is_told(tmp_path: Path) -> None:
             with pytest.raises(ArchiveStoppedError, match="is in use"):
                 async with link.archive("quotes", tmp_path, name="b"):
                     pass
-            with pytest.raises(RuntimeError, match="entered once"):
+            with pytest.raises(RuntimeError, match="entered only once"):
                 await archive.__aenter__()
         with pytest.raises(FeedError, match="holds the archive of the feed 'quotes'"):
             async with link.archive("other", tmp_path, name="a"):

@@ -55,11 +55,11 @@ def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> No
 
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
     link = recado.feeds.connect_blocking(recado_broker.url)
-    with pytest.raises(FeedClosedError, match="the link is not open"):
+    with pytest.raises(FeedClosedError, match="the connection is not open"):
         link.feed("quotes")
     with link:
         feed = link.feed("quotes")
-    with pytest.raises(FeedClosedError, match="the link is not open"):
+    with pytest.raises(FeedClosedError, match="the connection is not open"):
         feed.publish(b"late")
     with pytest.raises(JoinError), recado.feeds.connect_blocking("amqp://localhost:1"):
         pass

@@ -242,7 +242,7 @@ async def test_a_fault_of_the_member_is_told(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.ERROR):
         driver.broadcasts_confirmed(1)
     assert noting.done == [("faulted", "a mistake")], "and not as one of the carrier"
-    assert "a member of a feed fails" in caplog.text
+    assert "feed member stopped: internal error" in caplog.text
     driver.broadcasts_confirmed(2)
     assert member.events.count(BroadcastsConfirmed(2)) == 0
 
@@ -290,7 +290,9 @@ async def test_that_publishers_are_turned_away_is_told_once(
         driver.handle(BroadcastsConfirmed(1))
         await asyncio.sleep(2)
     (told,) = caplog.messages
-    assert "follows as many publishers as it can, 7" in told
+    assert (
+        "publisher limit reached: dropping messages of new publishers (member=me limit=7)" in told
+    )
 
 
 def test_the_stack_ends_on_the_carrier() -> None:
@@ -298,7 +300,7 @@ def test_the_stack_ends_on_the_carrier() -> None:
         str(resolve_stack(None, Role.PUBLISHER, "UDP")) == "DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:UDP"
     )
     assert "ARCHIVER" in resolve_stack(None, Role.ARCHIVE, "AMQP").names
-    with pytest.raises(StackError, match="ends with AMQP, and the URL is one for UDP"):
+    with pytest.raises(StackError, match="ends with AMQP, but the URL is for UDP"):
         resolve_stack("DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP", Role.PUBLISHER, "UDP")
 
 

@@ -93,7 +93,7 @@ async def test_one_at_a_time_takes() -> None:
     inbox = Inbox()
     taking = asyncio.create_task(inbox.take())
     await asyncio.sleep(0)
-    with pytest.raises(RuntimeError, match="somebody waits for the next message already"):
+    with pytest.raises(RuntimeError, match="another task already waits for the next message"):
         await inbox.take()
     inbox.put(batch(1))
     assert await taking == batch(1)

@@ -92,7 +92,7 @@ def test_a_selector_sees_a_message_as_an_archive_does() -> None:
 
 
 def test_a_selector_of_live_messages_cannot_name_the_offset() -> None:
-    with pytest.raises(SelectorError, match="messages on a feed have no offset") as refused:
+    with pytest.raises(SelectorError, match="messages of a feed have no offset") as refused:
         compile_selector("key = 'PETR4' AND\n(sequence > 3 OR -offset < 3)", "quotes")
     assert (refused.value.line, refused.value.column) == (2, 19)
 

@@ -112,7 +112,7 @@ async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
                 await feed.flush()
             await stored(archive, one)
             await until(lambda: not hub.archive_queues["quotes", "archive"])
-            await until(lambda: "follows as many publishers as it can, 2" in caplog.text)
+            await until(lambda: "(member=archive limit=2)" in caplog.text)
             assert archive.vector == {one.publisher: 2, two.publisher: 1}
 
 
