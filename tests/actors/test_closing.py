@@ -12,7 +12,7 @@ from recado.actors import Actor, ActorStoppedError, ActorSystem, AskTimeoutError
 from recado.actors.durable_mailbox.mailboxes import DurableMailboxes
 from recado.actors.future import Future
 from recado.journal.disk import MemoryDisk
-from tests.feeds.rim.loop import in_the_loop, until, without_waiting
+from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 from .cast import Do, Echo, Notebook, Say, Stage, notebook
 from .durable_mailbox.mail import Keeper, Put

@@ -15,7 +15,7 @@ from recado.actors import (
     SystemClosedError,
     join,
 )
-from tests.feeds.rim.loop import in_the_loop, without_waiting
+from tests.feeds.io.loop import in_the_loop, without_waiting
 
 from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
 

@@ -37,7 +37,7 @@ from recado.actors import (
 from recado.actors.message_types import SUBCLASSES_MAX, message_types_of
 from recado.actors.routers import pool
 from recado.actors.testkit import Probe
-from tests.feeds.rim.loop import in_the_loop
+from tests.feeds.io.loop import in_the_loop
 
 from .cast import Do, Stage, signals
 

@@ -23,7 +23,7 @@ from recado.actors import (
     UnhandledMessageError,
     WrongContextError,
 )
-from tests.feeds.rim.loop import in_the_loop, without_waiting
+from tests.feeds.io.loop import in_the_loop, without_waiting
 
 from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
 

@@ -10,7 +10,7 @@ import pytest
 
 from recado.actors import Actor, ActorSystem, AskTimeoutError, DuplicateReplyError, Message
 from recado.actors.dispatchers import FixedPool
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 from .cast import Echo, Notebook
 

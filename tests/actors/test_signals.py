@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recado.actors import ActorSystem, SystemClosedError, blocking
-from tests.feeds.rim.loop import in_the_loop
+from tests.feeds.io.loop import in_the_loop
 
 ROOT = Path(__file__).resolve().parents[2]
 

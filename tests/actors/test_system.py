@@ -16,7 +16,7 @@ from recado.actors import (
     NameTakenError,
     NoSuchActorError,
 )
-from tests.feeds.rim.loop import in_the_loop
+from tests.feeds.io.loop import in_the_loop
 
 from .cast import Do, Echo, Notebook, Stage
 

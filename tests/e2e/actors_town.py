@@ -18,7 +18,7 @@ from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, Storage
 from recado.actors.remote.errors import RemoteError
 from recado.actors.remote.events import LinkEvent, LinkLost
 from recado.client import ConnectionParameters
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop import peers
 from workshop.peers import Server
 

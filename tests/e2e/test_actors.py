@@ -18,7 +18,7 @@ from recado.actors.remote.amqp import AmqpSettings, AmqpTransport, ConnectionSha
 from recado.actors.remote.errors import RemoteError
 from recado.actors.remote.options import RemoteOptions
 from tests.actors.remote.running import in_a_loop
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop.peers import Server
 
 from .actors_cast import Calculator, Ledger, Note, Twice

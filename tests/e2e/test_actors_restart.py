@@ -17,7 +17,7 @@ import pytest
 from recado.actors.inspection import INSPECTOR_NAME, Inspect, Inspector
 from recado.actors.remote.amqp import Storage
 from tests.actors.remote.running import in_a_loop
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop.peers import Server
 
 from .actors_cast import Gate, Note, Twice

@@ -25,7 +25,7 @@ from recado.actors.remote.tcp import TcpTransport
 from recado.actors.supervision.links import monitor
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import watcher
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop.peers import free_ports
 from workshop.time_limit import scale
 

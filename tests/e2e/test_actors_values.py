@@ -26,7 +26,7 @@ from recado.actors.remote import (
 )
 from tests.actors.remote.running import in_a_loop
 from tests.actors.values import EXAMPLES, Carry, alike
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop.peers import Server
 from workshop.time_limit import scale
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.actors.remote.running import in_a_loop
 from tests.client.faulty import Faulty
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 from workshop.peers import Server
 
 from .actors_town import HEALS, Town, noted, town

@@ -19,8 +19,8 @@ import recado.feeds
 from recado.feeds.archiver import Archiver
 from recado.feeds.connection import FeedConnection
 from recado.feeds.options import FeedOptions
-from tests.feeds.rim.loop import until
-from tests.feeds.rim.town import stored, take
+from tests.feeds.io.loop import until
+from tests.feeds.io.town import stored, take
 from workshop.peers import Server
 from workshop.time_limit import scale
 

@@ -18,8 +18,8 @@ from bench.feeds_siege.programs import body
 from recado.feeds.archive.archive import Archive
 from recado.feeds.options import FeedOptions
 from tests.brokers import BROKERS
-from tests.feeds.rim.loop import until
-from tests.feeds.rim.town import stored, take
+from tests.feeds.io.loop import until
+from tests.feeds.io.town import stored, take
 from workshop import peers
 from workshop.peers import Server
 

@@ -14,7 +14,7 @@ import recado.feeds
 from recado.feeds.archive.archive import Archive
 from recado.node.archives import ArchiveStartError
 from recado.node.config import ConfigError, from_mapping, load_config
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 
 def configured(data: Path, **archive: object) -> dict[str, dict[str, object]]:

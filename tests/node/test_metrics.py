@@ -15,7 +15,7 @@ import recado.feeds
 from recado.node.config import ConfigError, from_mapping
 from recado.node.metrics import METRICS_FEED, CounterReader, Counters, MetricsStartError
 from recado.node.settings import MetricsSettings
-from tests.feeds.rim.loop import in_the_loop
+from tests.feeds.io.loop import in_the_loop
 
 QUICKLY: dict[str, dict[str, object]] = {"metrics": {"publish": True, "interval": 0.05}}
 

@@ -33,7 +33,7 @@ from recado.journal.disk import MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.remote.sender import Sender
 from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 
 from .mail import ALWAYS, Introduce, Keeper, Put, life
 

@@ -8,7 +8,7 @@ import threading
 from recado.actors import Actor, ActorRef, ActorSystem
 from recado.actors.runtime.backpressure import PAUSE_MAX_S
 from tests.actors.cast import Do, Read, Say, Stage
-from tests.feeds.rim.loop import in_the_loop, until, without_waiting
+from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
 class Gate(Actor[Say | Read]):

@@ -18,7 +18,7 @@ from recado.actors.runtime.cell import Cell
 from recado.actors.runtime.mailbox import DurableMailboxPort, MessageEnvelope
 from tests.actors.cast import Do, Echo, Notebook, Read, Say, Stage, signals
 from tests.actors.stories import told
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 
 class Step(Message[None]):

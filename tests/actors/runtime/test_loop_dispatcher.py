@@ -11,7 +11,7 @@ from recado.actors import Actor, ActorSystem
 from recado.actors.ref import current_cell
 from recado.actors.runtime.loop_dispatcher import CELL_MESSAGES_MAX, EARLY_RUNS_MAX, TURN_CELLS_MAX
 from tests.actors.cast import Echo, Say
-from tests.feeds.rim.loop import in_the_loop
+from tests.feeds.io.loop import in_the_loop
 
 
 class Relay(Actor[Say]):

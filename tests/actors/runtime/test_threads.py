@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from recado.actors import TEMPORARY, Actor, ActorSystem, Message, OneForOne
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 from .test_cell import Threads
 

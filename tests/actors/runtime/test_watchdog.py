@@ -19,7 +19,7 @@ import pytest
 from recado.actors import Actor, ActorSystem, Message
 from recado.actors.dispatchers import FixedPool
 from recado.actors.runtime import watchdog
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -14,7 +14,7 @@ from recado.actors.dispatchers import FixedPool
 from recado.actors.supervision import restart
 from recado.actors.supervision.lifecycle import STOP_GRACE_S
 from tests.actors.cast import Break, Broken, Echo, Named, Say
-from tests.feeds.rim.loop import in_the_loop, until, without_waiting
+from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
 class Slow(Named):

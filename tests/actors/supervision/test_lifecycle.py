@@ -23,7 +23,7 @@ from recado.actors import (
 from recado.actors.runtime.state import CellState
 from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, notebook, signals
 from tests.actors.runtime.test_cell import Threads
-from tests.feeds.rim.loop import in_the_loop, until, without_waiting
+from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
 class FailsToBegin(Notebook):

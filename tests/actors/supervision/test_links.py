@@ -20,7 +20,7 @@ from recado.actors import (
 )
 from recado.actors.supervision.signals import Exit, Failed, Link, Stop
 from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Say, Stage, signals
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 
 async def heard(stage: ActorRef[Do], many: int) -> list[Any]:

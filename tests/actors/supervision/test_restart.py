@@ -18,7 +18,7 @@ from recado.actors import (
     UnhandledMessageError,
 )
 from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, notebook, signals
-from tests.feeds.rim.loop import in_the_loop, until, without_waiting
+from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
 @in_the_loop

@@ -23,7 +23,7 @@ from recado.actors import (
 )
 from recado.actors.supervision.strategy import SupervisorStrategy
 from tests.actors.cast import Break, Broken, Do, Echo, Named, Notebook, Read, Say, Stage, signals
-from tests.feeds.rim.loop import in_the_loop, until
+from tests.feeds.io.loop import in_the_loop, until
 
 
 class Director(Actor[Do]):

@@ -15,7 +15,7 @@ from recado.actors.remote.events import LinkLost, LinkRestored
 from recado.client import Connection
 from tests.actors.remote.running import in_a_loop
 from tests.client.faulty import faulty_wire
-from tests.feeds.rim.loop import until
+from tests.feeds.io.loop import until
 
 from .ends import end, frame
 

@@ -125,21 +125,21 @@ async def test_what_cannot_be_is_told_at_once() -> None:
             feed.subscribe("a", selector="price >")
         with pytest.raises(ValueError, match="recovery must be optimistic"):
             feed.subscribe("a", recovery="hopeful")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="a subscriber needs a name"):
+        with pytest.raises(ValueError, match="the name of a subscriber is empty"):
             feed.subscribe("")
-        with pytest.raises(ValueError, match="cannot be printed"):
+        with pytest.raises(ValueError, match="unprintable characters"):
             feed.subscribe("a\n")
-        with pytest.raises(ValueError, match="120 are allowed"):
+        with pytest.raises(ValueError, match="the limit is 120"):
             link.feed("f" * 121)
-        with pytest.raises(ValueError, match=r"does not end with \.archive"):
+        with pytest.raises(ValueError, match=r"cannot end with \.archive"):
             link.feed("quotes.archive")
         with pytest.raises(StackError):
             link.feed("quotes", stack="DISPATCH:SINC:AMQP")
-        with pytest.raises(ValueError, match="2 bodies and 1 keys"):
+        with pytest.raises(ValueError, match="1 keys for 2 bodies"):
             await feed.publish_many([b"a", b"b"], keys=["k"])
-        with pytest.raises(ValueError, match="a key has at most 255 bytes, not 256"):
+        with pytest.raises(ValueError, match="key of 256 bytes exceeds the limit of 255"):
             await feed.publish_many([b"a", b"b"], keys=["k", "k" * 256])
-        with pytest.raises(ValueError, match="a message has at most 15,728,640 bytes"):
+        with pytest.raises(ValueError, match="exceeds the limit of 15,728,640"):
             await feed.publish_many([bytes(15 << 20)], keys="k")
         assert feed.last_sequence == 0
 
@@ -236,7 +236,7 @@ async def test_what_is_closed_says_so() -> None:
             assert await messages.next_batch() is None
             with pytest.raises(RuntimeError, match="entered only once"):
                 await subscription.__aenter__()
-        with pytest.raises(FeedClosedError, match="closed by this program"):
+        with pytest.raises(FeedClosedError, match="is closed"):
             await feed.publish(b"y")
         with pytest.raises(FeedClosedError, match="not open"):
             link.feed("quotes")
