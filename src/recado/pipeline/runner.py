@@ -5,7 +5,7 @@
     query = start(pipeline, spark)              # a stream that the caller watches
 
 A stream is one Spark query, however many sinks it has. For each batch all sinks are written, and then Spark
-commits the batch. If the job dies in between, Spark repeats the same rows under the same batch number: lake
+commits the batch. If the job dies in between, Spark retries the same rows under the same batch number: lake
 tables recognise the batch, and messages have the same ids.
 
 Steps are divided at the last stateful one (`steps.traversal`). Steps up to it are part of the streaming query;
@@ -162,7 +162,7 @@ def _reject_spark_connect(pipeline: Pipeline, spark: object) -> None:
     """Raise InvalidPipelineError for a stream over Spark Connect.
 
     There the server runs `foreachBatch`, and the row counts stay on the server. The stream id would be stored
-    on the client: without the server's checkpoint, each start would create another id, and a repeated batch
+    on the client: without the server's checkpoint, each start would create another id, and a retried batch
     would be stored twice.
     """
     if not isinstance(spark, SparkSession):

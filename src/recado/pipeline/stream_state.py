@@ -75,7 +75,7 @@ def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
 def offsets_digest(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
     """Return a digest of a batch's entry in Spark's offset log; empty if there is no entry.
 
-    Spark writes the entry before the batch runs and never changes it, so a repeated batch has the same
+    Spark writes the entry before the batch runs and never changes it, so a retried batch has the same
     digest. A batch that is planned again, for example after an older checkpoint was restored, has another
     digest even if its source offsets are equal, because the entry contains the time of planning in
     milliseconds. That matters, because offsets of files and spools have a meaning only within their

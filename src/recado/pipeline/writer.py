@@ -1,4 +1,4 @@
-"""Write one batch of rows to one sink, by its format. A repeated batch is stored once or has the same message
+"""Write one batch of rows to one sink, by its format. A retried batch is stored once or has the same message
 ids.
 """
 
@@ -45,7 +45,7 @@ def write_batch(rows: DataFrame, sink: Sink, batch: Batch, *, staging: str = "")
             shown = parse_options(ConsoleOptions, "console", sink.options)
             rows.show(shown.num_rows, truncate=shown.truncate)
         case "recado":
-            # A repeated batch is published under the same sequence numbers.
+            # A retried batch is published under the same sequence numbers.
             options = dict(sink.options)
             if staging and not has_option(options, "staging"):
                 options["staging"] = staging

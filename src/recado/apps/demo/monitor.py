@@ -104,7 +104,7 @@ def _sample_cells(moment: Sample) -> list[tuple[str, str]]:
     return [
         ("archived", f"{moment.archived:,}"),
         ("recorded", state),
-        ("in bars", f"{moment.computed:,}"),
+        ("read by Spark", f"{moment.computed:,}"),
         ("lag", f"{moment.lag:,}"),
         ("ticks/s", f"{moment.rate:,.0f}"),
         ("batch", f"{moment.batch_seconds:.1f} s"),

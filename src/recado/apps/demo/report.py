@@ -24,6 +24,11 @@ BAR_COLUMNS: Final = (
     ("vwap", "{:.3f}"),
     ("volatility", "{:.5f}"),
 )
+CHART_TEXTS: Final = {
+    "bars": "Bars of one minute",
+    "timeline": "Progress",
+    "counters": "Broker metrics",
+}
 STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1b1b1b; max-width: 72rem; margin: 2rem auto }
 img { max-width: 100%; margin: 1rem 0 } h1 { font-size: 1.5rem } .bad { color: #b3423a; font-weight: bold }
@@ -78,7 +83,7 @@ def write_page(result: DemoResult, folder: Path) -> Path:
         for line in summarize(result)
     )
     charts_html = "".join(
-        f'<img src="{name}.png" alt="{name}">' for name in ("bars", "timeline", "counters")
+        f'<img src="{name}.png" alt="{text}">' for name, text in CHART_TEXTS.items()
     )
     heads = "".join(f"<th>{name}</th>" for name, _ in BAR_COLUMNS)
     rows = "".join(

@@ -1,17 +1,17 @@
 """The staging area between the tasks of a write and the feed: rows in files, and a publish record.
 
-Tasks are repeated and finish in any order, so they publish nothing. They write their rows to files in a
+Tasks are retried and finish in any order, so they publish nothing. They write their rows to files in a
 folder that the driver can read. The driver publishes them as one publisher, in an order that depends only on
 the rows. Before that, it records which batch has which sequence numbers. If it is killed on the way, Spark
-repeats the batch, and it is published again under the same numbers, which archives and subscribers discard as
+retries the batch, and it is published again under the same numbers, which archives and subscribers discard as
 duplicates.
 
 FS1  The publish record is durable before the first message of its batch is published.
 FS2  A batch with the recorded number must have the recorded rows, or it is refused. A batch with a lower
-     number is refused: Spark repeats only its last batch, so it belongs to another query.
+     number is refused: Spark retries only its last batch, so it belongs to another query.
 FS3  A publish record that is a copy, as in a checkpoint restored from a backup, may be older than the last
      published batch. The numbers after it may be in use, and messages under these numbers would be discarded
-     as duplicates. So a copy is used only to repeat its batch; the next batch gets a new publisher. A file
+     as duplicates. So a copy is used only to retry its batch; the next batch gets a new publisher. A file
      beside the record, the seal, has the inode and change time of the record, which a copy does not share.
 """
 
@@ -51,7 +51,7 @@ STAGED_SCHEMA: Final = pa.schema(
 
 
 class BatchChangedError(PipelineError):
-    """A repeated batch has other rows than the first time."""
+    """A retried batch has other rows than the first time."""
 
 
 class StaleBatchError(PipelineError):

@@ -1,7 +1,7 @@
 """Publish rows on a feed: `format("recado")` as a sink.
 
 Tasks write their rows to files, and the driver publishes them when all tasks are done (`staging_area`
-explains why). A micro-batch that Spark repeats is published under the same sequence numbers. A batch write
+explains why). A micro-batch that Spark retries is published under the same sequence numbers. A batch write
 uses a new publisher, unless the options `staging` and `batch` identify it. Each streaming query has its own
 publish record.
 """

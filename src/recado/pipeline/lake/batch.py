@@ -3,18 +3,18 @@
 Spark numbers the batches of a checkpoint. If an older checkpoint is restored, or a copy of it runs elsewhere,
 the same numbers come again with other rows. So a table stores two digests with each batch:
 
-    offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a repeat of
+    offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a retry of
               the same plan, whose rows may still differ (`current_timestamp`, `rand`). For a named batch: of
               its source rows and its steps
     rows      of the rows, independent of their order. Equal also if the batch was planned again and happens
               to have the same rows
 
-Spark repeats only its last batch. "Last" below means the last batch of the same writer in the table.
+Spark retries only its last batch. "Last" below means the last batch of the same writer in the table.
 
 LB1  A batch with a higher number than the last is new.
 LB2  A batch with the same or a lower number is already written if one of its digests equals the table's.
 LB3  An empty batch with a lower number is already written: there is nothing to write.
-LB4  If the table has no digests for the last batch (from older versions), the last batch counts as repeated.
+LB4  If the table has no digests for the last batch (from older versions), the last batch counts as retried.
 LB5  Any other batch is refused.
 """
 
@@ -42,7 +42,7 @@ class Batch(NamedTuple):
     """The pipeline, its sink and the stream id, of letters, digits, - and _."""
     number: int
     offsets: str = ""
-    """A text that only repeats of the batch have; empty if there is none."""
+    """A text that only retries of the batch have; empty if there is none."""
     is_named: bool = False
     """Whether a user named it (`run --batch --name`): it is the only batch of its writer."""
 

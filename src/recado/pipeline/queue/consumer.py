@@ -1,7 +1,7 @@
-"""Consume a queue into a spool, in a thread of its own: receive, write, sync, acknowledge.
+"""Consume a queue into a spool, in a thread of its own: receive, write, fsync, acknowledge.
 
 A message is acknowledged only when its row, or the row of the message that it duplicates, is durable.
-Messages that arrive during one sync form the next group, at most fifty groups a second, so groups grow with
+Messages that arrive during one fsync form the next group, at most fifty groups a second, so groups grow with
 the load.
 
     Spark's thread                              the loop's thread                    a worker thread
@@ -223,7 +223,7 @@ class SpoolingConsumer:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Write and sync appended rows, then remove committed rows, whose commit is durable now."""
+        """Write and fsync appended rows, then remove committed rows, whose commit is durable now."""
         async with self._sync_lock:
             self._spool.write()
             await asyncio.to_thread(self._spool.sync)

@@ -1,4 +1,4 @@
-"""Message ids that a sink makes of columns, so that a repeated row has the same id.
+"""Message ids that a sink makes of columns, so that a retried row has the same id.
 
 The columns are, in this order of preference:
 1. those named by the option `idColumns`; with `none`, messages have no ids;

@@ -177,8 +177,8 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if consumer is None:
             return None
         found: OffsetJson = {"spool": consumer.id, "next": consumer.durable_end()}
-        told = {"waiting": consumer.outage, "repeats": consumer.duplicates}
-        return found | {name: value for name, value in told.items() if value}
+        details = {"waiting": consumer.outage, "repeats": consumer.duplicates}
+        return found | {name: value for name, value in details.items() if value}
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
         pieces = self._open_consumer().slice_rows(self._row_of(start), self._row_of(end))

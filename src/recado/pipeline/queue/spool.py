@@ -1,6 +1,6 @@
 """The spool: messages of a queue on disk, until Spark has committed them.
 
-A queue has no offsets and forgets acknowledged messages. So messages are appended here, synced, and only then
+A queue has no offsets and forgets acknowledged messages. So messages are appended here, fsynced, and only then
 acknowledged. Spark reads them as rows with increasing offsets, as often as necessary.
 
 SP1  Rows that `sync` made durable are found again after any crash, with the same offsets.

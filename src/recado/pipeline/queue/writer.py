@@ -1,8 +1,8 @@
 """Publish rows to an exchange: `format("amqp")` as a sink. All messages are confirmed before a task ends.
 
 Each task has its own connection in its own thread, so that heartbeats continue while Spark computes. Tasks do
-not wait for single confirms; a window of messages is in flight. Spark repeats failed tasks and batches, and
-repeated rows have the same ids (see `message_ids`).
+not wait for single confirms; a window of messages is in flight. Spark retries failed tasks and batches, and
+retried rows have the same ids (see `message_ids`).
 """
 
 from __future__ import annotations
