@@ -67,9 +67,7 @@ def local_uri(path: Path) -> str:
 
 
 def resolve(location: str, folder: Path = _WORKING_DIRECTORY) -> str:
-    """Return a location that does not depend on the working directory; a relative path is relative to
-    `folder`.
-    """
+    """Return a location that does not depend on the working directory; relative paths start at `folder`."""
     scheme = parse_scheme(location)
     if not location or scheme not in _LOCAL_SCHEMES:
         return location

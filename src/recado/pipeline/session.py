@@ -147,9 +147,7 @@ def register_sources(spark: SparkSession, *sources: type[DataSource]) -> None:
 
 
 def _worker_environment(spark: object) -> dict[str, str]:
-    """The environment of the Python workers of a session in this process; over Spark Connect it is on the
-    server.
-    """
+    """The environment of the Python workers; empty over Spark Connect, where the server has it."""
     from pyspark.sql import SparkSession
 
     return spark.sparkContext.environment if isinstance(spark, SparkSession) else {}

@@ -102,8 +102,9 @@ def write_status(
 
 
 def read_status(checkpoint: str, spark: SparkSession | None = None) -> CheckpointStatus | None:
-    """Return the progress of a checkpoint, None if there is no checkpoint. Raises CheckpointError if only
-    Spark can read it.
+    """Return the progress recorded in a checkpoint; None if there is no checkpoint.
+
+    Raises CheckpointError if only Spark can read it.
     """
     files = open_checkpoint(checkpoint, spark)
     if files.list_names() is None:
@@ -122,9 +123,7 @@ def _batch_numbers(files: CheckpointFiles, folder: str) -> list[int]:
 
 
 def _parse_offsets(entry: bytes) -> list[Any]:
-    """Parse an offset log entry: a line with the version, a line of Spark's metadata, and a line for each
-    source.
-    """
+    """Parse an entry of the offset log: a version, a line of Spark's metadata, and a line for each source."""
     read = []
     for line in entry.decode().splitlines()[2:]:
         try:

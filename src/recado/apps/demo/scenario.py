@@ -239,9 +239,7 @@ def has_caught_up(query: Any, ticks: int) -> bool:
 
 
 def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:
-    """Compare the stream's bars with a batch. The newest bars of the stream are still open, so a batch has
-    more.
-    """
+    """Compare the stream's bars with a batch, which also has the newest bars that the stream holds open."""
     expected = {tuple(row[key] for key in BAR_KEYS): row for row in batch.to_pylist()}
     found = []
     for row in stream.to_pylist():

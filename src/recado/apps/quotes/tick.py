@@ -96,8 +96,9 @@ def encode_compact(tick: Tick) -> bytes:
 
 
 def decode(key: str, body: bytes) -> Tick:
-    """Decode a tick in either form; JSON starts with a brace, which is no type of the compact form. Raises
-    TickError.
+    """Decode a tick in either form. Raises TickError.
+
+    JSON starts with a brace, which is no type of the compact form.
     """
     try:
         if body[:1] == b"{":

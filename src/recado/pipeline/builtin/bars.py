@@ -85,8 +85,9 @@ def bars_pipeline(
 def compute_bars(
     trades: DataFrame, width: str = ONE_SECOND, late: str = DEFAULT_LATENESS
 ) -> DataFrame:
-    """Compute bars of trades with `symbol`, `at` in µs, `price`, `size`, `publisher` and `sequence`; batch or
-    stream.
+    """Compute bars of trades, in a batch or a stream.
+
+    The rows have `symbol`, `at` in µs, `price`, `size`, `publisher` and `sequence`.
     """
     timed = trades.withColumn("time", f.timestamp_micros("at")).withWatermark("time", late)
     when = f.struct("at", "publisher", "sequence")

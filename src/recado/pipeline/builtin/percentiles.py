@@ -58,9 +58,7 @@ def compute_figures(rows: DataFrame) -> DataFrame:
 
 
 def select_best_runs(of_runs: DataFrame) -> DataFrame:
-    """Return the run with the lowest mean of each kind, as the dissertation did; runs with more asks take
-    precedence.
-    """
+    """Return the run with the lowest mean of each kind, as the dissertation did; more asks take precedence."""
     kind = Window.partitionBy("latency_us", "transport", "broker", "clients")
     ranked = f.row_number().over(kind.orderBy(f.desc("asks"), "mean", "offset"))
     return (

@@ -193,8 +193,9 @@ def check_dead_letters(pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def check_checkpoint(pipeline: Pipeline) -> Iterator[Problem]:
-    """Yield problems of the checkpoint. A sink that is a feed needs local files: in the checkpoint or in
-    `staging`.
+    """Yield problems of the checkpoint.
+
+    A sink that is a feed needs local files, in the checkpoint or in `staging`.
     """
     if not pipeline.checkpoint:
         return

@@ -47,9 +47,7 @@ EndpointT = TypeVar("EndpointT", Source, Sink)
 
 
 class Draft(NamedTuple):
-    """A pipeline as far as it could be parsed, so that the rest can still be checked, and the problems of
-    parsing it.
-    """
+    """A pipeline as far as it could be parsed, so that it can still be checked, and the problems of parsing."""
 
     pipeline: Pipeline
     problems: list[Problem]
@@ -69,9 +67,7 @@ def load(location: str | Path) -> Pipeline:
 
 
 def load_draft(location: str | Path) -> Draft:
-    """Load a pipeline like `load`, but return the problems of steps, sources and sinks instead of raising
-    them.
-    """
+    """Load a pipeline like `load`, but return the problems of steps, sources and sinks with it."""
     file = Path(location)
     if file.suffix in (".toml", ".yaml", ".yml"):
         text = _read_text(file)

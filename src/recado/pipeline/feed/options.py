@@ -242,18 +242,16 @@ def _check_url(url: str) -> None:
 def resolve_id_columns(
     options: FeedWriteOptions, types: Mapping[str, str | None]
 ) -> IdColumns | None:
-    """Return the columns that make a message id. Raises OptionError if rows with these columns cannot be
-    messages.
+    """Return the columns that make a message id.
 
-    A type that is not known yet is None.
+    A type that is not known yet is None. Raises OptionError if rows with these columns cannot be messages.
     """
     check_message_columns(types, _COLUMN_TYPES, FORMAT)
     return choose_id_columns(options.id_columns, list(types), FORMAT)
 
 
 def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path | None:
-    """Return the staging folder of a stream: in its checkpoint, or a subfolder of `staging` for this query
-    alone.
+    """Return the staging folder of a stream: in its checkpoint, or its own subfolder of `staging`.
 
     Batches are numbered per query. A query whose checkpoint was deleted is a new query, so its folder is
     named after the query id in the checkpoint, and its batches are not mistaken for those of the old one.

@@ -70,9 +70,7 @@ def _sequence_limits(names: Sequence[str], vector: Mapping[str, int]) -> npt.NDA
 
 
 def _slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch so that Spark processes one slice while the next is read, and slices fit into the CPU
-    cache.
-    """
+    """Split a batch, so that Spark processes one slice while the next is read, and both fit the CPU cache."""
     each = max(1, min(BATCH_ROW_COUNT, BATCH_BYTES * batch.num_rows // max(batch.nbytes, 1)))
     return (batch.slice(start, each) for start in range(0, batch.num_rows, each))
 

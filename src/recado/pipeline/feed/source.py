@@ -40,8 +40,9 @@ class FeedSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the default schema. `load()` calls this, so options are checked here, unless the user passes
-        a schema.
+        """Return the default schema.
+
+        `load()` calls this, so options are checked here, unless the user passes a schema.
         """
         reject_catalog_table(FORMAT, self._raw_options, _CATALOG_HINT)
         parse_read_options(self._raw_options)

@@ -93,9 +93,7 @@ class PublishRecord(msgspec.Struct, frozen=True):
 
 
 class StagingArea:
-    """The staged files and the publish record of one writer, in a folder that writers of other names may
-    share.
-    """
+    """The staged files and the publish record of one writer. Writers of other names may share the folder."""
 
     def __init__(self, folder: Path | str, name: str) -> None:
         self.folder = to_local_path(str(folder))  # absolute: tasks have another working directory

@@ -175,9 +175,7 @@ def reject_column_mapping(table: DeltaTable) -> None:
 
 
 def _align_schema(table: DeltaTable, schema: Schema, *, evolve: bool) -> None:
-    """Add new columns to the table if `evolve` is set. Raises TableError for new or different columns
-    otherwise.
-    """
+    """Add new columns if `evolve` is set. Raises TableError for new or different columns otherwise."""
     table_fields = {field.name: field for field in table.schema().fields}
     new = []
     for field in schema.fields:

@@ -170,7 +170,5 @@ def _align_schema(table: Table, schema: pa.Schema, *, evolve: bool) -> None:
 
 
 def _type_text(kind: pa.DataType) -> str:
-    """Return the name of a type without differences that only Arrow makes: large strings, names of list
-    elements.
-    """
+    """Return the name of a type without differences that only Arrow makes: large strings, element names."""
     return str(kind).replace("large_", "").replace("element: ", "item: ")

@@ -49,9 +49,7 @@ class QueueWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
 
 def parse_broker_url(url: str) -> ConnectionParameters:
-    """Return the address of the broker. Raises OptionError.
-    --
-    """
+    """Return the address of the broker. Raises OptionError."""
     try:
         return parse_url(url)
     except ValueError as error:

@@ -57,8 +57,9 @@ class QueueSource(DataSource):
         return "amqp"
 
     def schema(self) -> str:
-        """Return the default schema. `load()` calls this, so options are checked here, unless the user passes
-        a schema.
+        """Return the default schema.
+
+        `load()` calls this, so options are checked here, unless the user passes a schema.
         """
         reject_catalog_table("amqp", self.options, 'use spark.readStream.format("amqp")')
         parse_options(QueueReadOptions, "amqp", self.options)
@@ -170,9 +171,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"spool": consumer.id, "next": end}
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802
-        """Return the end of the spool for the query progress, with the current outage and the number of
-        duplicates.
-        """
+        """Return the end of the spool for the query progress, with the current outage and the duplicates."""
         consumer = self._consumer
         if consumer is None:
             return None

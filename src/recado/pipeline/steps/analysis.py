@@ -43,9 +43,7 @@ _QUERY_CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContext
 
 
 class SparkAnalyser:
-    """A `SqlAnalyser` that uses Spark. `session` is called at the first expression, since starting Spark is
-    slow.
-    """
+    """A `SqlAnalyser` that uses Spark. It calls `session` at the first expression, since Spark starts slowly."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session = session
@@ -150,9 +148,7 @@ class SparkAnalyser:
 
 
 def summarize_analysis_error(error: AnalysisException) -> str:
-    """Return the first line of Spark's message, with the position: `Syntax error at or near '>' (line 1, pos
-    12)`.
-    """
+    """Return the first line of Spark's message, such as `Syntax error at or near '>' (line 1, pos 12)`."""
     text = str(error).strip()
     line = re.sub(r"^\[[\w.]+\] ", "", text.splitlines()[0] if text else type(error).__name__)
     line, _, rest = line.partition(" SQLSTATE:")

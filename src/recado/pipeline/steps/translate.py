@@ -130,8 +130,7 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
 
 
 def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
-    """Return SQL that is true if a number in the value is infinite or NaN; empty if the type has no such
-    numbers.
+    """Return SQL that is true if a number in the value is infinite or NaN; empty for other types.
 
     JSON has no such numbers, but Spark reads `1e400` as infinite, and strings such as "NaN" as numbers.
     `tree` is the variant from which the value was taken.
