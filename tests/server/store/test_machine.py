@@ -324,7 +324,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule()
     def look_after_crash(self) -> None:
-        """Return the state after a restart, without restarting."""
+        """Check the state that a restart would have."""
         disk = MemoryDisk()
         disk.files = {name: bytearray(content) for name, content in self.disk.files.items()}
         _, broker = self._recovered(disk)

@@ -57,7 +57,7 @@ class Clerk(MessageStore):
         self.restart()
 
     def restart(self) -> None:
-        """Return the stream after a restart."""
+        """Reopen all streams, as a restart does."""
         self.streams = StreamJournals(self.folders, self)
         self.waiting: list[DurabilityListener] = []
 
