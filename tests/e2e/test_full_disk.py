@@ -154,9 +154,9 @@ def test_publishers_wait_for_room_and_nothing_is_lost(small_disk: Path) -> None:
         publisher.await_confirms()
         log = server.log.read_text()
         assert re.search(
-            r"the disk is full: publishers wait until there is room \(path=/.*\.journal\)", log
+            r"disk full: publishers are blocked until there is space \(path=/.*\.journal\)", log
         )
-        assert "the disk has room again" in log
+        assert "disk full: there is space again" in log
 
     with peers.recado(data=small_disk / "data", config=NO_LIMIT) as server, wire_to(server) as wire:
         wire.send(commands.Channel.Open(), channel=1)
@@ -309,7 +309,7 @@ def test_what_does_not_fit_is_written_later(
             moods.write = None
             await asyncio.gather(*waiting)
             await publish(channel, "4")
-        assert "the disk is full" in caplog.text
+        assert "disk full: publishers are blocked" in caplog.text
         assert await found_in(tmp_path) == ["1", "2", "3", "4"]
 
     run(main())
