@@ -87,10 +87,10 @@ class PagingStore(MessageStore):
     def exchange_deleted(self, vhost: str, exchange: Exchange[Any]) -> None:
         self._change(f"-exchange {exchange.name}")
 
-    def bound(self, vhost: str, binding: Binding[Any]) -> None:
+    def binding_added(self, vhost: str, binding: Binding[Any]) -> None:
         self._change(f"+{binding.source} → {binding.destination.name}")
 
-    def unbound(self, vhost: str, binding: Binding[Any]) -> None:
+    def binding_removed(self, vhost: str, binding: Binding[Any]) -> None:
         self._change(f"-{binding.source} → {binding.destination.name}")
 
     def queue_purged(self, queue: Queue) -> None:

@@ -84,7 +84,8 @@ def test_no_more_than_so_much_waits(queue: Queue, channels: list[Channel]) -> No
 
 
 @pytest.mark.parametrize(
-    "settings", [{"max_length": 5}, {"message_ttl_ms": 5}, {"queue_type": "stream", "durable": True}]
+    "settings",
+    [{"max_length": 5}, {"message_ttl_ms": 5}, {"queue_type": "stream", "durable": True}],
 )
 def test_a_queue_that_asks_more_is_told_at_once(
     broker: Broker, channels: list[Channel], settings: dict[str, object]

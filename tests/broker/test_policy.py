@@ -298,7 +298,11 @@ def test_a_quorum_queue_lets_the_policy_decide_on_overflow_and_expiry() -> None:
     )
     settings = declared(queue_type="quorum", overflow="drop-head", expires=5, max_length=5)
     effective = known.effective_queue_settings("q", settings)
-    assert (effective.overflow, effective.expires_ms, effective.max_length) == ("reject-publish", 9, 5)
+    assert (effective.overflow, effective.expires_ms, effective.max_length) == (
+        "reject-publish",
+        9,
+        5,
+    )
 
 
 def test_a_stream_lets_the_policy_decide() -> None:

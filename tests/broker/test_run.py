@@ -91,9 +91,9 @@ def test_taking_again_and_again_lets_go_of_what_has_left() -> None:
 
 def test_what_follows_can_be_appended() -> None:
     last, run = some(3, first=4), some(2, first=7)
-    assert run.can_extend(last)
+    assert run.can_follow(last)
     last.take(1)
-    assert run.can_extend(last)
+    assert run.can_follow(last)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_is_not_alike_does_not_follow(
 ) -> None:
     last = msgspec.structs.replace(some(3, first=4), **of_last)
     run = msgspec.structs.replace(some(2, first=7), **of_run)
-    assert not run.can_extend(last)
+    assert not run.can_follow(last)
 
 
 @pytest.mark.parametrize("alike", [False, True])

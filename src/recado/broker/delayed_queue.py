@@ -83,7 +83,7 @@ class DelayedQueue(Queue):
 
     def _add(self, run: Run) -> None:
         self.ready += len(run)
-        if self._last_run is not None and run.can_extend(self._last_run):
+        if self._last_run is not None and run.can_follow(self._last_run):
             self._last_run.extend(run)
         else:
             heappush(self._heap, (run.expires_at or 0, run.first_position, run))

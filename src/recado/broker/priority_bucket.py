@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
-from .run import Run
+from .run import COPIED_PAYLOADS_MAX, Run
 
 
 class PriorityBucket:
@@ -36,10 +36,10 @@ class PriorityBucket:
             self.memory_bytes += run.memory_bytes()
         if self._fresh:
             last = self._fresh[-1]
-            if run.can_extend(last):
+            if run.can_follow(last):
                 last.extend(run)
                 return
-        if not run.owns_payloads and len(run) < 16:
+        if not run.owns_payloads and len(run) < COPIED_PAYLOADS_MAX:
             run.drop_taken()  # which copies the list, so that the following runs can extend it
         self._fresh.append(run)
 

@@ -27,6 +27,8 @@ _CACHED_ROUTES_MAX = 8192  # bounds the memory for a publisher that never repeat
 
 
 class Route(Origin):
+    """The queues of all messages with one publish method."""
+
     __slots__ = ("mandatory", "queues", "returns_messages", "source_exchange")
 
     def __init__(

@@ -16,6 +16,9 @@ import msgspec
 from recado.amqp.frames import move_to_channel, read_body_size, resize_frames
 from recado.amqp.traits import MessageTraits
 
+COPIED_PAYLOADS_MAX = 16
+"""A shared list of fewer payloads is copied, so that following runs can be appended to it."""
+_APPENDABLE_PAYLOADS_MAX = 4096  # to bound the cost of operations on one run
 _TAKEN_PAYLOADS_MAX = 1024  # stay in memory until they are dropped together
 _PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object and its list entry
 
@@ -40,6 +43,8 @@ class Origin:
 
 
 class Run(msgspec.Struct, eq=False):
+    """Consecutive like messages; see the module."""
+
     origin: Origin
     traits: MessageTraits
     channel: int
@@ -144,12 +149,12 @@ class Run(msgspec.Struct, eq=False):
         self.owns_payloads = True
 
     def extend(self, other: "Run") -> None:
-        """Append the messages of another run, for which `other.can_extend(self)` is true."""
+        """Append the messages of another run, for which `other.can_follow(self)` is true."""
         self.payloads += (
             other.payloads[other.taken_count :] if other.taken_count else other.payloads
         )
 
-    def can_extend(self, other: "Run") -> bool:
+    def can_follow(self, other: "Run") -> bool:
         """Whether this run can be appended to another one of the same queue."""
         return (
             self.origin is other.origin
@@ -161,7 +166,7 @@ class Run(msgspec.Struct, eq=False):
             and self.redelivered == other.redelivered
             and self.delivery_count == other.delivery_count
             and other.owns_payloads
-            and len(other.payloads) < 4096
+            and len(other.payloads) < _APPENDABLE_PAYLOADS_MAX
             and self.first_position == other.first_position + len(other)
             and self.prefix == other.prefix
         )
@@ -199,9 +204,9 @@ def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
     for run in sorted(runs, key=_first_position):
         if run.first_position == end:
             last = merged[-1]
-            if not last.owns_payloads and len(last.payloads) < 16:
+            if not last.owns_payloads and len(last.payloads) < COPIED_PAYLOADS_MAX:
                 last.drop_taken()  # copies the list
-            if run.can_extend(last):
+            if run.can_follow(last):
                 last.extend(run)
                 last.stride = 1  # a single message may have come from a run with a larger stride
                 end += len(run.payloads)

@@ -34,11 +34,11 @@ class DurabilityListener(Protocol):
 class MessageStore:
     """The default store: it stores nothing, and everything is durable immediately."""
 
-    has_disk = False  # whether there is a disk
+    has_disk = False
     memory_pressure = False  # page in only as fast as acks free memory
     durable_ops = 0  # counts operations whose reply must wait for fsync
-    lsn = 1
-    durable_lsn = 0
+    lsn = 1  # of operations at this time
+    durable_lsn = 0  # operations up to this LSN are on disk
     topology_lsn = 0  # LSN of the last declaration, deletion or purge
     page_out_bytes = 1 << 62  # ready bytes of a queue in memory; further messages are paged out
 
@@ -70,10 +70,10 @@ class MessageStore:
     def queue_deleted(self, queue: "Queue") -> None:
         """A queue, durable or not, was deleted with its messages."""
 
-    def bound(self, vhost: str, binding: "Binding[Any]") -> None:
+    def binding_added(self, vhost: str, binding: "Binding[Any]") -> None:
         """A binding was added."""
 
-    def unbound(self, vhost: str, binding: "Binding[Any]") -> None:
+    def binding_removed(self, vhost: str, binding: "Binding[Any]") -> None:
         """A binding was removed."""
 
     def append_run(self, queue: "Queue", run: Run) -> None:
@@ -88,7 +88,7 @@ class MessageStore:
 
     def page_in(self, queue: "Queue", priority: int) -> list[Run]:
         """Return the next paged-out messages in order of position; at least one."""
-        raise NotImplementedError("nothing was shelved")
+        raise NotImplementedError("nothing was paged out")
 
     def paged_out_bytes(self, queue: "Queue") -> int:
         """Return the size of all paged-out bodies of a queue. They are read, but not loaded into memory."""

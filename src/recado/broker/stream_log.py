@@ -129,7 +129,7 @@ class MemoryStreamLog:
                 self._segments.append(segment)
         segment.total_bytes += weight
         self._total_bytes += weight
-        if segment.times and segment.times[-1] == now and run.can_extend(segment.runs[-1]):
+        if segment.times and segment.times[-1] == now and run.can_follow(segment.runs[-1]):
             segment.runs[-1].extend(run)
         else:
             segment.runs.append(run)

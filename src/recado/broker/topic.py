@@ -128,9 +128,9 @@ class TopicMatcher(Generic[T]):
                 if visited >= _NODES_PER_STEP:
                     yield visited // _NODES_PER_UNIT
                     visited = 0
-            for key, nodes in repeated:
+            for retain_key, nodes in repeated:
                 for chunk in chunks(nodes, _NODES_PER_STEP):
-                    visited += len(chunk) + walk.retain(key, chunk)
+                    visited += len(chunk) + walk.retain(retain_key, chunk)
                     if visited >= _NODES_PER_STEP:
                         yield visited // _NODES_PER_UNIT
                         visited = 0
@@ -193,9 +193,9 @@ class _TopicWalk(Generic[T]):
 
     def retain(self, word: str, nodes: Sequence[_TrieNode[T]]) -> int:
         """Register nodes again that the same word may reach later; enter the `#` after each of them."""
-        kept_nodes = [node for node in nodes if node.has_non_hash]
-        if kept_nodes:
-            self.children_by_word.setdefault(word, []).extend(kept_nodes)
+        reachable = [node for node in nodes if node.has_non_hash]
+        if reachable:
+            self.children_by_word.setdefault(word, []).extend(reachable)
         return sum(
             self.enter_hash(node.hash_child) for node in nodes if node.hash_child is not None
         )
@@ -207,5 +207,6 @@ def _split_words(key: str) -> list[str]:
 
 
 def _split_pattern(key: str) -> list[str]:
+    """Split a binding key, with repeated `#` as one."""
     words = _split_words(key)
-    return [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]
+    return [word for i, word in enumerate(words) if word != "#" or words[i - 1 : i] != ["#"]]

@@ -58,7 +58,7 @@ class DeliveredRun(Generic[Holder]):
             and live == len(self.run.payloads)
             and live < _JOINED_MESSAGES_MAX
             and self.run.stride == 1
-            and run.can_extend(self.run)
+            and run.can_follow(self.run)
         )
 
     def append(self, run: Run) -> None:

@@ -347,7 +347,7 @@ class Vhost(Generic[Q]):
             self._bindings_by_destination.setdefault(destination, {})[binding] = None
             self.epoch += 1
             if _survives_restart(source, binding):
-                self.store.bound(self.name, binding)
+                self.store.binding_added(self.name, binding)
 
     def _unbind(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
@@ -371,7 +371,7 @@ class Vhost(Generic[Q]):
         cost = source.unbind(binding)
         if not _survives_restart(source, binding):
             return cost + 1
-        self.store.unbound(self.name, binding)
+        self.store.binding_removed(self.name, binding)
         return cost + _UNITS_PER_RECORD
 
     def alternate_exchanges(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:

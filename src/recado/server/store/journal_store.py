@@ -161,11 +161,11 @@ class JournalStore(LsnTracker):
             if self.streams is not None and queue.declared_settings.queue_type == "stream":
                 self.streams.delete(index.queue_id)
 
-    def bound(self, vhost: str, binding: Binding[Any]) -> None:
+    def binding_added(self, vhost: str, binding: Binding[Any]) -> None:
         if self.restored_indexes is None:
             self.append_record(self.catalogue.add_binding(vhost, binding))
 
-    def unbound(self, vhost: str, binding: Binding[Any]) -> None:
+    def binding_removed(self, vhost: str, binding: Binding[Any]) -> None:
         self.append_record(self.catalogue.remove_binding(vhost, binding))
 
     def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:

@@ -242,7 +242,7 @@ def _append_runs(
                 stored=True,
                 delivery_count=times if counts_deliveries else 0,
             )
-            if runs and run.can_extend(runs[-1]):
+            if runs and run.can_follow(runs[-1]):
                 runs[-1].payloads += payloads
             else:
                 runs.append(run)
