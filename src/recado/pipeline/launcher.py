@@ -14,7 +14,7 @@ def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def write_launcher(program: Path, text: str) -> Path:
-    """Write a script if it differs, and return its path. Atomic, since several processes may write it at once."""
+    """Write a script atomically, since several processes may do so at once, and return its path."""
     if not program.is_file() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False) as file:

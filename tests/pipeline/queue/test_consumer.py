@@ -35,7 +35,8 @@ Name = Callable[[str], str]
 @contextmanager
 def taking(url: str, queue: str, spool: Path, **options: int | bool) -> Iterator[SpoolingConsumer]:
     """A source that is open, and stopped in the end."""
-    found = SpoolingConsumer(QueueReadOptions(url=url, queue=queue, spool=str(spool), **options))  # type: ignore[arg-type]
+    read_options = QueueReadOptions(url=url, queue=queue, spool=str(spool), **options)  # type: ignore[arg-type]
+    found = SpoolingConsumer(read_options)
     try:
         found.open()
         yield found

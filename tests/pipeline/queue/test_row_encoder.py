@@ -103,8 +103,9 @@ def test_texts_are_bodies_too_and_times_before_1970_are_none() -> None:
 def test_what_is_missing_is_said_at_the_start(
     columns: list[str], options: dict[str, str], told: str
 ) -> None:
+    write_options = QueueWriteOptions(url=URL, **options)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match=told):
-        RowEncoder(QueueWriteOptions(url=URL, **options), dict.fromkeys(columns), "guest")  # type: ignore[arg-type]
+        RowEncoder(write_options, dict.fromkeys(columns), "guest")
 
 
 @pytest.mark.parametrize(

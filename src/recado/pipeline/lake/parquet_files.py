@@ -96,8 +96,8 @@ def fingerprint_rows(rows: DataFrame) -> RowsFingerprint:
 def _fingerprint_columns(schema: StructType) -> list[Column]:
     """Aggregates: the number of rows, and sums of the upper and lower half of a hash of each row.
 
-    A sum of whole hashes would overflow. The aggregates take about 0.6 µs for a row of eight columns with a map,
-    a quarter of the time to write it.
+    A sum of whole hashes would overflow. The aggregates take about 0.6 µs for a row of eight columns with a
+    map, a quarter of the time to write it.
     """
     from pyspark.sql import functions as f
 

@@ -43,7 +43,7 @@ _QUERY_CONTEXT_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContext
 
 
 class SparkAnalyser:
-    """A `SqlAnalyser` that uses Spark. It calls `session` at the first expression, since Spark starts slowly."""
+    """A `SqlAnalyser` that uses Spark. It calls `session` for the first expression only."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session = session
