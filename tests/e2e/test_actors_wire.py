@@ -103,7 +103,7 @@ def test_wires_that_are_silent(server: Server, tmp_path: Path) -> None:
             assert it.desk.answered_at - heard < HEALS
             await all_noted(it)
         assert it.desk.longest < 2.0
-        assert it.desk.outcomes["AskTimeout"] > 0
+        assert it.desk.outcomes["AskTimeoutError"] > 0
 
     work()
 
