@@ -1,22 +1,22 @@
-"""Benchmarks: `python -m bench NAME`, or `./dev bench NAME`, which also sees to the set-up.
+"""Benchmarks: `python -m bench NAME`, or `./dev bench NAME`, which also installs the requirements.
 
-A benchmark is a module of this package that is named in `bench.__main__` and has
+A benchmark is a module of this package that is listed in `bench.__main__` and defines
 
-    SCENARIOS   what is measured: name, unit, and how it is compared with the peer
-    run         takes the samples and enters them into a book
+    SCENARIOS   the measured scenarios: name, unit, and how they are compared with the peer
+    run         takes the samples and enters them into a `Book`
 
-One without a peer, for crashes or fuzzing, compares by limits only, which ask for no samples of
-a peer; everything that was not measured has failed.
+A *peer* is the program that recado is compared with, for instance RabbitMQ. A benchmark without a peer (crash tests,
+fuzzing) compares with limits only. A scenario that was not measured has failed.
 
-Everything else is shared, and a reader may take it in this order:
+The shared modules, in reading order:
 
-    scenario.py   what a scenario is, and the samples of it
-    plan.py       what the command line asked for: quick or full, which scenarios, how long
-    book.py       the samples taken so far; a scenario that failed is entered with its reason
-    aims.py       the figures to reach, from aims.toml, and how a ratio is judged
-    report.py     the table, the last line, the JSON
-    picture.py    the same as a picture
-    generator.py  builds and runs the load generator, loadgen/*.c
-    load.py       what it is asked to do, and how samples of that are taken from both brokers
-    processes.py  processes and memory of a broker, read from /proc
+    scenario.py   scenarios, comparisons and samples
+    plan.py       the options of the command line: quick or full, which scenarios, how long
+    book.py       the samples taken so far, and the reasons of failed scenarios
+    aims.py       the required figures, from aims.toml, and how results are judged by them
+    report.py     the table, the summary line, the JSON file
+    picture.py    the chart
+    generator.py  compiles and runs the load generator, loadgen/*.c
+    load.py       the loads, and how samples of them are taken from both brokers
+    processes.py  processes, memory and processor time of a broker, read from /proc
 """

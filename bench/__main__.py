@@ -1,6 +1,6 @@
-"""The command line of the benchmarks: `python -m bench NAME [--quick] [--json FILE]`.
+"""Run a benchmark and compare the results with its aims (aims.toml).
 
-Exit status 0 only when every scenario was measured and every aim holds.
+The exit status is 0 if every scenario was measured and every aim is met, otherwise 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.book import Book
 from bench.plan import FULL_ROUNDS, ROUNDS, Plan
 from bench.scenario import Scenario
 
-# Each is a module of this package, with _ for -; a new one is named here, and has the two attributes below.
+# Modules of this package, with - for _; each has the attributes of `Bench` below.
 BENCHES = (
     "actors",
     "broker",
@@ -41,14 +41,14 @@ RESULTS = Path(__file__).with_name("results")
 
 
 class Bench(Protocol):
-    """What a module must offer to be a benchmark."""
+    """The attributes of a benchmark module."""
 
     @property
-    def SCENARIOS(self) -> Sequence[Scenario]: ...  # noqa: N802 (it is a module's constant)
+    def SCENARIOS(self) -> Sequence[Scenario]: ...  # noqa: N802 (a module constant)
 
     @property
     def run(self) -> Callable[[Plan, Book], Iterator[str]]:
-        """Takes the samples; yields the name of each scenario when it is finished."""
+        """Take the samples; yield the name of each scenario when it is finished."""
         ...
 
 
@@ -58,7 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [scenario.name for scenario in bench.SCENARIOS]
     unknown = set(asked.only).difference(names)
     if unknown:
-        print(f"no scenario {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+        print(
+            f"unknown scenario: {', '.join(sorted(unknown))}; {asked.bench} has {', '.join(names)}"
+        )
         return 2
     plan = Plan(
         quick=asked.quick,
@@ -78,21 +80,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("bench", choices=BENCHES)
-    parser.add_argument("--quick", action="store_true", help="within a minute, 10 %% tolerance")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the picture goes beside it")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="SCENARIO", help="may be repeated"
+        "--quick",
+        action="store_true",
+        help="short samples, about a minute; aims have a tolerance of 10 %%",
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="where to write the results, and beside it the chart (default: bench/results/BENCH.json)",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="SCENARIO",
+        help="measure only this scenario; may be repeated",
     )
     parser.add_argument(
         "--peer",
         choices=["rabbitmq", "none"],
         default="rabbitmq",
-        help="without a peer no aim that compares can hold",
+        help="none: do not start the peer; aims that compare with it are then missed",
     )
-    parser.add_argument("--rounds", type=int, help=f"{ROUNDS} quick, else {FULL_ROUNDS}")
-    parser.add_argument("--seed", type=int, help="repeats a run, where chance plays a part in it")
     parser.add_argument(
-        "--seeds", type=seeds, metavar="A-B", help="which worlds, where each is decided by a seed"
+        "--rounds",
+        type=int,
+        help=f"samples per scenario (default: {FULL_ROUNDS}, with --quick {ROUNDS})",
+    )
+    parser.add_argument(
+        "--seed", type=int, help="random seed, to repeat a run of a randomised benchmark"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=seeds,
+        metavar="A-B",
+        help="range of seeds, for benchmarks that simulate one run per seed",
     )
     return parser.parse_args(arguments)
 
@@ -104,12 +128,12 @@ def seeds(text: str) -> range:
     except ValueError:
         found = range(0)
     if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is not A-B, such as 1-1000")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range A-B such as 1-1000")
     return found
 
 
 def measure(name: str, bench: Bench, plan: Plan) -> tuple[Book, list[Result]]:
-    """Runs the benchmark, with a line for each scenario as soon as it is finished."""
+    """Run the benchmark, and print a line for each scenario as soon as it is finished."""
     aims = load_aims(name, bench.SCENARIOS)
     scenarios = {scenario.name: scenario for scenario in bench.SCENARIOS}
     book = Book()

@@ -1,7 +1,7 @@
-"""The figures to reach, and how a measurement is judged by them.
+"""The aims of the benchmarks, and how results are judged by them.
 
-`aims.toml` keeps them, one table for each benchmark. The key of an aim repeats how the scenario is
-compared, so that a reader of the file needs no other, and a mistake in either is found at once.
+They are in `aims.toml`, with one table for each scenario. The key of an aim repeats how the scenario is compared, so that
+the file can be read by itself, and a contradiction is an error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bench.scenario import Comparison, Sample, Scenario, Side
 AIMS = Path(__file__).with_name("aims.toml")
 
 
-class WrongAim(ValueError):
-    """aims.toml names a scenario that does not exist, or an aim of another kind than its own."""
+class InvalidAimError(ValueError):
+    """aims.toml names an unknown scenario, or an aim that does not fit its comparison."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A scenario with its figures. `holds` is None where there is no aim."""
+    """The result of a scenario. `holds` is None if it has no aim."""
 
     scenario: Scenario
     recado: float | None
@@ -38,26 +38,26 @@ class Result:
 
     @property
     def passes(self) -> bool:
-        """What was not measured has failed, with or without an aim."""
+        """Whether the scenario was measured, and its aim is met if it has one."""
         return self.not_measured is None and self.holds is not False
 
 
 def load_aims(bench: str, scenarios: Sequence[Scenario], file: Path = AIMS) -> dict[str, float]:
-    """The aims of one benchmark, by the names of its scenarios."""
+    """Return the aims of one benchmark, by the names of its scenarios. Raises InvalidAimError."""
     by_name = {scenario.name: scenario for scenario in scenarios}
     aims = {}
     for name, table in tomllib.loads(file.read_text()).get(bench, {}).items():
         if name not in by_name:
-            raise WrongAim(f"{file.name}: {bench} has no scenario {name!r}")
+            raise InvalidAimError(f"{file.name}: {bench} has no scenario {name!r}")
         key = by_name[name].comparison.value
         if list(table) != [key]:
-            raise WrongAim(f"{file.name}: the aim of {bench}.{name} must be {key!r} alone")
+            raise InvalidAimError(f"{file.name}: the only key of {bench}.{name} must be {key!r}")
         aims[name] = float(table[key])
     return aims
 
 
 def judge(scenario: Scenario, aim: float | None, book: Book, plan: Plan) -> Result:
-    """The medians of both sides, their ratio, and whether it reaches the aim."""
+    """Return the medians of both sides, their ratio, and whether the aim is met."""
     samples = {side: book.samples(scenario.name, side) for side in Side}
     recado = figure(samples[Side.RECADO])
     peer = figure(samples[Side.PEER])
@@ -84,7 +84,7 @@ def ratio_of(comparison: Comparison, recado: float | None, peer: float | None) -
 def what_is_missing(
     comparison: Comparison, samples: Mapping[Side, Sequence[Sample]], plan: Plan
 ) -> str | None:
-    """The reason why these samples are no measurement, if they are none."""
+    """Return why the samples are not sufficient; None if they are."""
     needed = [Side.RECADO]
     if not comparison.is_limit:
         needed.append(Side.PEER)
@@ -98,7 +98,7 @@ def what_is_missing(
 def reaches(
     comparison: Comparison, aim: float, recado: float | None, ratio: float | None, tolerance: float
 ) -> bool:
-    """Whether the aim is reached, give or take the tolerance in the direction that it points."""
+    """Whether the aim is met, with a tolerance."""
     value = recado if comparison.is_limit else ratio
     if value is None:
         return False

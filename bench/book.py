@@ -1,7 +1,7 @@
-"""The samples taken so far.
+"""The samples taken so far, and the reasons of failed scenarios.
 
-B1  A scenario has samples, or a reason why it has not; never neither.
-B2  Samples are never taken out again: a scenario that failed halfway stays failed.
+BK1  A scenario has samples, or a reason why it has none.
+BK2  Samples are never removed: a scenario that failed halfway stays failed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from bench.scenario import Sample, Side
 
 
-class NotMeasured(RuntimeError):
-    """A sample could not be taken; the text says why, in a form fit for the report."""
+class NotMeasuredError(RuntimeError):
+    """A sample could not be taken; the text is for the report."""
 
 
 class Book:
+    """The record of one run of a benchmark."""
+
     def __init__(self) -> None:
         self._samples: dict[str, dict[Side, list[Sample]]] = defaultdict(
             lambda: {side: [] for side in Side}
@@ -36,9 +38,9 @@ class Book:
 
     @contextmanager
     def measuring(self, *scenarios: str) -> Iterator[None]:
-        """Turns a failure to measure into an entry, so that the other scenarios still run."""
+        """Record NotMeasuredError as the failure of these scenarios, so that the other scenarios still run."""
         try:
             yield
-        except NotMeasured as error:
+        except NotMeasuredError as error:
             for scenario in scenarios:
                 self._failures.setdefault(scenario, str(error))

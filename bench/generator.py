@@ -1,7 +1,7 @@
-"""Builds and runs the load generator of loadgen/*.c.
+"""Compiles and runs the load generator, loadgen/*.c.
 
-It is compiled when first needed, into a folder that git ignores, under a name that contains a
-digest of its sources: an edit is built at once, everything else is instant.
+It is compiled when first needed, into a folder that git ignores. The file name contains a digest of the sources, so that a
+change is compiled and an unchanged program is reused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from bench.processes import family
 from workshop import system
 from workshop.peers import Server
@@ -24,7 +24,7 @@ SOURCES = Path(__file__).with_name("loadgen")
 BUILD = Path(__file__).with_name("build")
 FLAGS = ("-std=gnu11", "-O2", "-flto=auto", "-Wall", "-Wextra")
 
-# The generator has a watchdog of its own; this is for the case that it fails too.
+# The generator has its own watchdog; this is for the case that it fails.
 GRACE_SECONDS = 10.0
 
 Figures = dict[str, float]
@@ -32,7 +32,7 @@ Figures = dict[str, float]
 
 @cache
 def build() -> Path:
-    """The program, compiled unless it is there already."""
+    """Compile the load generator unless that was done before; return its path."""
     sources = sorted(SOURCES.glob("*.[ch]"))
     digest = hashlib.sha256(" ".join(FLAGS).encode())
     for source in sources:
@@ -45,7 +45,7 @@ def build() -> Path:
     unfinished = program.with_suffix(f".{os.getpid()}")
     files = [str(source) for source in sources if source.suffix == ".c"]
     subprocess.run([gcc, *FLAGS, "-o", str(unfinished), *files], check=True)
-    # A name only ever belongs to a whole program, whoever else is building.
+    # Atomic, in case another process compiles it at the same time.
     unfinished.rename(program)
     return program
 
@@ -57,7 +57,7 @@ def command(server: Server, mode: str, arguments: Sequence[str], seconds: int) -
 
 
 def generate(server: Server, mode: str, *arguments: str, seconds: int = 100) -> Figures:
-    """One run of the load generator; its figures."""
+    """Run the load generator once, and return its figures. Raises NotMeasuredError."""
     try:
         done = subprocess.run(
             command(server, mode, arguments, seconds),
@@ -68,15 +68,17 @@ def generate(server: Server, mode: str, *arguments: str, seconds: int = 100) -> 
             timeout=seconds + GRACE_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        raise NotMeasured(f"{server.name}: the load generator hangs") from None
+        raise NotMeasuredError(
+            f"{server.name}: the load generator did not end within {seconds + GRACE_SECONDS:g} s"
+        ) from None
     if done.returncode:
-        raise NotMeasured(f"{server.name}: {last_line(done.stderr)}")
+        raise NotMeasuredError(f"{server.name}: {last_line(done.stderr)}")
     return figures_of(done.stdout)
 
 
 @contextmanager
 def idle_connections(server: Server, count: int, seconds: int = 100) -> Iterator[Figures]:
-    """So many connections with a channel each, held while the block runs."""
+    """Hold `count` connections, each with a channel, while the block runs."""
     arguments = ("--connections", str(count))
     with subprocess.Popen(
         command(server, "idle", arguments, seconds),
@@ -89,12 +91,12 @@ def idle_connections(server: Server, count: int, seconds: int = 100) -> Iterator
         assert started.stderr
         line = started.stdout.readline()
         if not line:
-            raise NotMeasured(f"{server.name}: {last_line(started.stderr.read())}")
+            raise NotMeasuredError(f"{server.name}: {last_line(started.stderr.read())}")
         try:
             yield figures_of(line)
         finally:
-            # Not by closing its input: thousands of polite farewells would take many seconds,
-            # and the broker that they are meant for is stopped next.
+            # Do not let it close its connections in order: that would take many seconds for thousands of them, and
+            # the broker is stopped next.
             started.kill()
 
 
@@ -105,4 +107,4 @@ def figures_of(line: str) -> Figures:
 
 def last_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1] if lines else "the load generator failed without a word"
+    return lines[-1] if lines else "the program failed without an error message"

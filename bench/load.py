@@ -1,7 +1,7 @@
-"""A load, and how its samples are taken: on both brokers in turns, each for about as long.
+"""Loads, and how samples of them are taken: alternately on both brokers, each for about the same time.
 
-A fixed number of messages would be over too soon on the one broker or take too long on the other,
-so a trial run tells how many make a sample.
+A fixed number of messages would be too short on the one broker or too long on the other, so a trial run determines
+the number of messages of a sample.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from bench.quiet import settle
 from bench.scenario import Sample, Scenario, Side
 from workshop.peers import Server
 
-# Shorter trials are mostly the first messages, which are slower than the rest.
+# In shorter trials the first messages, which are slower than the rest, would dominate.
 TRIAL_SECONDS = 0.05
 
 SETTLE_SECONDS = 3.0
 QUICK_SETTLE_SECONDS = 0.3
 
-# What is kept of the figures of a run, beside the one that the scenario is about.
+# The figures of a run that are reported besides the one that the scenario is about.
 DETAILS = ("messages", "seconds", "rate", "cpu_us", "generator_us", "generator_share")
 
 
 @dataclass(frozen=True)
 class Load:
-    """Arguments of the load generator. Several modes are run one after the other, as one sample."""
+    """Arguments of the load generator. Several modes run one after the other, as one sample."""
 
-    scenarios: Mapping[str, Scenario]  # by the figure that they show
+    scenarios: Mapping[str, Scenario]  # by the name of their figure
     arguments: str = ""
     modes: tuple[str, ...] = ("throughput",)
-    trial: int = 2_000  # messages that are quick to send and yet tell the rate
+    trial: int = 2_000  # messages of the first trial run
 
     @property
     def names(self) -> list[str]:
@@ -54,19 +54,19 @@ def measure(
 
 
 def count_for(load: Load, server: Server, seconds: float) -> int:
-    """How many messages keep this broker busy for so long, from a trial run or two."""
+    """Return the number of messages that keep this broker busy for `seconds`, found by trial runs."""
     count = load.trial
     trial = min(TRIAL_SECONDS, seconds / 2)
     while True:
         spent = sample(load, server, count)["seconds"]
         if spent >= trial:
             return max(int(count * seconds / spent), load.trial // 10)
-        # The first messages cost more than the rest, hence a little further than the rate says.
+        # The first messages take longer than the rest, so increase the count by more than the rate suggests.
         count = int(count * max(2.0, 1.5 * trial / spent))
 
 
 def sample(load: Load, server: Server, messages: int) -> Figures:
-    """One sample: the figures of all its runs, added up and put in relation to the messages."""
+    """Take one sample: add up the figures of its runs, and divide them by the messages."""
     total: Figures = {}
     for mode in load.modes:
         arguments = ("--messages", str(messages), *load.arguments.split())

@@ -1,4 +1,4 @@
-"""Two processes. Each has its own hashes, so what depends on the order of a set differs between them."""
+"""Two worker processes with different hash seeds, so that results that depend on the order of a set differ."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Pair(Generic[Answer]):
             pool.shutdown(cancel_futures=True)
 
     def both(self, job: Job[Answer]) -> tuple[Answer, Answer]:
-        """The same by both."""
+        """Run a job in both processes, and return both results."""
         first, second = [pool.submit(job) for pool in self._pools]
         return first.result(), second.result()
 
     def once(self, jobs: Iterator[Job[Answer]]) -> Iterator[Answer]:
-        """Each by one of them; the answers in the order of the jobs."""
+        """Run each job in one of the processes; yield the results in the order of the jobs."""
         waiting: deque[Future[Answer]] = deque()
         for job, pool in zip(jobs, cycle(self._pools), strict=False):
             waiting.append(pool.submit(job))

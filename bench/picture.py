@@ -1,7 +1,7 @@
-"""The results as a picture: how many times better than the peer, on a logarithmic scale.
+"""The chart of the results: how many times better than the peer, on a logarithmic scale.
 
-A bar to the right of 1× is an advantage of recado, whatever the unit; a black mark is the aim. The
-figures themselves stand in columns beside the bars.
+A bar to the right of 1× is an advantage of recado, for every unit; a black mark is the aim. The figures are in columns
+beside the bars.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FAINT = "#666666"
 GRID = "#e3e3e3"
 
 TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
-# Where the columns stand, in widths of the chart; the heading and the value of each.
+# The positions of the columns, in widths of the chart, and their headings.
 COLUMNS = ((1.09, "recado"), (1.24, "peer"), (1.26, "unit"), (1.56, "aim"))
 LEFT, RIGHT = -0.55, 1.56
 
-Axes = Any  # matplotlib is imported only where it draws
+Axes = Any  # matplotlib is imported only in `draw`
 
 
 def advantage(result: Result) -> float | None:
-    """How many times less recado takes, or does more; what all scenarios have in common."""
+    """Return how many times less recado uses, or how many times more it does."""
     if not result.recado or not result.peer_value:
         return None
     if result.scenario.comparison.is_of_rate:
@@ -40,7 +40,7 @@ def advantage(result: Result) -> float | None:
 
 
 def aimed_advantage(result: Result) -> float | None:
-    """The same for the aim, so that a mark on the bar's own scale can show it."""
+    """Return the advantage that the aim requires."""
     if result.aim is None or result.peer_value is None:
         return None
     match result.scenario.comparison:
@@ -61,7 +61,7 @@ def colour(result: Result) -> str:
 
 
 def draw(bench: str, peer: str, results: Sequence[Result], plan: Plan, file: Path) -> None:
-    """Writes the picture. Only the end of a benchmark needs matplotlib, and it is slow to import."""
+    """Write the chart. matplotlib is imported here because it is slow to import."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -75,13 +75,13 @@ def draw(bench: str, peer: str, results: Sequence[Result], plan: Plan, file: Pat
     shape_axes(axes, peer, results)
     write_title(axes, f"{bench}: recado beside {peer}", circumstances(plan))
     draw_legend(axes)
-    # Tight: the chart is what was asked for above, its titles and columns stand outside of it.
+    # Tight: titles and columns are outside of the axes, whose size is set above.
     figure.savefig(file, dpi=130, bbox_inches="tight", pad_inches=0.2)
     pyplot.close(figure)
 
 
 def write_title(axes: Axes, headline: str, subtitle: str) -> None:
-    """In points above the chart, which is taller the more scenarios there are."""
+    """Write the title at a distance in points, because the height of the chart depends on the scenarios."""
     place = {"xy": (LEFT, 1), "xycoords": "axes fraction", "textcoords": "offset points"}
     axes.annotate(headline, xytext=(0, 42), fontsize=14, fontweight="bold", **place)
     axes.annotate(subtitle, xytext=(0, 27), fontsize=8.5, color=FAINT, **place)
@@ -99,7 +99,7 @@ def draw_bar(axes: Axes, row: int, result: Result) -> None:
     aimed = aimed_advantage(result)
     if aimed is not None:
         axes.plot([aimed, aimed], [row - 0.4, row + 0.4], color=INK, linewidth=2, zorder=3)
-    # Beyond the bar, and beyond the mark of an aim that was missed.
+    # Right of the bar, and of the mark of a missed aim.
     end = max(value, aimed or 0, 1) * 1.05
     axes.text(end, row, f"{significant(value)}×", va="center", fontsize=9, zorder=4)
 
@@ -133,7 +133,7 @@ def shape_axes(axes: Axes, peer: str, results: Sequence[Result]) -> None:
     for result in results:
         ends += [end for end in (advantage(result), aimed_advantage(result)) if end]
     axes.set_xscale("log")
-    # Room for the figure at the end of the longest bar.
+    # Space for the figure at the end of the longest bar.
     axes.set_xlim(min(ends) * 0.9, max(ends) * 1.8)
     shown = [tick for tick in TICKS if min(ends) <= tick <= max(ends) * 1.8]
     axes.set_xticks(shown, [f"{tick:g}×" for tick in shown])
@@ -154,7 +154,7 @@ def draw_legend(axes: Axes) -> None:
     from matplotlib.patches import Patch
 
     handles = [
-        Patch(color=HELD, label="aim holds"),
+        Patch(color=HELD, label="aim met"),
         Patch(color=MISSED, label="aim missed"),
         Patch(color=WITHOUT_AIM, label="no aim"),
         Line2D([], [], color=INK, linewidth=2, label="the aim"),

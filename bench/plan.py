@@ -1,4 +1,4 @@
-"""What the command line asked for, and how much time is left for it."""
+"""The options of a run, and the time that is left for it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from bench.scenario import Scenario
 
-# Fewer rounds than this are no median; a scenario with fewer samples counts as not measured.
+# The median needs at least this many; a scenario with fewer samples counts as not measured.
 ROUNDS = 3
-FULL_ROUNDS = 5  # the median of three is off by a tenth on a machine that is shared
+FULL_ROUNDS = 5  # on a shared machine the median of three deviates by 10 %
 
-# The quick form promises a minute. What can be scaled is scaled to end a little earlier, because
-# one slow start of the peer must not break the promise.
+# The quick form should take a minute. Scalable samples are shortened to end a little earlier, because the peer may
+# start slowly.
 QUICK_SECONDS = 50.0
 QUICK_TOLERANCE = 0.10
 
@@ -30,25 +30,25 @@ class Plan:
 
     @property
     def tolerance(self) -> float:
-        """How far an aim may be missed: short samples are noisier than long ones."""
+        """The relative tolerance of aims: short samples are noisier than long ones."""
         return QUICK_TOLERANCE if self.quick else 0.0
 
     def wants(self, *names: str) -> bool:
-        """Whether any of these scenarios was asked for."""
+        """Whether any of these scenarios is selected."""
         return not self.only or not self.only.isdisjoint(names)
 
     def includes(self, scenario: Scenario) -> bool:
-        """Whether this one was asked for, by name or as part of this form."""
+        """Whether this scenario is selected, by name or as part of the quick or full form."""
         if self.only:
             return scenario.name in self.only
         return not (self.quick and scenario.full_only)
 
     def told_seed(self) -> int:
-        """The one that was asked for, else one by chance; it is told, so that it can be asked for again."""
+        """Return the seed of --seed, otherwise a random one, and print it, so that the run can be repeated."""
         seed = secrets.randbits(32) if self.seed is None else self.seed
         print(f"seed {seed}", flush=True)
         return seed
 
     def seconds_left(self) -> float:
-        """Of the quick form's minute."""
+        """Return the seconds left of the quick form."""
         return self.started + QUICK_SECONDS - time.monotonic()

@@ -1,8 +1,8 @@
-"""Processes and memory of a broker, read from /proc.
+"""Processes, memory and processor time of a broker, read from /proc.
 
-RabbitMQ is a virtual machine with a few small helpers around it; what a user pays for is the whole
-family, so memory is summed over a process and all its descendants. Processor time is read by the
-load generator itself, at the very start and end of what it measures: see loadgen/meter.c.
+RabbitMQ is a virtual machine with several helper processes, so memory is summed over a process and all its
+descendants. The load generator itself reads the processor time at the start and end of its measurement: see
+loadgen/meter.c.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
-# Enough for 10,000 connections and the files of the peer. A much larger limit would only make the
-# peer's virtual machine reserve tables for it.
+# Enough for 10,000 connections and the files of the peer. With a much larger limit the virtual machine of the peer
+# would allocate larger tables.
 OPEN_FILES = 32_768
 
 
 def family(pid: int) -> list[int]:
-    """The process and its descendants, as they are now."""
+    """Return the process and its present descendants."""
     found = [pid]
     for member in found:
         found += children(member)
@@ -30,7 +30,7 @@ def children(pid: int) -> list[int]:
     try:
         lists = [task.joinpath("children").read_text() for task in tasks(pid)]
     except (FileNotFoundError, ProcessLookupError):
-        return []  # it ended while we looked
+        return []  # it ended meanwhile
     return [int(child) for line in lists for child in line.split()]
 
 
@@ -39,7 +39,7 @@ def tasks(pid: int) -> list[Path]:
 
 
 def resident_megabytes(pid: int) -> float:
-    """Resident memory of the family, in millions of bytes."""
+    """Return the resident memory of a process and its descendants, in millions of bytes."""
     return sum(resident_bytes(member) for member in family(pid)) / 1e6
 
 
@@ -47,12 +47,12 @@ def resident_bytes(pid: int) -> int:
     try:
         pages = int((PROC / str(pid) / "statm").read_text().split()[1])
     except (FileNotFoundError, ProcessLookupError):
-        return 0  # it ended while we looked
+        return 0  # it ended meanwhile
     return pages * resource.getpagesize()
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most that was ever resident of this one process, in millions of bytes."""
+    """Return the peak resident memory of one process, in millions of bytes."""
     for line in (PROC / str(pid) / "status").read_text().splitlines():
         key, _, value = line.partition(":")
         if key == "VmHWM":
@@ -61,7 +61,7 @@ def peak_megabytes(pid: int) -> float:
 
 
 def allow_many_open_files() -> None:
-    """For us, the load generator and both brokers, which inherit the limit."""
+    """Raise the limit of this process, which the load generator and both brokers inherit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     ceiling = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < ceiling:
@@ -69,7 +69,7 @@ def allow_many_open_files() -> None:
 
 
 def processor_seconds(pid: int) -> float:
-    """What the family has used so far, of the user's and the system's time."""
+    """Return the user and system time of a process and its descendants."""
     return sum(ticks(member) for member in family(pid)) / os.sysconf("SC_CLK_TCK")
 
 
@@ -78,5 +78,5 @@ def ticks(pid: int) -> int:
     try:
         words = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
-        return 0  # it ended while we looked
+        return 0  # it ended meanwhile
     return int(words[11]) + int(words[12])

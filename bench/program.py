@@ -1,4 +1,4 @@
-"""A program that runs beside a measurement, a process of its own that says something now and then, in lines."""
+"""A program that runs in its own process during a measurement, and reports by lines on its standard output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Timer
 from typing import IO
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from bench.generator import Figures, last_line
 
 ROOT = Path(__file__).parents[1]
@@ -24,19 +24,19 @@ class Program:
 
     def until_ready(self) -> None:
         if self._line() != READY:
-            raise NotMeasured(f"{self.name}: not ready")
+            raise NotMeasuredError(f"{self.name}: not ready")
 
     def figures(self) -> Figures:
-        """What it says next."""
+        """Read the next line of figures. Raises NotMeasuredError."""
         line = self._line()
         try:
             figures: Figures = json.loads(line)
         except ValueError:
-            raise NotMeasured(f"{self.name}: {line!r} are no figures") from None
+            raise NotMeasuredError(f"{self.name}: not a JSON object: {line!r}") from None
         return figures
 
     def _line(self) -> str:
-        """One that says nothing for long is ended, and its last words are told."""
+        """Read a line; kill the process if none comes in time, and report its last error line."""
         watchdog = Timer(LONGEST_SECONDS, self._process.kill)
         watchdog.start()
         try:
@@ -44,11 +44,11 @@ class Program:
         finally:
             watchdog.cancel()
         if not line:
-            raise NotMeasured(f"{self.name}: {last_line(stream(self._process.stderr).read())}")
+            raise NotMeasuredError(f"{self.name}: {last_line(stream(self._process.stderr).read())}")
         return line
 
 
 def stream(piped: IO[str] | None) -> IO[str]:
-    """Of a process that was started with a pipe there."""
+    """Return the pipe of a process that was started with one."""
     assert piped
     return piped

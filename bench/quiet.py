@@ -1,7 +1,7 @@
-"""Waits until the machine has nothing else to do, so that no sample pays for what came before it.
+"""Waits until the machine is idle, so that no sample is disturbed by the previous one.
 
-A broker goes on working when its sample is over: RabbitMQ writes its stores, frees memory, and takes
-seconds to end. Fifty publishers at recado that come right behind its sample got half the rate.
+A broker is still busy after its sample: RabbitMQ writes its stores, frees memory, and takes seconds to stop. Fifty
+publishers measured on recado directly afterwards reached half of their rate.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 LOOK_SECONDS = 0.05
 
-# Of all processors together; looking itself, and a loop that ticks, take some.
+# Of all processors together; polling, and event loops with timers, use some.
 BUSY_SHARE = 0.05
 
 
 def settle(most: float) -> None:
-    """Returns when all is quiet, or after so many seconds: noise that does not end is not the brokers'."""
+    """Return when the machine is idle, or after `most` seconds: longer activity is not that of the brokers."""
     deadline = time.monotonic() + most
-    os.sync()  # or one broker's unwritten data would wait for the other's next fsync
+    os.sync()  # otherwise the next fsync of one broker would write the data of the other
     before = busy_and_all()
     while time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
@@ -31,6 +31,6 @@ def settle(most: float) -> None:
 
 
 def busy_and_all() -> tuple[int, int]:
-    """Ticks since the machine started, of all processors: | cpu | user | nice | system | idle | iowait | …"""
+    """Return busy and total ticks since boot, of all processors: | cpu | user | nice | system | idle | iowait | …"""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(ticks) - ticks[3], sum(ticks)

@@ -1,4 +1,4 @@
-"""What people and programs read: a line for each scenario, the last line, the JSON."""
+"""The output of a benchmark: a line for each scenario, the summary line, the JSON file."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ Json = dict[str, Any]
 
 HEADING = (
     f"{'scenario':44} {'unit':15} {'recado':>9} {'peer':>9} {'ratio':>8} {'aim':>10}"
-    f"   {'beside':>8} {'of peer':>9}"
+    f"   {'detail':>8} {'of peer':>9}"
 )
 
 
 def line(result: Result) -> str:
-    """One row of the table that is printed while the benchmark runs."""
+    """Return one row of the table that is printed while the benchmark runs."""
     scenario = result.scenario
     row = f"{title(result):44} {scenario.unit:15}"
     row += f" {number(result.recado):>9} {number(result.peer_value):>9}"
     row += f" {ratio_text(result):>8} {aim_text(result):>10}"
     if result.not_measured:
         return f"{row}   NOT MEASURED: {result.not_measured}"
-    row += f"   {beside(result, Side.RECADO):>8} {beside(result, Side.PEER):>9}"
+    row += f"   {secondary(result, Side.RECADO):>8} {secondary(result, Side.PEER):>9}"
     return f"{row}{'   MISSED' if result.holds is False else ''}".rstrip()
 
 
 def title(result: Result) -> str:
-    """With the number at which a sample was taken, where the quick form stops at fewer."""
+    """Return the title; with the size at which it was measured, if the quick form stops at a smaller one."""
     counts = detail(result.samples[Side.RECADO], "taken_at")
     if not counts:
         return result.scenario.title
@@ -43,10 +43,10 @@ def title(result: Result) -> str:
 
 
 def summary(bench: str, results: Sequence[Result], plan: Plan) -> str:
-    """The last line: whether the aims hold, and the ratios that decide it."""
+    """Return the summary line: whether the aims are met, and the figures that decide it."""
     with_aims = [result for result in results if result.aim is not None]
     held = sum(result.holds is True for result in with_aims)
-    verdict = f"{held} of {len(with_aims)} aims hold"
+    verdict = f"{held} of {len(with_aims)} aims met"
     if plan.tolerance:
         verdict += f" (within {plan.tolerance:.0%})"
     unmeasured = [result.scenario.name for result in results if result.not_measured]
@@ -58,7 +58,7 @@ def summary(bench: str, results: Sequence[Result], plan: Plan) -> str:
 
 
 def decisive(result: Result) -> str:
-    """The figure that the aim is about."""
+    """Return the figure that the aim is about."""
     if result.not_measured:
         return "not measured"
     if result.scenario.comparison.is_limit:
@@ -89,7 +89,7 @@ def number(value: float | None) -> str:
 
 
 def significant(value: float) -> str:
-    """Three digits that mean something, never an exponent."""
+    """Format a number with about three significant digits, without an exponent."""
     if value >= 100:
         return f"{value:.0f}"
     if value >= 10:
@@ -97,8 +97,8 @@ def significant(value: float) -> str:
     return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def beside(result: Result, side: Side) -> str:
-    """The rate, or where the figure is the rate itself, the processor time per message."""
+def secondary(result: Result, side: Side) -> str:
+    """Return the rate; the processor time per message if the figure itself is a rate."""
     of_rate = result.scenario.comparison.is_of_rate
     values = detail(result.samples[side], "cpu_us" if of_rate else "rate")
     if not values:
@@ -112,7 +112,7 @@ def detail(samples: Sequence[Sample], key: str) -> list[float]:
 
 
 def generator_note(results: Sequence[Result]) -> str:
-    """How far the load generator was from being the bottleneck itself."""
+    """Return how busy the load generator was: close to 100 % it is the bottleneck itself."""
     shares = [
         (share, result.scenario.title)
         for result in results
@@ -122,11 +122,11 @@ def generator_note(results: Sequence[Result]) -> str:
     if not shares:
         return ""
     share, title = max(shares)
-    return f"the load generator was busy at most {share:.0%} of the time ({title})"
+    return f"the load generator used at most {share:.0%} of a core ({title})"
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """What has to be known beside the figures, each thing once."""
+    """Return the notes of the scenarios, each once."""
     texts = [result.scenario.note for result in results]
     return [text for text in dict.fromkeys([*texts, generator_note(results)]) if text]
 
@@ -163,7 +163,7 @@ def samples_json(samples: Mapping[Side, Sequence[Sample]], side: Side) -> list[J
 
 
 def commit() -> str:
-    """The commit, marked when the tree differs from it; a benchmark of no commit says so."""
+    """Return the commit, marked as dirty if the tree differs from it; "unknown" without git."""
     try:
         asked = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
         folder = Path(__file__).parent
@@ -184,7 +184,7 @@ def machine() -> Json:
 
 
 def processor_name() -> str:
-    """As /proc tells it; platform.processor() is empty on Linux."""
+    """Read it from /proc, because platform.processor() is empty on Linux."""
     for text in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = text.partition(":")
         if key.strip() == "model name":

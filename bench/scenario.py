@@ -1,4 +1,4 @@
-"""What a scenario is: a name, a unit, and how recado's figure is compared with the peer's."""
+"""Scenarios: a name, a unit, and how the figure of recado is compared with that of the peer."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from enum import Enum
 
 
 class Side(Enum):
-    """Whose figure a sample is."""
+    """The measured program."""
 
     RECADO = "recado"
     PEER = "peer"
 
 
 class Comparison(Enum):
-    """How two figures become a ratio, and which way an aim points.
+    """How two figures become a ratio, and in which direction an aim points.
 
-    Less is better in every unit that we measure (time, memory), except for rates. Processor time
-    is told as "ten times less" and a rate as "ten times more", so their ratio grows with our
-    advantage; latency and memory are told as a share of the peer's. A limit is for figures that
-    users feel by themselves, such as the start, or that have to be enough for anybody, such as what an
-    archive takes in a second.
+    Less is better for all measured units (time, memory) except rates. Processor time is compared as "ten times
+    less" and a rate as "ten times more", so these ratios grow with the advantage of recado; latency and memory are
+    compared as a share of the peer's. A limit is for figures that matter by themselves, such as the start-up time,
+    or the messages per second that an archive stores.
     """
 
     TIMES_LESS = "times_less"
@@ -32,7 +31,7 @@ class Comparison(Enum):
 
     @property
     def rule(self) -> str:
-        """The sentence that the JSON carries, so that nobody has to guess the direction."""
+        """The explanation in the JSON file."""
         match self:
             case Comparison.TIMES_LESS:
                 return "ratio = peer_value / recado; holds when ratio >= aim"
@@ -47,7 +46,7 @@ class Comparison(Enum):
 
     @property
     def is_limit(self) -> bool:
-        """Of our own figure; no peer is needed."""
+        """Whether the aim is a limit of recado's own figure, for which no peer is needed."""
         return self in (Comparison.AT_MOST, Comparison.AT_LEAST)
 
     @property
@@ -61,19 +60,19 @@ class Scenario:
     title: str
     unit: str
     comparison: Comparison
-    full_only: bool = False  # the quick form has no time for it, unless it is asked for by name
-    peer: str = ""  # who the peer is, where it is not the same in all scenarios
-    note: str = ""  # what a reader of the figures has to know, such as what either side promises
+    full_only: bool = False  # too slow for the quick form, unless it is selected by --only
+    peer: str = ""  # the peer, if it is not the same in all scenarios
+    note: str = ""  # needed to interpret the figures, for instance the guarantees of both sides
 
 
 def limit(name: str, title: str, unit: str) -> Scenario:
-    """What must never be passed, whatever others do."""
+    """Return a scenario whose figure has an upper limit, without a peer."""
     return Scenario(name, title, unit, Comparison.AT_MOST)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One figure of one round, with whatever else was seen while it was taken."""
+    """One figure of one round, with other figures measured at the same time."""
 
     value: float
     details: Mapping[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 
 PINS = Path(__file__).with_name("peers.txt")
 CACHE = Path(__file__).parents[2] / ".cache"
@@ -20,7 +20,7 @@ LONGEST_SECONDS = 900
 
 
 def python_of_peers(pins: Path = PINS, cache: Path = CACHE) -> Path:
-    """The Python that has them. Raises NotMeasured if they cannot be had."""
+    """The Python that has them. Raises NotMeasuredError if they cannot be had."""
     decides = pins.read_bytes() + sys.version.encode()
     folder = cache / f"actor-peers-{hashlib.sha256(decides).hexdigest()[:12]}"
     stamp = folder / "complete"
@@ -40,6 +40,6 @@ def step(command: list[str]) -> None:
         subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=True)
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no word"])[-1]
-        raise NotMeasured(f"the peers cannot be installed: {last}") from None
+        raise NotMeasuredError(f"the peers cannot be installed: {last}") from None
     except subprocess.TimeoutExpired:
-        raise NotMeasured(f"the peers were not installed within {LONGEST_SECONDS} s") from None
+        raise NotMeasuredError(f"the peers were not installed within {LONGEST_SECONDS} s") from None

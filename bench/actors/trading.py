@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.generator import last_line
 from bench.plan import Plan
 from bench.program import ROOT
@@ -112,7 +112,7 @@ def rabbitmq_url(stack: ExitStack) -> str:
     try:
         return stack.enter_context(peers.rabbitmq()).url
     except peers.PeerStartError as error:
-        raise NotMeasured(str(error).splitlines()[0]) from error
+        raise NotMeasuredError(str(error).splitlines()[0]) from error
 
 
 def trade(
@@ -150,9 +150,9 @@ def trading(*words: str) -> str:
             command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise NotMeasured(f"the Trading System took more than {LONGEST_SECONDS} s") from None
+        raise NotMeasuredError(f"the Trading System took more than {LONGEST_SECONDS} s") from None
     if done.returncode:
-        raise NotMeasured(f"the Trading System: {last_line(done.stderr)}")
+        raise NotMeasuredError(f"the Trading System: {last_line(done.stderr)}")
     return done.stdout
 
 
@@ -207,5 +207,5 @@ def lines(tables: Sequence[Report]) -> Iterator[Report]:
 def worst(found: Mapping[int, float]) -> Sample:
     """Of all numbers of clients, with each of them beside it."""
     if sorted(found) != sorted(CLIENTS):
-        raise NotMeasured(f"the report has only {sorted(found)} clients")
+        raise NotMeasuredError(f"the report has only {sorted(found)} clients")
     return Sample(max(found.values()), {f"with_{n}": value for n, value in found.items()})

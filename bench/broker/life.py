@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.plan import Plan
 from bench.processes import resident_megabytes
 from bench.quiet import settle
@@ -97,7 +97,7 @@ def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
     except peers.PeerStartError as error:
         # What happened is in the first line, why in the last one of the log that follows it.
         lines = str(error).strip().splitlines()
-        raise NotMeasured(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error
+        raise NotMeasuredError(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error
 
 
 def starting(side: Side, port: int, data: Path | None) -> AbstractContextManager[Server]:

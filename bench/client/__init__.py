@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.client.work import COUNTS, WORKS
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -63,8 +63,8 @@ def sample(client: str, work: str, url: str, plan: Plan) -> Sample:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        raise NotMeasured(f"{client} took more than {SECONDS} s") from None
+        raise NotMeasuredError(f"{client} took more than {SECONDS} s") from None
     if done.returncode:
-        raise NotMeasured(f"{client} failed: {done.stderr.strip().splitlines()[-1:]}")
+        raise NotMeasuredError(f"{client} failed: {done.stderr.strip().splitlines()[-1:]}")
     found = json.loads(done.stdout)
     return Sample(count / found["seconds"], {"cpu_us": found["cpu"] / count * 1e6})

@@ -29,7 +29,7 @@ from random import Random
 from statistics import median
 from typing import Final
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.crash import history
 from bench.crash.era import Outcome, live_through
 from bench.crash.subject import durable
@@ -69,7 +69,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
             enter(rounds(plan, seed), seed, book)
         except PeerStartError as error:
             # It must start on whatever a crash left behind.
-            raise NotMeasured(str(error)) from error
+            raise NotMeasuredError(str(error)) from error
     yield from names
 
 

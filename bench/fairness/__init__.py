@@ -27,7 +27,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from bench import processes
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.broker.life import fresh
 from bench.fairness import uvloop
 from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_SECONDS
@@ -93,7 +93,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
                 if suits_peer(plan, name):
                     taken = sample(name, seed, plan, book, folder / f"{name}-peer", "", peer)
                     enter(book, name, Side.PEER, loops, taken)
-            except NotMeasured as error:
+            except NotMeasuredError as error:
                 print(f"no figures of RabbitMQ ({name}): {error}", flush=True)
                 stack.close()
                 peer = None
@@ -175,4 +175,4 @@ def broker(loop: str, book: Book, data: Path | None) -> Iterator[Server]:
         with peers.recado(data=data, environment=environment, stop=signal.SIGKILL) as server:
             yield server
     except peers.PeerStartError as error:
-        raise NotMeasured(str(error).strip().splitlines()[-1]) from error
+        raise NotMeasuredError(str(error).strip().splitlines()[-1]) from error

@@ -12,7 +12,7 @@ import sys
 import time
 from random import Random
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from bench.fairness.attacks import AFTERMATH_SECONDS, BY_NAME
 from bench.fairness.wire import Client
 from bench.program import READY
@@ -49,7 +49,7 @@ def main() -> int:
             if finished:
                 client.set_timeout(TIMEOUT_S)
                 attack.clean(client)
-    except (NotMeasured, OSError) as error:
+    except (NotMeasuredError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 
 ROOT = Path(__file__).parents[2]
 INSTALL_SECONDS = 300
@@ -19,7 +19,7 @@ INSTALL_SECONDS = 300
 
 @cache
 def environment() -> dict[str, str]:
-    """What a broker's process needs to find uvloop. Raises NotMeasured if it cannot be had."""
+    """What a broker's process needs to find uvloop. Raises NotMeasuredError if it cannot be had."""
     if find_spec("uvloop") is not None:
         return {}
     pins = (ROOT / "constraints.txt").read_text().splitlines()
@@ -33,6 +33,6 @@ def environment() -> dict[str, str]:
             install, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS
         )
         if done.returncode:
-            raise NotMeasured(f"uvloop cannot be installed: {done.stderr.strip()[-200:]}")
+            raise NotMeasuredError(f"uvloop cannot be installed: {done.stderr.strip()[-200:]}")
         stamp.touch()
     return {"PYTHONPATH": str(folder)}

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 from typing import Self
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from recado.amqp.events import Event, MethodReceived
 from recado.amqp.frames import (
     FRAME_MAX_DEFAULT_BYTES,
@@ -76,7 +76,7 @@ class Client:
         self.send(rendered(method))
         received = self._next_method()
         if not isinstance(received, reply):
-            raise NotMeasured(f"{received} instead of {reply.__name__}")
+            raise NotMeasuredError(f"{received} instead of {reply.__name__}")
 
     def sync(self) -> None:
         """Return when the broker has handled everything that was sent."""
@@ -85,12 +85,12 @@ class Client:
     def _next_method(self) -> Method:
         event = next(self._events)
         if not isinstance(event, MethodReceived):
-            raise NotMeasured(f"an unexpected {event}")
+            raise NotMeasuredError(f"an unexpected {event}")
         if isinstance(event.method, ConnectionClose | ChannelClose):
-            raise NotMeasured(event.method.reply_text)
+            raise NotMeasuredError(event.method.reply_text)
         return event.method
 
     def _receive(self) -> Iterator[Event]:
         while data := self._socket.recv(READ_BYTES):
             yield from self._reader.feed(data)
-        raise NotMeasured("the broker closed the connection of the attacker")
+        raise NotMeasuredError("the broker closed the connection of the attacker")

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Protocol
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds.running import Meter, pause, run_client, started
 from bench.generator import Figures
 from bench.plan import Plan
@@ -85,7 +85,9 @@ class Stage:
         run_client("live", "publish", self._url, FEEDS[side], messages, SIZE, rate)
         figures = self._live[side].figures()
         if figures["messages"] != messages:
-            raise NotMeasured(f"{figures['messages']:.0f} of {messages} messages were delivered")
+            raise NotMeasuredError(
+                f"{figures['messages']:.0f} of {messages} messages were delivered"
+            )
         return {**figures, "cpu_us": meter.microseconds_per(messages)}
 
 
@@ -97,7 +99,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
         try:
             server = stack.enter_context(peers.recado(data=folder / "live-broker"))
         except peers.PeerStartError as error:
-            raise NotMeasured(str(error).splitlines()[0]) from error
+            raise NotMeasuredError(str(error).splitlines()[0]) from error
         take(Stage(server, folder / "live-archive", stack), plan, book)
     yield from names
 
@@ -132,7 +134,7 @@ def take_latency(stage: Feeds, plan: Plan, book: Book) -> None:
         for side, figures in samples:
             book.enter(LATENCY.name, side, Sample(figures["p50_us"], {**figures, "offered": rate}))
         return
-    raise NotMeasured(reason)
+    raise NotMeasuredError(reason)
 
 
 class FellBehind(Exception):

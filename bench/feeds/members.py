@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds.running import pause, started
 from bench.plan import Plan
 from bench.processes import processor_seconds, resident_megabytes
@@ -67,7 +67,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
                         for name in names:
                             book.enter(name, Side.RECADO, Sample(sample[name], sample))
             except peers.PeerStartError as error:
-                raise NotMeasured(str(error).splitlines()[0]) from error
+                raise NotMeasuredError(str(error).splitlines()[0]) from error
         yield from names
 
 
@@ -85,7 +85,9 @@ def take(server: Server, feed: str, size: int) -> dict[str, float]:
         for program in programs:
             program.until_ready()
         if time.monotonic() > moment:
-            raise NotMeasured(f"{PROCESSES} processes did not start within {START_SECONDS:g} s")
+            raise NotMeasuredError(
+                f"{PROCESSES} processes did not start within {START_SECONDS:g} s"
+            )
         time.sleep(moment - time.monotonic())
         before = used(server, programs)
         seconds = max(program.figures()["seconds"] for program in programs)

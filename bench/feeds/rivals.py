@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds.running import Meter, pause, run_client, started
 from bench.plan import Plan
 from bench.program import Program
@@ -143,7 +143,7 @@ def start(
             rabbit = stack.enter_context(peers.rabbitmq(data=folder / "rivals-rabbitmq"))
             contestants[RABBITMQ.client] = Contestant(RABBITMQ.client, rabbit.url, rabbit.pid)
     except peers.PeerStartError as error:
-        raise NotMeasured(str(error).splitlines()[0]) from error
+        raise NotMeasuredError(str(error).splitlines()[0]) from error
     ours.keep(["warm-up", *rounds], folder / "rivals-archives", stack)
     for contestant in contestants.values():
         contestant.sample("warm-up", share=50)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds.running import pause, run_client, started
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
@@ -64,4 +64,4 @@ def take_in(folder: Path, messages: int, plan: Plan, book: Book) -> None:
                 figures = run_client("archive", server.url, feed, place, messages)
                 book.enter(INGEST.name, Side.RECADO, Sample(figures["rate"], figures))
     except peers.PeerStartError as error:
-        raise NotMeasured(str(error).splitlines()[0]) from error
+        raise NotMeasuredError(str(error).splitlines()[0]) from error

@@ -29,7 +29,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds_siege.judge import Kind, Verdict
 from bench.feeds_siege.schedule import FULL, QUICK, Intensity
 from bench.feeds_siege.siege import TRANSPORTS, Outcome, besiege
@@ -75,7 +75,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
                 for transport in TRANSPORTS
             ]
         except PeerStartError as error:
-            raise NotMeasured(str(error)) from error
+            raise NotMeasuredError(str(error)) from error
         enter(outcomes, plan.rounds, book)
     yield from names
 

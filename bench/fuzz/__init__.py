@@ -31,7 +31,7 @@ from typing import Final
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.fuzz import case, target
 from bench.fuzz.hostile import Outcome, attack
 from bench.fuzz.witness import Testimony, watching
@@ -91,7 +91,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         try:
             enter(fuzz(plan, seed), seed, book)
         except PeerStartError as error:
-            raise NotMeasured(str(error).splitlines()[0]) from error
+            raise NotMeasuredError(str(error).splitlines()[0]) from error
     yield from names
 
 
@@ -156,7 +156,7 @@ class Findings:
         if outcome.slowest > 1:
             print(f"slow: {outcome.slowest:.1f} s, {outcome.slowest_case}", file=sys.stderr)
         if not target.serves(self._server):
-            raise NotMeasured("the broker died or hangs")
+            raise NotMeasuredError("the broker died or hangs")
 
 
 class Lap:

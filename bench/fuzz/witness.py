@@ -23,7 +23,7 @@ from typing import Final
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from workshop.peers import Server
 
 USER: Final = "witness"
@@ -121,9 +121,9 @@ class Watching:
         try:
             said, complaint = self._process.communicate(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
-            raise NotMeasured("the witness was not served any more") from None
+            raise NotMeasuredError("the witness was not served any more") from None
         if self._process.returncode:
-            raise NotMeasured(f"the witness failed: {complaint.strip().splitlines()[-1:]}")
+            raise NotMeasuredError(f"the witness failed: {complaint.strip().splitlines()[-1:]}")
         return Testimony(**json.loads(said))
 
 
@@ -140,7 +140,7 @@ def watching(server: Server) -> Iterator[Watching]:
         assert process.stdout
         try:
             if process.stdout.readline() != "ready\n":
-                raise NotMeasured("the witness could not begin")
+                raise NotMeasuredError("the witness could not begin")
             yield Watching(process)
         finally:
             process.kill()

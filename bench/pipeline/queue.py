@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.pipeline.brokers import OURS, measure
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
@@ -63,5 +63,5 @@ def rate(ground: Ground, source: str, url: str, count: int) -> float:
     seconds = time.perf_counter() - begun
     read = sum(each["numInputRows"] for each in running.recentProgress)
     if read != count:
-        raise NotMeasured(f"{source} has read {read:,} of {count:,} messages")
+        raise NotMeasuredError(f"{source} has read {read:,} of {count:,} messages")
     return count / seconds

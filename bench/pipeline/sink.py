@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.pipeline.brokers import measure
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
@@ -51,5 +51,5 @@ def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     with blocking.connect_blocking(url) as connection:
         arrived = connection.channel().declare_queue(QUEUE, passive=True).message_count
     if arrived != count:
-        raise NotMeasured(f"{sink} has written {arrived:,} of {count:,} messages")
+        raise NotMeasuredError(f"{sink} has written {arrived:,} of {count:,} messages")
     return count / seconds

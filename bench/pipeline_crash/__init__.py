@@ -32,7 +32,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.pipeline_crash.judge import Kind
 from bench.pipeline_crash.listener import Deaf
 from bench.pipeline_crash.siege import Outcome, besiege
@@ -68,7 +68,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         try:
             outcome = one_siege(kills, seed)
         except (Deaf, PeerStartError, Stuck) as error:
-            raise NotMeasured(str(error)) from error
+            raise NotMeasuredError(str(error)) from error
         enter(outcome, plan.rounds, book)
     yield from names
 

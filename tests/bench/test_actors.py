@@ -14,7 +14,7 @@ from bench.actors import SCENARIOS, crowds, environment, local, remote, trading
 from bench.actors.environment import python_of_peers
 from bench.actors.running import MARK, Worker, marked, started
 from bench.aims import judge, load_aims
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.plan import Plan
 from bench.scenario import Side
 
@@ -119,9 +119,9 @@ def test_what_a_program_leaves_behind_is_ended() -> None:
 
 
 def test_a_program_that_fails_is_not_measured() -> None:
-    with started("echo_remote") as running, pytest.raises(NotMeasured, match="echo_remote: "):
+    with started("echo_remote") as running, pytest.raises(NotMeasuredError, match="echo_remote: "):
         running.do("nonsense", 1)
-    with pytest.raises(NotMeasured, match="no_such_program"), started("no_such_program"):
+    with pytest.raises(NotMeasuredError, match="no_such_program"), started("no_such_program"):
         pass
 
 
@@ -129,7 +129,7 @@ def test_peers_that_cannot_be_had_are_not_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(command: list[str]) -> None:
-        raise NotMeasured("the peers cannot be installed: no index")
+        raise NotMeasuredError("the peers cannot be installed: no index")
 
     monkeypatch.setattr(environment, "step", fail)
     plan, book = Plan(quick=True, only=frozenset({"remote-thespian"})), Book()
@@ -146,12 +146,12 @@ def test_the_environment_of_peers_is_made_once(tmp_path: Path) -> None:
     made = python.stat().st_ctime_ns
     assert python_of_peers(pins, tmp_path).stat().st_ctime_ns == made
     pins.write_text("no-such-package-of-anybody==0\n")
-    with pytest.raises(NotMeasured, match="cannot be installed"):
+    with pytest.raises(NotMeasuredError, match="cannot be installed"):
         python_of_peers(pins, tmp_path)
 
 
 def test_a_step_that_fails_says_why() -> None:
-    with pytest.raises(NotMeasured, match="cannot be installed: because"):
+    with pytest.raises(NotMeasuredError, match="cannot be installed: because"):
         environment.step([sys.executable, "-c", "raise SystemExit('because')"])
 
 
@@ -205,5 +205,5 @@ def test_the_worst_number_of_clients_and_the_worst_column_count() -> None:
     assert share.value == 1.25
     assert [share.details[f"with_{n}"] for n in (4, 20, 40, 80)] == [1.25, 1.25, 1.25, 0.5]
     assert (difference.value, difference.details["with_80"]) == (10, -50)
-    with pytest.raises(NotMeasured, match="only"):
+    with pytest.raises(NotMeasuredError, match="only"):
         trading.excess([{"lines": lines[2:]}])

@@ -12,7 +12,7 @@ import pytest
 import recado
 from bench import fairness
 from bench.aims import Result, judge, load_aims
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.fairness import attacks, measuring
 from bench.fairness.wire import Client
 from bench.plan import Plan
@@ -80,9 +80,9 @@ def test_an_attack_removes_what_it_declared(
 def test_what_an_attacker_is_refused_is_no_measurement(server: Server) -> None:
     with Client(server.host, server.port, TIMEOUT_S) as client:
         client.call(QueueDeclare("there", exclusive=True), QueueDeclareOk)
-        with pytest.raises(NotMeasured, match="QueueDeclareOk"):
+        with pytest.raises(NotMeasuredError, match="QueueDeclareOk"):
             client.call(QueuePurge("there"), QueueDeclareOk)
-        with pytest.raises(NotMeasured, match="NOT_FOUND"):
+        with pytest.raises(NotMeasuredError, match="NOT_FOUND"):
             client.call(QueuePurge("missing"), QueuePurgeOk)
 
 
@@ -114,7 +114,7 @@ def test_recovery_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_recado_is_measured_though_the_peer_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
-        raise NotMeasured("it does not start")
+        raise NotMeasuredError("it does not start")
 
     monkeypatch.setattr(fairness, "fresh", fail)
     result = measured("idle-max", with_peer=True)

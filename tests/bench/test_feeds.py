@@ -12,7 +12,7 @@ import pytest
 
 from bench import report
 from bench.aims import judge, load_aims
-from bench.book import Book, NotMeasured
+from bench.book import Book, NotMeasuredError
 from bench.feeds import SCENARIOS, live, rivals
 from bench.feeds.clients.work import Reading, Work, Wrong
 from bench.feeds.rivals import JETSTREAM, RABBITMQ, RECADO, TASKS, Contestant
@@ -194,13 +194,13 @@ def test_members_of_two_processes_join_one_view() -> None:
 
 def test_a_client_that_fails_is_not_measured() -> None:
     (port,) = peers.free_ports(1)
-    with pytest.raises(NotMeasured, match="rabbit_stream: "):
+    with pytest.raises(NotMeasuredError, match="rabbit_stream: "):
         run_client("rabbit_stream", "replay", f"amqp://127.0.0.1:{port}", "none", 1, 200)
 
 
 def test_a_program_that_never_gets_ready_is_not_measured() -> None:
     (port,) = peers.free_ports(1)
-    with started("live", "none", port) as program, pytest.raises(NotMeasured, match="live: "):
+    with started("live", "none", port) as program, pytest.raises(NotMeasuredError, match="live: "):
         program.until_ready()
 
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from bench.book import NotMeasured
+from bench.book import NotMeasuredError
 from bench.generator import build, generate, idle_connections
 from tests.bench.crooked_broker import Crook, CrookedBroker
 from workshop.peers import Server, recado
@@ -38,7 +38,7 @@ def test_an_honest_broker_passes() -> None:
 def test_a_crooked_broker_does_not(crook: Crook, complaint: str) -> None:
     with (
         CrookedBroker(MESSAGES, crook) as server,
-        pytest.raises(NotMeasured, match=complaint),
+        pytest.raises(NotMeasuredError, match=complaint),
     ):
         throughput(server)
 
@@ -55,7 +55,7 @@ def test_a_crooked_broker_does_not(crook: Crook, complaint: str) -> None:
 def test_confirms_are_checked_too(tags: tuple[int, ...], complaint: str) -> None:
     with (
         CrookedBroker(MESSAGES, confirm=tags) as server,
-        pytest.raises(NotMeasured, match=complaint),
+        pytest.raises(NotMeasuredError, match=complaint),
     ):
         throughput(server, "--confirm-window", "100")
 
@@ -85,7 +85,7 @@ def test_one_publisher_waits_for_each_confirm() -> None:
 def test_and_for_no_other() -> None:
     with (
         CrookedBroker(1, confirm=(2,)) as server,
-        pytest.raises(NotMeasured, match="message 2 was confirmed instead of 1"),
+        pytest.raises(NotMeasuredError, match="message 2 was confirmed instead of 1"),
     ):
         generate(server, "serial", "--messages", "1", "--stall", "1")
 
@@ -103,7 +103,7 @@ def test_what_was_left_is_there_in_order_and_stays() -> None:
 def test_without_confirms_nothing_is_left_to_itself() -> None:
     with (
         CrookedBroker(MESSAGES) as server,
-        pytest.raises(NotMeasured, match="publish needs --confirm-window"),
+        pytest.raises(NotMeasuredError, match="publish needs --confirm-window"),
     ):
         generate(server, "publish")
 
@@ -111,7 +111,7 @@ def test_without_confirms_nothing_is_left_to_itself() -> None:
 def test_a_refusal_is_reported_in_the_brokers_words() -> None:
     with (
         CrookedBroker(MESSAGES, refuse="RESOURCE_LOCKED - not yours") as server,
-        pytest.raises(NotMeasured, match="closed with 405: RESOURCE_LOCKED - not yours"),
+        pytest.raises(NotMeasuredError, match="closed with 405: RESOURCE_LOCKED - not yours"),
     ):
         throughput(server)
 
@@ -124,9 +124,9 @@ def test_idle_connections_are_held_while_the_block_runs() -> None:
 def test_a_port_where_nobody_listens_is_no_measurement() -> None:
     with CrookedBroker(MESSAGES) as server:
         pass
-    with pytest.raises(NotMeasured, match="cannot connect"):
+    with pytest.raises(NotMeasuredError, match="cannot connect"):
         throughput(server)
-    with pytest.raises(NotMeasured, match="cannot connect"), idle_connections(server, 1):
+    with pytest.raises(NotMeasuredError, match="cannot connect"), idle_connections(server, 1):
         pass
 
 
@@ -141,7 +141,7 @@ def test_a_port_where_nobody_listens_is_no_measurement() -> None:
 def test_combinations_that_cannot_work_are_refused(
     arguments: tuple[str, ...], complaint: str
 ) -> None:
-    with CrookedBroker(MESSAGES) as server, pytest.raises(NotMeasured, match=complaint):
+    with CrookedBroker(MESSAGES) as server, pytest.raises(NotMeasuredError, match=complaint):
         throughput(server, *arguments)
 
 
