@@ -1,4 +1,4 @@
-"""How Hypothesis runs here: on a busy machine slow is not wrong, so no test has a deadline."""
+"""Hypothesis settings: no deadlines, because the machine may be busy."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,4 @@
-"""Generated AMQP values, for the tests of this room: field tables as Python and as bytes."""
+"""Hypothesis strategies for AMQP values: field tables as Python objects and as bytes."""
 
 import struct
 from collections.abc import Callable

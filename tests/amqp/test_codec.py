@@ -1,4 +1,4 @@
-"""Method payloads: every method there and back, pamqp on the other side, and bad input."""
+"""Method payloads: round trips of every method, comparison with pamqp, and invalid input."""
 
 import struct
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs of deliveries against the plain way to read them, one message at a time."""
+"""Runs of deliveries, compared with a reader that handles one message at a time."""
 
 from collections.abc import Iterable
 from itertools import pairwise

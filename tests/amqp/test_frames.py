@@ -1,4 +1,4 @@
-"""Frames and contents: there and back, cut again, on another channel, and as pamqp writes and reads them."""
+"""Frames and contents: round trips, splitting, other channels, and comparison with pamqp."""
 
 import pytest
 from hypothesis import given

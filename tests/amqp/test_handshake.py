@@ -1,4 +1,4 @@
-"""The negotiation: whole, in every wrong order, and both sides against each other."""
+"""The handshake: complete, in every wrong order, and client against server."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""The table of methods, held against pamqp's, which was generated from the specification."""
+"""The table of methods, compared with pamqp, which is generated from the specification."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Basic properties: all of them there and back, pamqp on the other side, and bad input."""
+"""Basic properties: round trips, comparison with pamqp, and invalid input."""
 
 from datetime import UTC, datetime
 from typing import Any

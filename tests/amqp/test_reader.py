@@ -1,4 +1,4 @@
-"""What the reader makes of bytes, case by case: runs, limits, channels that close, and what it refuses."""
+"""The frame reader, case by case: runs, limits, closing channels, and invalid frames."""
 
 import struct
 from collections.abc import Callable, Iterable

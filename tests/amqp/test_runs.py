@@ -1,4 +1,4 @@
-"""The hot path against the plain way to do it: scanning publishes and acks, rendering deliveries."""
+"""The hot path, compared with simple implementations: scanning publishes and acks, rendering deliveries."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""What of the properties decides a message's way: the same as decoding them all and looking."""
+"""Traits, compared with decoding all properties."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Field tables: every letter, the limits, and what a careless or hostile peer may send."""
+"""Field tables: every type letter, the limits, and invalid input."""
 
 import struct
 from datetime import UTC, datetime, timedelta, timezone

@@ -1,4 +1,4 @@
-"""Frames in any order and any chunking, good and damaged: however the bytes are cut, the same is read (ARD1)."""
+"""Random frames, valid and damaged: events do not depend on how the bytes are split (ARD1)."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Traffic to read: messages as frames, and what a reader made of them with its runs taken apart."""
+"""Traffic for readers: messages as frames, and events with their runs expanded."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How Hypothesis runs here."""
+"""Hypothesis settings."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,4 @@
-"""A wire between client and broker that can be cut, stalled, or made to swallow what the broker says."""
+"""A proxy between client and broker that can cut or stall connections and drop data of the broker."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What a robust connection told, and a way to wait for it."""
+"""Records the events of a robust connection, and waits for them."""
 
 import asyncio
 from typing import TypeVar

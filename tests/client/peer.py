@@ -1,4 +1,4 @@
-"""The broker's end of a session that has no socket: it says what a test wants said."""
+"""The broker's side of a session without a socket, controlled by the test."""
 
 from recado.amqp import methods as m
 from recado.amqp.events import Event, MethodReceived

@@ -1,4 +1,4 @@
-"""Tests as coroutines: each in a loop of its own, with a deadline, and nothing left behind."""
+"""Run tests as coroutines, each in its own event loop and with a timeout."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""The blocking facade, against both brokers: the same names, called by ordinary threads."""
+"""The blocking client, against both brokers: the same names, called from threads."""
 
 import threading
 from collections.abc import Callable
@@ -112,7 +112,7 @@ def test_settled_by_another_thread(server: Server) -> None:
 
 def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="connection to .* refused"):
+    with pytest.raises(CannotConnectError, match=r"connection to .* refused"):
         blocking.connect_blocking(f"amqp://{HOST}:{port}").open()
     with pytest.raises(AuthenticationError):
         blocking.connect_blocking(server.url.replace("guest:guest", "guest:wrong")).open()

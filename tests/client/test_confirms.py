@@ -1,4 +1,4 @@
-"""Numbers and their confirms, against a set of numbers (CCT1, CCT2)."""
+"""Sequence numbers and their confirms, compared with a set of numbers (CCT1, CCT2)."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The bare connection against both brokers: how it opens, and how everybody learns that it ended."""
+"""The plain connection, against both brokers: opening it, and how its end is reported."""
 
 import asyncio
 import socket
@@ -62,7 +62,7 @@ async def test_a_refusal_says_what_is_wrong(
 @in_a_loop
 async def test_nobody_listens() -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="connection to .* refused") as caught:
+    with pytest.raises(CannotConnectError, match=r"connection to .* refused") as caught:
         await Connection.open(f"amqp://{HOST}:{port}")
     assert "Is the broker running" in str(caught.value)
 
@@ -123,7 +123,7 @@ async def test_a_certificate_of_an_unknown_authority(server: Server) -> None:
 
 @in_a_loop
 async def test_the_wrong_port_for_tls(server: Server) -> None:
-    with pytest.raises(TlsError, match="TLS handshake with .* failed"):
+    with pytest.raises(TlsError, match=r"TLS handshake with .* failed"):
         await soon(Connection.open(server.url.replace("amqp:", "amqps:")))
     with pytest.raises(CannotConnectError):
         await soon(Connection.open(server.tls_url.replace("amqps:", "amqp:")))

@@ -1,4 +1,4 @@
-"""What errors say: what happened, and what can be done about it."""
+"""The texts of errors: what happened and what to do about it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The thread that has the loop: it starts, it stops, and what it did is never lost."""
+"""The thread with the event loop: start, stop, results, and timeouts."""
 
 import asyncio
 import time

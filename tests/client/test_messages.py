@@ -1,4 +1,4 @@
-"""Messages over the bare connection, against both brokers: publish, confirm, consume, settle."""
+"""Messages on a plain connection, against both brokers: publish, confirm, consume, settle."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""URLs: what they say, and what is wrong with those that say nothing sensible."""
+"""URLs: valid ones, and the errors for invalid ones."""
 
 import pytest
 

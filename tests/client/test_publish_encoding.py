@@ -1,4 +1,4 @@
-"""Publishes to bytes: what the reader makes of them is what was given."""
+"""Encoded publishes: the reader decodes what was encoded."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What cannot be restored as it was, or need not be; against both brokers."""
+"""Recovery of entities that changed or disappeared, against both brokers."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Delays and patience, with time and chance made up."""
+"""Delays and timeouts of reconnecting, with artificial time and random numbers."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The robust connection against both brokers, over a wire that is cut, stalls, and loses what is said."""
+"""The robust connection, against both brokers, over a proxy that cuts, stalls and drops data."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -336,9 +336,9 @@ async def test_a_fault_while_it_is_restored_is_told_too(
 @in_a_loop
 async def test_the_first_connection_fails_at_once_unless_one_is_patient(server: Server) -> None:
     (port,) = free_ports(1)
-    with pytest.raises(CannotConnectError, match="connection to .* refused"):
+    with pytest.raises(CannotConnectError, match=r"connection to .* refused"):
         await connect(f"amqp://{HOST}:{port}")
-    with pytest.raises(ReconnectTimeoutError, match="connection to .* refused"):
+    with pytest.raises(ReconnectTimeoutError, match=r"connection to .* refused"):
         await soon(
             connect(
                 f"amqp://{HOST}:{port}",

@@ -1,4 +1,4 @@
-"""One connection of a client, with a broker that says what the test wants (CSE1, CSE2, CSE3)."""
+"""The session of a client, with a broker controlled by the test (CSE1, CSE2, CSE3)."""
 
 from collections.abc import Callable
 

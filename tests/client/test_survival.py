@@ -1,4 +1,4 @@
-"""A broker that is killed and comes back, with a robust client on it all the time."""
+"""A broker that is killed and restarted, with a robust client connected all the time."""
 
 import asyncio
 import signal

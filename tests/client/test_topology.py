@@ -1,4 +1,4 @@
-"""What is remembered of a program's declarations (CTP1, CTP2)."""
+"""The recorded topology (CTP1, CTP2)."""
 
 from recado.amqp import methods as m
 from recado.client.topology import OLD_NAME_MAX_COUNT, Topology

@@ -1,4 +1,4 @@
-"""What is not confirmed, over connections that come and go, against a list of numbers (CUP1, CUP2, CUP3)."""
+"""Unconfirmed publishes across connections, compared with a list of numbers (CUP1, CUP2, CUP3)."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

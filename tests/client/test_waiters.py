@@ -1,4 +1,4 @@
-"""Who waits for the broker: woken together, told the same, and nothing is left of who stopped waiting."""
+"""Coroutines that wait for the broker: woken together, with the same result, and without leaks."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Spark for thousands of expressions, each used once; and Hypothesis on a busy machine."""
+"""Spark settings for thousands of expressions that are used once; Hypothesis settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages with all that is odd in them, as objects and as a table."""
+"""Messages with unusual values, as objects and as a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A selector as a pyarrow expression, by columns, and the rest of it by messages."""
+"""Selectors as pyarrow expressions and residuals."""
 
 from __future__ import annotations
 

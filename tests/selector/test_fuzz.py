@@ -1,4 +1,4 @@
-"""Texts at random: each is understood or refused in its place, quickly, and nothing else ever happens."""
+"""Random texts: each is parsed or refused with a position, quickly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a text means, by the tree that comes of it, and what is said of a text that means nothing."""
+"""The trees of valid selectors, and the errors of invalid ones."""
 
 from __future__ import annotations
 

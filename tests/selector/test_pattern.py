@@ -1,4 +1,4 @@
-"""LIKE, against regular expressions, and how long it may take."""
+"""LIKE, compared with regular expressions, and its running time."""
 
 from __future__ import annotations
 

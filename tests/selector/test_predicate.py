@@ -1,4 +1,4 @@
-"""A selector as a Python function, against a plain reading of it."""
+"""Selectors as Python functions, compared with a direct implementation of the rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A selector as Spark SQL, asked of Spark itself."""
+"""Selectors as Spark SQL, executed by Spark."""
 
 from __future__ import annotations
 

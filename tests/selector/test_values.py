@@ -1,4 +1,4 @@
-"""What headers and bodies count as."""
+"""Conversion of headers and bodies."""
 
 from __future__ import annotations
 
@@ -109,5 +109,5 @@ def test_where_fields_are_found() -> None:
     }
     assert compile_predicate(parse("priority = 3 AND timestamp = 1.5"), paths)(message)
     for path in ("", "a b", "a.", "class", "a;b", "__import__('os')"):
-        with pytest.raises(ValueError, match="invalid path .* for field priority"):
+        with pytest.raises(ValueError, match=r"invalid path .* for field priority"):
             compile_predicate(parse("priority = 3"), {"priority": path})
