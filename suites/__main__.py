@@ -12,7 +12,7 @@ from pathlib import Path
 
 from suites import expectations, page, results
 from suites.catalogue import SUITES, Repository, Suite
-from suites.places import DOWNLOADS, ROOT, NotAvailable
+from suites.places import DOWNLOADS, ROOT, NotAvailableError
 from suites.running import BROKERS, run
 from workshop.peers import PeerStartError
 from workshop.system import MissingProgramsError
@@ -55,7 +55,7 @@ def one_run(
     print(f"{suite.name} on {broker} …", flush=True)
     try:
         summary, cases = run(suite, broker, checkout)
-    except (NotAvailable, MissingProgramsError, PeerStartError) as trouble:
+    except (NotAvailableError, MissingProgramsError, PeerStartError) as trouble:
         print(f"  not run: {trouble}", flush=True)
         return False
     store = results.load()

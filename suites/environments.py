@@ -12,7 +12,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from suites.places import CONSTRAINTS, NotAvailable, command, downloads
+from suites.places import CONSTRAINTS, NotAvailableError, command, downloads
 from workshop import system
 
 
@@ -37,7 +37,7 @@ def node(name: str, requirements: Sequence[str]) -> tuple[str, Path]:
     try:
         program, npm = system.need(system.NODE, system.NPM)
     except system.MissingProgramsError as missing:
-        raise NotAvailable(str(missing)) from missing
+        raise NotAvailableError(str(missing)) from missing
     with downloads() as cache:
         folder = cache / f"node-{name}"
         if not stamped(folder, requirements):

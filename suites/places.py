@@ -16,7 +16,7 @@ DOWNLOADS = ROOT / ".cache" / "suites"
 CONSTRAINTS = (ROOT / "constraints.txt", Path(__file__).parent / "constraints.txt")
 
 
-class NotAvailable(RuntimeError):
+class NotAvailableError(RuntimeError):
     """A suite cannot be had on this machine; the text says how to get it."""
 
 
@@ -48,8 +48,8 @@ def command(
             check=False,
         )
     except FileNotFoundError as missing:
-        raise NotAvailable(f"{why_it_may_fail}: {missing}") from missing
+        raise NotAvailableError(f"{why_it_may_fail}: {missing}") from missing
     if done.returncode:
         line = " ".join(map(str, words))
-        raise NotAvailable(f"{why_it_may_fail}. `{line}` said:\n{done.stdout[-2000:].strip()}")
+        raise NotAvailableError(f"{why_it_may_fail}. `{line}` said:\n{done.stdout[-2000:].strip()}")
     return done.stdout

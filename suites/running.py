@@ -34,7 +34,7 @@ TEST_SECONDS = 120
 
 
 def run(suite: Suite, broker: str, checkout: Path | None = None) -> tuple[Summary, dict[str, Case]]:
-    """Run a suite on a new broker. Raises NotAvailable when the suite cannot be had."""
+    """Run a suite on a new broker. Raises NotAvailableError when the suite cannot be had."""
     folder, version = sources.obtain(suite, checkout)
     with ExitStack() as stack:
         place = stack.enter_context(peers.temporary_folder("suite"))

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from suites.catalogue import Distribution, Repository, Suite
-from suites.places import CONSTRAINTS, NotAvailable, command, downloads
+from suites.places import CONSTRAINTS, NotAvailableError, command, downloads
 
 
 def obtain(suite: Suite, checkout: Path | None = None) -> tuple[Path, str]:
@@ -28,7 +28,7 @@ def obtain(suite: Suite, checkout: Path | None = None) -> tuple[Path, str]:
             given = checkout or os.environ.get(variable)
             folder = repository(suite.name, url, commit, Path(given) if given else None, variable)
     if not (folder / suite.tests).is_dir():
-        raise NotAvailable(f"{folder.name} has no folder {suite.tests}")
+        raise NotAvailableError(f"{folder.name} has no folder {suite.tests}")
     return folder, version
 
 
@@ -38,7 +38,7 @@ def pinned(package: str) -> str:
         found = re.search(rf"^{re.escape(package)}==(\S+)$", file.read_text(), re.MULTILINE)
         if found:
             return found[1]
-    raise NotAvailable(f"constraints.txt does not pin {package}")
+    raise NotAvailableError(f"constraints.txt does not pin {package}")
 
 
 def distribution(package: str, version: str) -> Path:

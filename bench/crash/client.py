@@ -1,7 +1,7 @@
 """A small AMQP client: one connection with one channel, in the clients' one event loop.
 
 It hands out what comes the moment it is read, and says whether a wait ended because the broker is gone
-(`Lost`, which is what this benchmark is about) or because it objected (`Objected`, which is a fault).
+(`ConnectionLostError`, which is what this benchmark is about) or because it objected (`BrokerObjectedError`, which is a fault).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Answer: TypeAlias = tuple[m.Method, bytes]
 """A method, and the body of the message that came with it."""
 
 
-class Lost(ConnectionError):
+class ConnectionLostError(ConnectionError):
     """The broker is not there any more."""
 
 
-class Objected(RuntimeError):
+class BrokerObjectedError(RuntimeError):
     """The broker closed the channel or the connection: its code, and its words."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -103,7 +103,7 @@ class Client(asyncio.Protocol):
         """The next answer that nobody else waits for."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.ended.done():
-            answer.set_exception(Lost())
+            answer.set_exception(ConnectionLostError())
         else:
             self._asked.append(answer)
         return answer
@@ -114,7 +114,7 @@ class Client(asyncio.Protocol):
             if self.ended.done():
                 self.ended.result()
             if self.life.over:
-                raise Lost
+                raise ConnectionLostError
             if holds():
                 return True
             self._stirred = asyncio.get_running_loop().create_future()
@@ -134,9 +134,9 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set_result(None)
         if not self.ended.done():
-            self.ended.set_exception(Lost())
+            self.ended.set_exception(ConnectionLostError())
             self.ended.exception()  # seen: not everybody waits for the end
-        self._fail(Lost())
+        self._fail(ConnectionLostError())
         self._stir()
 
     def data_received(self, data: bytes) -> None:
@@ -187,9 +187,9 @@ class Client(asyncio.Protocol):
                 self.on_return(body)
             case m.ChannelClose(code, text):
                 self.say(m.ChannelCloseOk())
-                self._object(Objected(code, text))
+                self._object(BrokerObjectedError(code, text))
             case m.ConnectionClose(code, text):
-                self._object(Objected(code, text))
+                self._object(BrokerObjectedError(code, text))
             case m.ConnectionBlocked() | m.ConnectionUnblocked():
                 pass
             case _:
@@ -197,7 +197,7 @@ class Client(asyncio.Protocol):
                 if not answer.done():
                     answer.set_result((method, body))
 
-    def _object(self, objection: Objected) -> None:
+    def _object(self, objection: BrokerObjectedError) -> None:
         """Whoever waits is told; if nobody does, the connection ends with it."""
         if self._asked:
             self._fail(objection)
@@ -220,7 +220,7 @@ async def connect(life: Life) -> Client:
     try:
         _, client = await loop.create_connection(lambda: Client(life), HOST, life.port)
     except OSError as error:
-        raise Lost from error
+        raise ConnectionLostError from error
     life.clients.append(client)
     client.write(PROTOCOL_HEADER)
     await client.expect()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench.crash import history as h
 from bench.crash.checker import check
-from bench.crash.client import Life, Lost, Objected
+from bench.crash.client import BrokerObjectedError, ConnectionLostError, Life
 from bench.crash.consumers import TEMPERS, Consumer
 from bench.crash.drain import drain
 from bench.crash.history import AnyEvent, History
@@ -142,8 +142,8 @@ class Era:
         """That a broker goes which was killed is no fault; all else that ends work is."""
         try:
             await work
-        except (Lost, Objected, TimeoutError) as error:
-            if not (life.over and isinstance(error, Lost)):
+        except (ConnectionLostError, BrokerObjectedError, TimeoutError) as error:
+            if not (life.over and isinstance(error, ConnectionLostError)):
                 self.faults.append(f"in life {life.number}: {error!r}")
 
 

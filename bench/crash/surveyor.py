@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.crash import history as h
-from bench.crash.client import Client, Life, Objected, connect
+from bench.crash.client import BrokerObjectedError, Client, Life, connect
 from bench.crash.history import History
 from bench.crash.topology import BINDINGS, EXCHANGES, QUEUES
 from recado.amqp import methods as m
@@ -65,7 +65,7 @@ class Surveyor:
     async def _there(self, client: Client, thing: str, look: m.Method) -> bool:
         try:
             await client.call(look)
-        except Objected as objection:
+        except BrokerObjectedError as objection:
             if objection.code != NOT_FOUND:
                 raise
             self._history.add(h.Missed(thing))

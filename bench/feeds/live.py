@@ -127,7 +127,7 @@ def take_latency(stage: Feeds, plan: Plan, book: Book) -> None:
                 for _ in range(plan.rounds)
                 for side in Side
             ]
-        except FellBehind as error:
+        except FellBehindError as error:
             reason = str(error)
             rate *= LOWER
             continue
@@ -137,7 +137,7 @@ def take_latency(stage: Feeds, plan: Plan, book: Book) -> None:
     raise NotMeasuredError(reason)
 
 
-class FellBehind(Exception):
+class FellBehindError(Exception):
     """A feed, at a rate that it cannot keep up with."""
 
 
@@ -149,4 +149,4 @@ def keeping_up(stage: Feeds, side: Side, rate: float, plan: Plan) -> Figures:
         if figures["rate"] >= KEPT_UP * rate:
             return figures
     told = f"{figures['rate']:,.0f} of {rate:,.0f} messages/s"
-    raise FellBehind(f"a {FEEDS[side]} feed does not keep up: {told}")
+    raise FellBehindError(f"a {FEEDS[side]} feed does not keep up: {told}")

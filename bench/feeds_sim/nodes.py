@@ -63,7 +63,7 @@ MARKS = {
 }
 
 
-class Runaway(RuntimeError):
+class RunawayError(RuntimeError):
     """A member handles events without end."""
 
 
@@ -172,7 +172,7 @@ class Node:
     def _do(self, event: Event, now: float) -> None:
         self._handled += 1
         if self._handled > MOST_EVENTS:
-            raise Runaway(f"{h.named(self.life)} handles events without end")
+            raise RunawayError(f"{h.named(self.life)} handles events without end")
         member = self.member
         stalled = self._clock.observe(now)
         if stalled:

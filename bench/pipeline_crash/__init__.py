@@ -34,9 +34,9 @@ from typing import Final
 
 from bench.book import Book, NotMeasuredError
 from bench.pipeline_crash.judge import Kind
-from bench.pipeline_crash.listener import Deaf
+from bench.pipeline_crash.listener import ListenerSilentError
 from bench.pipeline_crash.siege import Outcome, besiege
-from bench.pipeline_crash.victim import Kill, Stuck
+from bench.pipeline_crash.victim import Kill, VictimStuckError
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side, limit
 from workshop import peers
@@ -67,7 +67,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     with book.measuring(*names):
         try:
             outcome = one_siege(kills, seed)
-        except (Deaf, PeerStartError, Stuck) as error:
+        except (ListenerSilentError, PeerStartError, VictimStuckError) as error:
             raise NotMeasuredError(str(error)) from error
         enter(outcome, plan.rounds, book)
     yield from names

@@ -18,7 +18,7 @@ PATIENCE: Final = 60.0  # seconds until an archive must have all that was publis
 LOOK: Final = 0.05
 
 
-class Deaf(RuntimeError):
+class ListenerSilentError(RuntimeError):
     """An archive did not get what was published."""
 
 
@@ -48,7 +48,9 @@ class Listener:
         deadline = time.monotonic() + PATIENCE
         while not self._archives[feed].vector.last_of(publishing.publisher):
             if time.monotonic() > deadline:
-                raise Deaf(f"the archive of {feed} did not hear its end within {PATIENCE:g} s")
+                raise ListenerSilentError(
+                    f"the archive of {feed} did not hear its end within {PATIENCE:g} s"
+                )
             time.sleep(LOOK)  # an archive tells nobody
 
 

@@ -45,7 +45,7 @@ class Kill(Enum):
     """The whole job, at any moment; before it is started again, older checkpoints are restored."""
 
 
-class Stuck(RuntimeError):
+class VictimStuckError(RuntimeError):
     """The job did nothing for too long."""
 
 
@@ -251,7 +251,9 @@ class Victim:
                     self._note_own_death()
                 self._start()
             if time.monotonic() > deadline:
-                raise Stuck(f"the job did not {what} within {PATIENCE:g} s: {self._last_words()}")
+                raise VictimStuckError(
+                    f"the job did not {what} within {PATIENCE:g} s: {self._last_words()}"
+                )
             time.sleep(LOOK)
 
     def _note_own_death(self) -> None:

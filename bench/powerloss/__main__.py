@@ -12,7 +12,7 @@ import sys
 import msgspec
 
 from bench.crash.verdict import Verdict
-from bench.powerloss.era import Era, Script, Stopped
+from bench.powerloss.era import Era, NodeStoppedError, Script
 from bench.powerloss.judge import judge
 from bench.powerloss.work import FLIPS, SCRIPTED, SCRIPTED_SEED
 
@@ -30,7 +30,7 @@ def main() -> int:
     try:
         era.run()
         verdict = judge(era.history.events)
-    except Stopped:
+    except NodeStoppedError:
         verdict = Verdict()
     if asked.about:
         for number, event in enumerate(era.history.events):

@@ -34,7 +34,7 @@ _OPEN_CHANNEL: Final = encode_method_frame(CHANNEL, m.ChannelOpen())
 _OFFER: Final = ConnectionOptions()
 
 
-class Objected(RuntimeError):
+class BrokerObjectedError(RuntimeError):
     """The broker closed the channel or the connection."""
 
 
@@ -129,7 +129,7 @@ class Client:
             case MethodReceived(_, m.BasicNack(tag, multiple, _)):
                 self.on_confirm(tag, multiple, False)
             case MethodReceived(_, m.ChannelClose(code, text) | m.ConnectionClose(code, text)):
-                raise Objected(f"{code} {text}")
+                raise BrokerObjectedError(f"{code} {text}")
             case MethodReceived(_, m.BasicCancel()):
                 pass
             case MethodReceived(_, method):
@@ -141,7 +141,7 @@ class Client:
             case ContentReceived(_, method, content):
                 self._answers.popleft()(method, extract_body(content))
             case _:
-                raise Objected(f"nobody expects {event}")
+                raise BrokerObjectedError(f"nobody expects {event}")
 
 
 def publishing(
@@ -153,7 +153,7 @@ def publishing(
 
 
 def _nobody_asks(_session: Session, _credentials: Credentials) -> None:
-    raise Objected("nobody has credentials")
+    raise BrokerObjectedError("nobody has credentials")
 
 
 def _ignore(_method: m.Method, _body: bytes) -> None:
@@ -161,4 +161,4 @@ def _ignore(_method: m.Method, _body: bytes) -> None:
 
 
 def _unexpected(*what: object) -> None:
-    raise Objected(f"nobody expects {what}")
+    raise BrokerObjectedError(f"nobody expects {what}")

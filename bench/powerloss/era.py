@@ -30,7 +30,7 @@ from .history import History
 from .judge import judge
 from .landlord import Fleet, Landlord, Surveyor
 from .machine import Machine, PowerLost
-from .node import Failed, Node, Shape
+from .node import Node, NodeFailedError, Shape
 from .people import Consumer, NoteTaker, Person, Publisher, Purger, StreamReader
 from .topology import DISTRICTS, District
 
@@ -67,7 +67,7 @@ class Outcome(msgspec.Struct):
         return [*map(str, self.verdict.violations), *self.faults]
 
 
-class Stopped(Exception):
+class NodeStoppedError(Exception):
     """The node is broken: there is a fault to look at."""
 
 
@@ -76,7 +76,7 @@ def live_through(seed: int, script: Script | None = None) -> Outcome:
     try:
         era.run()
         verdict = judge(era.history.events)
-    except Stopped:
+    except NodeStoppedError:
         verdict = (
             Verdict()
         )  # nobody has drained the queues: all that was in them would seem to be lost
@@ -174,16 +174,16 @@ class Era:
             work(node)
         except PowerLost:
             return "power"
-        except Failed:
+        except NodeFailedError:
             return self.rng.choice(("power", "kill"))
         except Exception as error:
             raise self._fault(error) from error
         return None
 
-    def _fault(self, error: Exception) -> Stopped:
+    def _fault(self, error: Exception) -> NodeStoppedError:
         where = "".join(traceback.format_exception(error))
         self.history.faults.append(f"in life {self._life}: {where}")
-        return Stopped()
+        return NodeStoppedError()
 
     def _end(self, node: Node, how: str) -> None:
         if how == "stop":
@@ -210,7 +210,7 @@ class Era:
         try:
             node.store.close()
         except OSError as error:
-            raise Failed(str(error)) from error
+            raise NodeFailedError(str(error)) from error
         self.history.add(p.Synced(len(self.history.events)))
 
     def _lose_power(self) -> None:

@@ -18,7 +18,7 @@ from . import history as p
 from .drain import drain
 from .history import AnyEvent, History
 from .machine import Machine
-from .node import Node, Shape, Unreadable
+from .node import Node, Shape, UnreadableDataError
 
 
 class Result(Enum):
@@ -82,7 +82,7 @@ class Folder:
         dict(machine.named_disks())[folder].flip_bit(name, bit)
         try:
             served = self._serve(machine)
-        except (CorruptJournalError, Unreadable):
+        except (CorruptJournalError, UnreadableDataError):
             return Result.REFUSED
         except Exception:  # noqa: BLE001 - whatever it stumbled over, it did not say that the disk is wrong
             return Result.SILENT

@@ -38,11 +38,11 @@ class Shape(msgspec.Struct, frozen=True):
     spare_segments: int = 0
 
 
-class Failed(Exception):
+class NodeFailedError(Exception):
     """The disk failed, and the node ends itself: nothing can be promised any more."""
 
 
-class Unreadable(Exception):
+class UnreadableDataError(Exception):
     """What the node kept cannot be read."""
 
 
@@ -68,7 +68,7 @@ class Node:
         self._cleanings = 0
 
     def _fail(self, reason: str) -> None:
-        raise Unreadable(reason)
+        raise UnreadableDataError(reason)
 
     def pass_time(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -89,7 +89,7 @@ class Node:
             self.store.write()
         except OSError as error:
             if error.errno != errno.ENOSPC:
-                raise Failed(str(error)) from error
+                raise NodeFailedError(str(error)) from error
             self.is_full = True
             return False
         self.is_full = False
@@ -117,7 +117,7 @@ class Node:
         try:
             sync.run()
         except OSError as error:
-            raise Failed(str(error)) from error
+            raise NodeFailedError(str(error)) from error
         finally:
             self.machine.meanwhile = None
 

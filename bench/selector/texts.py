@@ -278,14 +278,14 @@ def _escape(selector: Selector) -> str | None:
     return None
 
 
-class Hang(Exception):
+class HangError(Exception):
     """The text took longer than any may."""
 
 
 @contextmanager
 def _time_limit() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
-        raise Hang(f"longer than {HANG} s")
+        raise HangError(f"longer than {HANG} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     timer = signal.setitimer(signal.ITIMER_REAL, HANG)

@@ -24,7 +24,7 @@ class Echo(Message[str]):
     text: str
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     pass
 
 
@@ -45,7 +45,7 @@ class Notebook(Actor[Say | Read | Break | Echo]):
             case Echo(text):
                 self.reply(text)
             case Break(why):
-                raise Broken(why)
+                raise BrokenError(why)
             case _:
                 self.unhandled(message)
 

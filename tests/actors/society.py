@@ -15,13 +15,13 @@ from recado.actors.supervision.strategy import (
     SupervisorStrategy,
 )
 
-from .stories import Broken
+from .stories import BrokenError
 
 STRATEGIES: tuple[SupervisorStrategy, ...] = (
     OneForOne(max_restarts=None),
     OneForOne(1, within=2.0),
     OneForOne(max_restarts=0),
-    OneForOne(3, within=1.0, trap=(Broken,)),
+    OneForOne(3, within=1.0, trap=(BrokenError,)),
     AllForOne(max_restarts=None),
     AllForOne(2, within=2.0),
 )
@@ -82,8 +82,8 @@ class Ledger:
 
 HOOKS = ("made", "started", "pre_restart", "post_restart", "stopped")
 FLAWS: tuple[tuple[str, type[BaseException]], ...] = (
-    *[("none", Broken)] * 3,
-    *[(where, kind) for where in HOOKS for kind in (Broken, asyncio.CancelledError)],
+    *[("none", BrokenError)] * 3,
+    *[(where, kind) for where in HOOKS for kind in (BrokenError, asyncio.CancelledError)],
 )
 
 
@@ -181,7 +181,7 @@ class Citizen(Actor[Order | str]):
         other = message.other
         match message.what:
             case "fail":
-                raise Broken(str(message.number))
+                raise BrokenError(str(message.number))
             case "fail otherwise":
                 raise KeyError(message.number)
             case "stop":

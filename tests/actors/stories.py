@@ -24,7 +24,7 @@ class Note(Message[int]):
     fails: bool = False
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     pass
 
 
@@ -79,7 +79,7 @@ class Listener(Actor[Note]):
     def do(self, message: Note) -> None:
         self.diary.notes.append((message.sender, message.number))
         if message.fails:
-            raise Broken(str(message.number))
+            raise BrokenError(str(message.number))
         self.reply_if_asked(message.number)
 
 

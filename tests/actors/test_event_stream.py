@@ -14,7 +14,7 @@ from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
 
-from .stories import Broken, Diary, Listener, Note, told
+from .stories import BrokenError, Diary, Listener, Note, told
 
 
 class Event(Message[None]):
@@ -71,10 +71,10 @@ def test_who_could_not_be_started_is_subscribed_to_nothing() -> None:  # EV3
     class Eager(Listener):
         def pre_start(self) -> None:
             self.system.events.subscribe(self.ref, Event)
-            raise Broken
+            raise BrokenError
 
     async def story(system: ActorSystem) -> None:
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await system.spawn(lambda: Eager(Diary()))
         assert system.events._subscribers == {}
 
@@ -91,7 +91,7 @@ def test_what_happens_to_actors_is_an_event() -> None:
         ref.tell(Note(0, 0, fails=True))
         restarted = await probe.expect(Restarted)
         assert restarted.ref == ref
-        assert isinstance(restarted.reason, Broken)
+        assert isinstance(restarted.reason, BrokenError)
         ref.stop()
         assert (await probe.expect(Stopped)).ref == ref
         ref.tell(Note(0, 1))

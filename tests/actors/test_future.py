@@ -17,7 +17,7 @@ from recado.actors import (
 )
 from tests.feeds.io.loop import in_the_loop, without_waiting
 
-from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
+from .cast import Break, BrokenError, Do, Echo, Notebook, Read, Say, Stage
 
 
 def fresh(system: ActorSystem) -> Future[Any]:
@@ -73,11 +73,11 @@ async def test_answers_chain() -> None:
         assert await twice == "bb"
         as_coroutine = book.ask_future(Echo("c")).then(lambda text: book.ask(Echo(text * 3)))
         assert await as_coroutine == "ccc"
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await book.ask_future(Break()).then(lambda _: pytest.fail("not reached"))
         with pytest.raises(ZeroDivisionError):
             await book.ask_future(Echo("d")).then(lambda _: 1 // 0)
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await book.ask_future(Echo("e")).then(lambda _: book.ask_future(Break()))
 
 
@@ -89,7 +89,7 @@ async def test_answers_join() -> None:
         slow = stage.ask_future(Do(lambda _: gate.wait()))
         both = join(slow, book.ask_future(Echo("quick")))
         failed = join(slow, book.ask_future(Break()))
-        with pytest.raises(Broken):  # at once
+        with pytest.raises(BrokenError):  # at once
             await failed
         gate.set()
         assert await both == (True, "quick")
@@ -103,7 +103,7 @@ async def test_an_answer_may_be_sent_to_an_actor() -> None:
         book.ask_future(Break("x")).pipe_to(other, lambda error: Say(repr(error)))
         while len(lines := await other.ask(Read())) < 2:
             pass
-        assert set(lines) == {"hello", "Broken('x')"}
+        assert set(lines) == {"hello", "BrokenError('x')"}
 
 
 @without_waiting

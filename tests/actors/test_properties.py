@@ -16,7 +16,7 @@ from recado.actors.ref import ActorRef
 from recado.actors.supervision.strategy import OneForOne
 from recado.actors.system import ActorSystem
 
-from .stories import Broken, Diary, Listener, Note, told
+from .stories import BrokenError, Diary, Listener, Note, told
 
 ALWAYS = OneForOne(max_restarts=None)
 SEEDS = st.none() | st.integers(0, 10_000)
@@ -140,7 +140,7 @@ def test_every_ask_has_its_own_answer_or_its_own_failure(
     answers = told(story, seed)
     for number, ((_, fails), answer) in enumerate(zip(asks, answers, strict=True)):
         if fails:
-            assert isinstance(answer, Broken)
+            assert isinstance(answer, BrokenError)
             assert str(answer) == str(number)
         else:
             assert answer == number

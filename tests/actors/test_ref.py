@@ -25,7 +25,7 @@ from recado.actors import (
 )
 from tests.feeds.io.loop import in_the_loop, without_waiting
 
-from .cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage
+from .cast import Break, BrokenError, Do, Echo, Notebook, Read, Say, Stage
 
 
 @in_the_loop
@@ -49,7 +49,7 @@ async def test_an_ask_is_answered() -> None:
 async def test_a_failure_is_the_answer_too() -> None:  # RE3
     async with ActorSystem() as system:
         book = await system.spawn(Notebook)
-        with pytest.raises(Broken, match="why not"):
+        with pytest.raises(BrokenError, match="why not"):
             await book.ask(Break("why not"))
         assert await book.ask(Echo("still here")) == "still here"
 
@@ -176,7 +176,7 @@ async def test_an_ask_may_be_answered_by_a_future() -> None:
     async with ActorSystem() as system:
         book, clerk = await system.spawn(Notebook), await system.spawn(Clerk)
         assert await clerk.ask(Echo("from the book")) == "from the book"
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await clerk.ask(Break())
 
 

@@ -25,20 +25,20 @@ from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.options import RemoteOptions
 from recado.actors.testkit import Probe, run
 
-from .stories import Broken, Diary, Listener, Note, told
+from .stories import BrokenError, Diary, Listener, Note, told
 
 
 def test_a_throwing_constructor_leaves_no_zombie() -> None:
     class Stillborn(Actor[Note]):
         def __init__(self) -> None:
             threads.append(threading.active_count())
-            raise Broken("in the constructor")
+            raise BrokenError("in the constructor")
 
     threads: list[int] = []
 
     async def story(system: ActorSystem) -> None:
         before = threading.active_count()
-        with pytest.raises(Broken, match="in the constructor"):
+        with pytest.raises(BrokenError, match="in the constructor"):
             await system.spawn(Stillborn, name="name")
         assert len(system.registry) == 0
         assert threading.active_count() == before
@@ -58,7 +58,7 @@ def test_a_throwing_constructor_at_a_restart_leaves_no_zombie_either() -> None:
             super().__init__(Diary())
             lives.append(1)
             if len(lives) > 1:
-                raise Broken("in the constructor")
+                raise BrokenError("in the constructor")
 
     async def story(system: ActorSystem) -> None:
         probe = await Probe[Any].spawn(system)

@@ -97,7 +97,7 @@ class Extra(TypedDict, total=False):
 
 
 @register_exception
-class OutOfStock(Exception):
+class OutOfStockError(Exception):
     def __init__(self, item: str, left: Decimal) -> None:
         super().__init__(item, left)
         self.item, self.left = item, left
@@ -264,7 +264,7 @@ quotes = bids | st.builds(Ask, st.integers())
 errors = (
     st.builds(ValueError, texts)
     | st.builds(KeyError, decimals.filter(lambda each: not each.is_nan()))
-    | st.builds(OutOfStock, texts, st.just(Decimal("2.50")))
+    | st.builds(OutOfStockError, texts, st.just(Decimal("2.50")))
     | st.builds(ActorError, texts, texts)
     | st.builds(OSError, st.integers(0, 99), texts, texts)
 )
@@ -402,7 +402,7 @@ EXAMPLES: dict[str, Any] = {
     "NamedTuple": Point(1),
     "struct": Tick(dt.datetime(2020, 1, 1), 2.5),
     "message": BestBid(1, rank=Rank.LOW),
-    "exception": OutOfStock("tea", Decimal("1.50")),
+    "exception": OutOfStockError("tea", Decimal("1.50")),
     "protobuf": Metadatum(key="k", value="v"),
 }
 

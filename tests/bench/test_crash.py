@@ -18,7 +18,7 @@ from bench.book import Book
 from bench.crash import __main__ as again
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.client import Life, Lost, Objected
+from bench.crash.client import BrokerObjectedError, ConnectionLostError, Life
 from bench.crash.era import Era, Outcome, at, live_through
 from bench.crash.subject import durable, forgetful
 from bench.crash.topology import QUEUES
@@ -138,9 +138,9 @@ def test_a_death_is_no_fault_but_an_objection_is() -> None:
 
     era = Era(forgetful(), Random(0))
     over, going = Life(1, 0, over=True), Life(2, 0)
-    asyncio.run(era.noting(over, ending(Lost())))
+    asyncio.run(era.noting(over, ending(ConnectionLostError())))
     assert era.faults == []
-    asyncio.run(era.noting(over, ending(Objected(541, "INTERNAL_ERROR"))))
-    asyncio.run(era.noting(going, ending(Lost())))
+    asyncio.run(era.noting(over, ending(BrokerObjectedError(541, "INTERNAL_ERROR"))))
+    asyncio.run(era.noting(going, ending(ConnectionLostError())))
     asyncio.run(era.noting(going, ending(TimeoutError())))
     assert len(era.faults) == 3

@@ -14,7 +14,7 @@ from bench import report
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasuredError
 from bench.feeds import SCENARIOS, live, rivals
-from bench.feeds.clients.work import Reading, Work, Wrong
+from bench.feeds.clients.work import Reading, Work, WrongResultError
 from bench.feeds.rivals import JETSTREAM, RABBITMQ, RECADO, TASKS, Contestant
 from bench.feeds.running import Meter, run_client, started
 from bench.generator import Figures
@@ -86,9 +86,9 @@ def test_what_is_missing_or_out_of_order_is_noticed() -> None:
     assert {len(body) for body in work.bodies()} == {200}
     reading = Reading(work)
     assert [reading.take(body) for body in (zero, one, two)] == [False, False, True]
-    with pytest.raises(Wrong, match="where 0 was expected"):
+    with pytest.raises(WrongResultError, match="where 0 was expected"):
         Reading(work).take(one)
-    with pytest.raises(Wrong):
+    with pytest.raises(WrongResultError):
         Reading(work).take(zero[:-1])
 
 

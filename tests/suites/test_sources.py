@@ -10,7 +10,7 @@ import pytest
 
 from suites import places, sources
 from suites.catalogue import SUITES, Repository
-from suites.places import NotAvailable
+from suites.places import NotAvailableError
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def pika_at(commit: str) -> Repository:
 
 def test_versions_are_those_of_the_constraints() -> None:
     assert sources.pinned("kombu")
-    with pytest.raises(NotAvailable, match="does not pin nothing-of-ours"):
+    with pytest.raises(NotAvailableError, match="does not pin nothing-of-ours"):
         sources.pinned("nothing-of-ours")
 
 
@@ -67,7 +67,7 @@ def test_a_repository_out_of_reach_says_how_to_get_it(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PIKA_CHECKOUT", raising=False)
-    with pytest.raises(NotAvailable, match="--checkout DIR` or PIKA_CHECKOUT=DIR"):
+    with pytest.raises(NotAvailableError, match="--checkout DIR` or PIKA_CHECKOUT=DIR"):
         sources.obtain(replace(SUITES["pika"], source=pika_at("0" * 40)))
     assert not list(cache.glob("pika*"))
 
@@ -75,5 +75,5 @@ def test_a_repository_out_of_reach_says_how_to_get_it(
 def test_a_suite_without_its_tests_is_refused(clone: tuple[Path, str]) -> None:
     origin, commit = clone
     suite = replace(SUITES["pika"], source=pika_at(commit), tests="tests/gone")
-    with pytest.raises(NotAvailable, match="no folder tests/gone"):
+    with pytest.raises(NotAvailableError, match="no folder tests/gone"):
         sources.obtain(suite, origin)

@@ -12,7 +12,7 @@ import nats
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, StorageType
 
-from bench.feeds.clients.work import WINDOW, Reading, Stopwatch, Work, Wrong, main
+from bench.feeds.clients.work import WINDOW, Reading, Stopwatch, Work, WrongResultError, main
 
 
 def publish(work: Work, stopwatch: Stopwatch) -> None:
@@ -32,7 +32,7 @@ async def publishing(work: Work, stopwatch: Stopwatch) -> None:
     kept = (await stream.stream_info(work.name)).state.messages
     await connection.close()
     if kept != work.messages:
-        raise Wrong(f"the stream has {kept} of {work.messages} messages")
+        raise WrongResultError(f"the stream has {kept} of {work.messages} messages")
 
 
 def replay(work: Work, stopwatch: Stopwatch) -> None:
@@ -48,7 +48,7 @@ async def replaying(work: Work, stopwatch: Stopwatch) -> None:
         try:
             if reading.take(message.data):
                 done.set_result(None)
-        except Wrong as error:
+        except WrongResultError as error:
             done.set_exception(error)
 
     stopwatch.start()

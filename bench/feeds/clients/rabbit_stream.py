@@ -10,7 +10,7 @@ from typing import Any
 
 import pika
 
-from bench.feeds.clients.work import WINDOW, Reading, Stopwatch, Work, Wrong, main
+from bench.feeds.clients.work import WINDOW, Reading, Stopwatch, Work, WrongResultError, main
 
 STREAM = {"x-queue-type": "stream"}
 FROM_THE_START = {"x-stream-offset": "first"}
@@ -78,7 +78,7 @@ class Publisher(Client):
     def declared(self, channel: Channel) -> None:
         def answered(frame: Any) -> None:
             if isinstance(frame.method, pika.spec.Basic.Nack):
-                self.failed(channel, Wrong("a message was refused"))
+                self.failed(channel, WrongResultError("a message was refused"))
                 return
             self.confirmed(frame.method.delivery_tag, frame.method.multiple)
             self.publish(channel)

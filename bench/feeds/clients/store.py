@@ -15,7 +15,7 @@ import sys
 from contextlib import closing
 from itertools import islice, pairwise
 
-from bench.feeds.clients.work import Stopwatch, Wrong
+from bench.feeds.clients.work import Stopwatch, WrongResultError
 from recado.apps.quotes.market import Market
 from recado.apps.quotes.tick import encode_json, tick_key
 from recado.feeds.archive.archive import Archive
@@ -84,13 +84,13 @@ def objects(folder: str, messages: int) -> dict[str, float]:
             last = message.sequence
     stopwatch.stop()
     if last != messages:
-        raise Wrong(f"the last message is {last}, not {messages}")
+        raise WrongResultError(f"the last message is {last}, not {messages}")
     return figures(rows, messages, stopwatch)
 
 
 def figures(rows: int, messages: int, stopwatch: Stopwatch) -> dict[str, float]:
     if rows != messages:
-        raise Wrong(f"there are {rows} messages, not {messages}")
+        raise WrongResultError(f"there are {rows} messages, not {messages}")
     return {
         "rate": rows / stopwatch.seconds,
         "seconds": stopwatch.seconds,

@@ -48,7 +48,7 @@ class Work:
         return [b"%016d%s" % (number, filler) for number in range(self.messages)]
 
 
-class Wrong(RuntimeError):
+class WrongResultError(RuntimeError):
     """What came back is not what was published."""
 
 
@@ -63,7 +63,7 @@ class Reading:
     def take(self, body: bytes) -> bool:
         """Whether this was the last one."""
         if int(body[:DIGITS]) != self._expected or len(body) != self._size:
-            raise Wrong(f"{body[:DIGITS]!r} came where {self._expected} was expected")
+            raise WrongResultError(f"{body[:DIGITS]!r} came where {self._expected} was expected")
         self._expected += 1
         return self._expected == self._messages
 

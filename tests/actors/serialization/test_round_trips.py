@@ -270,16 +270,16 @@ class Unregistered:
     number: int
 
 
-class NotRegistered(Exception):
+class NotRegisteredError(Exception):
     pass
 
 
-class Fussy(Exception):
+class FussyError(Exception):
     def __init__(self, one: str, two: str) -> None:
         super().__init__(one + two)
 
 
-register_exception(Fussy)
+register_exception(FussyError)
 
 
 @register
@@ -372,10 +372,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         r"Carry\.value: Unregist.*register",
     ),
     "an exception that is not registered": (
-        Carry(NotRegistered()),
+        Carry(NotRegisteredError()),
         r"Carry\.value: .*NotRegistered",
     ),
-    "an exception that its args do not make": (Carry(Fussy("a", "b")), r"Carry\.value: Fussy"),
+    "an exception that its args do not make": (Carry(FussyError("a", "b")), r"Carry\.value: Fussy"),
     "a text that is no Unicode": (Carry("\ud800"), r"Carry\.value: .*Unicode"),
     "a list that contains itself": (Carry(loop()), r"Carry\.value.*contains itself"),
     "too deep": (Carry(deep(DEPTH_LEVELS_MAX)), r"Carry\.value.*deeper than"),

@@ -13,7 +13,7 @@ from recado.actors import TEMPORARY, ActorSystem, AllForOne
 from recado.actors.dispatchers import FixedPool
 from recado.actors.supervision import restart
 from recado.actors.supervision.lifecycle import STOP_GRACE_S
-from tests.actors.cast import Break, Broken, Echo, Named, Say
+from tests.actors.cast import Break, BrokenError, Echo, Named, Say
 from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
@@ -33,7 +33,7 @@ class Slow(Named):
     async def wait(self) -> None:
         await self.gate.wait()
         if self.fails:
-            raise Broken("late")
+            raise BrokenError("late")
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -148,7 +148,7 @@ async def test_a_rebuild_that_fails_is_one_more_failure_of_the_group() -> None:
     def second() -> Named:
         lives.append(1)
         if len(lives) == 2:
-            raise Broken("second life")
+            raise BrokenError("second life")
         return Named(diary, "b")
 
     async with ActorSystem() as system:

@@ -21,7 +21,18 @@ from recado.actors import (
     WrongContextError,
 )
 from recado.actors.runtime.state import CellState
-from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, notebook, signals
+from tests.actors.cast import (
+    Break,
+    BrokenError,
+    Do,
+    Echo,
+    Notebook,
+    Read,
+    Say,
+    Stage,
+    notebook,
+    signals,
+)
 from tests.actors.runtime.test_cell import Threads
 from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
@@ -33,16 +44,16 @@ class FailsToBegin(Notebook):
         super().__init__()
         self.where = where
         if where == "constructor":
-            raise Broken(where)
+            raise BrokenError(where)
 
     def pre_start(self) -> Any:
         if self.where == "started":
-            raise Broken(self.where)
+            raise BrokenError(self.where)
         return self.slowly()
 
     async def slowly(self) -> None:
         await self.start_link(Notebook, name="child")
-        raise Broken(self.where)
+        raise BrokenError(self.where)
 
 
 @pytest.mark.parametrize("where", ["constructor", "started", "later"])
@@ -59,7 +70,7 @@ def test_who_could_not_be_started_was_never_there(where: str) -> None:  # LI2
                     Do(lambda stage: stage.start_link(lambda: FailsToBegin(where), name="book"))
                 ),
             ):
-                with pytest.raises(Broken, match=where):
+                with pytest.raises(BrokenError, match=where):
                     await attempt()
                 assert len(system.registry) == 1
                 assert system.registry.by_name("child") is None
@@ -199,7 +210,7 @@ async def test_a_thread_that_does_not_end_is_left_behind() -> None:
             began.append(message.text)
             gate.wait()
             if message.text == "fail":
-                raise Broken
+                raise BrokenError
 
     async with ActorSystem() as system:
         for text in ("end", "fail"):
@@ -219,7 +230,7 @@ async def test_a_thread_that_does_not_end_is_left_behind() -> None:
 async def test_a_failing_stopped_does_not_keep_it_alive() -> None:
     class Clumsy(Actor[Say]):
         def post_stop(self) -> None:
-            raise Broken("while stopping")
+            raise BrokenError("while stopping")
 
     async with ActorSystem() as system:
         clumsy = await system.spawn(Clumsy)
@@ -321,7 +332,7 @@ async def test_a_thread_may_be_late_for_everything() -> None:
             gate.wait()
             self.reply("too late")
             self.ref.tell(message)
-            raise Broken
+            raise BrokenError
 
     def live() -> None:
         async def life() -> None:

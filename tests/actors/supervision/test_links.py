@@ -19,7 +19,7 @@ from recado.actors import (
     UnhandledMessageError,
 )
 from recado.actors.supervision.signals import Exit, Failed, Link, Stop
-from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Say, Stage, signals
+from tests.actors.cast import Break, BrokenError, Do, Echo, Notebook, Say, Stage, signals
 from tests.feeds.io.loop import in_the_loop, until
 
 
@@ -44,7 +44,7 @@ async def test_who_monitors_hears_of_the_end_once() -> None:  # LI4
         third.stop()
         told = await heard(watcher, 2)
         assert {down.ref for down in told} == {first, second}
-        assert {repr(down.reason) for down in told} == {"None", "Broken('oh')"}
+        assert {repr(down.reason) for down in told} == {"None", "BrokenError('oh')"}
         # A restart is no end, and who is gone already is told of at once.
         alive = await system.spawn(Notebook)
         await watcher.ask(Do(lambda watcher: watcher.monitor(alive)))
@@ -186,9 +186,9 @@ async def test_signals_that_come_too_late_are_answered() -> None:
         await parent.ask(Do(lambda parent: parent.link(gone)))
         assert await parent.ask(Do(lambda parent: parent.children)) == ()
         gone._send_signal(Stop(None))
-        gone._send_signal(Failed(child, Broken()))  # its supervisor is gone: it is stopped
+        gone._send_signal(Failed(child, BrokenError()))  # its supervisor is gone: it is stopped
         await until(lambda: len(system.registry) == 1)
-        parent._send_signal(Exit(child, Broken()))  # they are not tied
+        parent._send_signal(Exit(child, BrokenError()))  # they are not tied
         parent._send_signal(Down(child, None))  # nor does it monitor it
         parent._send_signal(Link(gone))
         assert await signals(parent) == ()

@@ -21,7 +21,7 @@ from recado.actors.supervision.signals import ChildFailed, Down, Signal
 from recado.actors.supervision.strategy import AllForOne, OneForOne, SupervisorStrategy
 from recado.actors.system import ActorSystem
 from recado.actors.testkit import Probe
-from tests.actors.stories import Broken, Diary, Listener, Note, told
+from tests.actors.stories import BrokenError, Diary, Listener, Note, told
 
 # Sums of these are exact, so that the edge of a window can be hit.
 GAPS = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -181,7 +181,11 @@ class Frail(Actor[Note]):
     """It breaks where it is told to, in which of its lives."""
 
     def __init__(
-        self, lives: list[str], breaks: list[str], children: int, by: type[BaseException] = Broken
+        self,
+        lives: list[str],
+        breaks: list[str],
+        children: int,
+        by: type[BaseException] = BrokenError,
     ) -> None:
         lives.append("made")
         self.breaks = breaks[len(lives) - 1] if len(lives) <= len(breaks) else "never"
@@ -205,7 +209,7 @@ class Frail(Actor[Note]):
 
     def receive(self, message: Note) -> None:
         if message.fails:
-            raise Broken("asked to")
+            raise BrokenError("asked to")
         self.reply_if_asked(message.number)
 
 
@@ -235,7 +239,7 @@ def test_who_could_not_be_started_was_never_there(
         if early is not None:
             early.tell(Note(0, 0))
             asked = early.ask_future(Note(0, 1), timeout=5)
-        with pytest.raises(Broken):
+        with pytest.raises(BrokenError):
             await starting
         if early is not None:
             with pytest.raises(ActorStoppedError):
@@ -251,7 +255,9 @@ def test_who_could_not_be_started_was_never_there(
         assert await ref.ask(Note(0, 7)) == 7
         assert early not in stopped
         return (
-            weakref.ref(local_cell(early)) if early is not None else weakref.ref(Broken("nobody"))
+            weakref.ref(local_cell(early))
+            if early is not None
+            else weakref.ref(BrokenError("nobody"))
         )
 
     died = told(story, seed)
@@ -264,7 +270,7 @@ def test_who_could_not_be_started_was_never_there(
     breaks=st.lists(st.sampled_from(["never", "made", "at once", "later", "post"]), max_size=5),
     children=st.integers(0, 2),
     most=st.integers(0, 3),
-    by=st.sampled_from([Broken, asyncio.CancelledError]),
+    by=st.sampled_from([BrokenError, asyncio.CancelledError]),
     seed=SEEDS,
 )
 def test_restarts_that_fail_are_of_the_same_budget_and_leave_nobody_behind(
@@ -290,7 +296,7 @@ def test_restarts_that_fail_are_of_the_same_budget_and_leave_nobody_behind(
             assert len(system.registry) == 2 + children
         else:
             reason = (await probe.expect(Down, within=100)).reason
-            assert isinstance(reason, Broken | ActorInterruptedError)
+            assert isinstance(reason, BrokenError | ActorInterruptedError)
             with pytest.raises(ActorError):
                 await asked
             assert len(lives) == 1 + most

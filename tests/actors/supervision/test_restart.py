@@ -17,7 +17,18 @@ from recado.actors import (
     Restarted,
     UnhandledMessageError,
 )
-from tests.actors.cast import Break, Broken, Do, Echo, Notebook, Read, Say, Stage, notebook, signals
+from tests.actors.cast import (
+    Break,
+    BrokenError,
+    Do,
+    Echo,
+    Notebook,
+    Read,
+    Say,
+    Stage,
+    notebook,
+    signals,
+)
 from tests.feeds.io.loop import in_the_loop, until, without_waiting
 
 
@@ -102,7 +113,7 @@ async def test_the_budget_is_exact_at_the_edge_of_the_window() -> None:  # SU1
         book = await system.spawn(Notebook, supervisor_strategy=OneForOne(2, within=10))
         for now in (0.0, 9.0, 10.0, 19.0, 20.0):
             clock.now = now
-            with pytest.raises(Broken):
+            with pytest.raises(BrokenError):
                 await book.ask(Break())
             assert await book.ask(Echo("alive")) == "alive"
         happened: list[object] = []
@@ -126,7 +137,7 @@ async def test_a_temporary_actor_stops_when_it_fails() -> None:
         assert diary == ["started", "stopped"]
         [down] = await signals(watcher)
         assert isinstance(down, Down)
-        assert repr(down.reason) == "Broken('once')"
+        assert repr(down.reason) == "BrokenError('once')"
 
 
 @in_the_loop
@@ -137,7 +148,7 @@ async def test_a_restart_that_fails_is_one_more_failure() -> None:  # RS3
         def __init__(self) -> None:
             lives.append(len(lives))
             if len(lives) in (2, 3):
-                raise Broken(f"life {len(lives)}")
+                raise BrokenError(f"life {len(lives)}")
             super().__init__()
 
     async with ActorSystem() as system:
@@ -160,7 +171,7 @@ async def test_who_is_to_stop_is_not_restarted() -> None:  # LI3
     class Slow(Notebook):
         async def receive(self, message: Any) -> None:  # type: ignore[override]
             await gate.wait()
-            raise Broken
+            raise BrokenError
 
     async with ActorSystem() as system:
         slow = await system.spawn(lambda: Slow(diary))
@@ -195,7 +206,7 @@ async def test_a_stop_during_a_restart_is_obeyed_after_it() -> None:
 async def test_a_failing_pre_restart_does_not_hinder_it() -> None:
     class Clumsy(Notebook):
         def pre_restart(self, reason: BaseException, message: Any) -> None:
-            raise Broken("again")
+            raise BrokenError("again")
 
     async with ActorSystem() as system:
         clumsy = await system.spawn(Clumsy)

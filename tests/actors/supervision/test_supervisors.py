@@ -22,14 +22,25 @@ from recado.actors import (
     Signal,
 )
 from recado.actors.supervision.strategy import SupervisorStrategy
-from tests.actors.cast import Break, Broken, Do, Echo, Named, Notebook, Read, Say, Stage, signals
+from tests.actors.cast import (
+    Break,
+    BrokenError,
+    Do,
+    Echo,
+    Named,
+    Notebook,
+    Read,
+    Say,
+    Stage,
+    signals,
+)
 from tests.feeds.io.loop import in_the_loop, until
 
 
 class Director(Actor[Do]):
     """Supervises notebooks; writes down what it hears, and raises if it is to."""
 
-    supervisor_strategy: ClassVar[SupervisorStrategy] = OneForOne(1, within=60, trap=(Broken,))
+    supervisor_strategy: ClassVar[SupervisorStrategy] = OneForOne(1, within=60, trap=(BrokenError,))
     gives_up: ClassVar[bool] = False
     children_names: ClassVar[tuple[str, ...]] = ("x", "y", "z")
 
@@ -211,7 +222,7 @@ async def test_children_may_be_kept() -> None:
 @in_the_loop
 async def test_failures_of_the_trade_are_a_line_in_the_log() -> None:
     class Fragile(Notebook):
-        expected_errors: ClassVar[tuple[type[BaseException], ...]] = (Broken,)
+        expected_errors: ClassVar[tuple[type[BaseException], ...]] = (BrokenError,)
 
     lines: list[logging.LogRecord] = []
     log = logging.getLogger("recado.actors")
@@ -224,7 +235,7 @@ async def test_failures_of_the_trade_are_a_line_in_the_log() -> None:
         async with ActorSystem() as system:
             fragile, other = await system.spawn(Fragile), await system.spawn(Notebook)
             for ref in (fragile, other):
-                with pytest.raises(Broken):
+                with pytest.raises(BrokenError):
                     await ref.ask(Break())
     finally:
         log.removeHandler(handler)
@@ -248,7 +259,7 @@ async def test_a_supervisor_may_bear_what_is_not_trapped() -> None:  # SU2
         [told] = await signals(stage)
         assert isinstance(told, ChildFailed)
         assert told.ref == book
-        assert isinstance(told.reason, Broken)
+        assert isinstance(told.reason, BrokenError)
         cell = system._find_cell(stage.address)
         assert cell is not None
         assert cell.restarts == 0

@@ -80,12 +80,12 @@ def test_a_folder_may_have_any_name(spark: SparkSession, tmp_path: Path, format_
         assert read_iceberg(spark, sink.options).count() == 3
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Instead of the process."""
 
 
 def killed(*_: object, **__: object) -> None:
-    raise Killed
+    raise KilledError
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -103,7 +103,7 @@ def test_a_batch_is_there_once(
             patch.setattr("deltalake.DeltaTable.create_write_transaction", killed)
         else:
             patch.setattr(iceberg, "_commit", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             write_batch(rows(spark, 3), sink, Batch("w", 1))
     assert ids(sink) == [0, 1, 2]
     assert write_batch(rows(spark, 3), sink, Batch("w", 1))

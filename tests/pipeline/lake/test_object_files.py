@@ -21,7 +21,7 @@ from recado.pipeline.options import parse_options
 from recado.pipeline.runner import run
 from recado.pipeline.writer import write_batch
 from tests.pipeline.lake.object_store import BUCKET, ObjectStore, object_store
-from tests.pipeline.lake.test_lake import Killed, killed, rows
+from tests.pipeline.lake.test_lake import KilledError, killed, rows
 from tests.pipeline.steps.messages import message, reading, stored
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def test_a_batch_is_there_once(
     with monkeypatch.context() as patch:
         patch.setattr("deltalake.DeltaTable.create_write_transaction", killed)
         patch.setattr(iceberg, "_commit", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             write_batch(rows(spark, 3), sink, second)
     assert write_batch(rows(spark, 3), sink, second)
     assert write_batch(rows(spark, 6).where("id < 0"), sink, Batch("vendas-do-mês", 2, "planned"))

@@ -18,12 +18,12 @@ from recado.actors.remote.wire.failures import (
 from tests.actors.values import EXAMPLES, alike
 
 
-class NotRegistered(Exception):
+class NotRegisteredError(Exception):
     pass
 
 
 @register_exception
-class OutOfStock(Exception):
+class OutOfStockError(Exception):
     def __init__(self, item: str, left: int = 0) -> None:
         super().__init__(item, left)
         self.item, self.left = item, left
@@ -35,7 +35,13 @@ def travelled(error: BaseException) -> Exception:
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("no"), KeyError("k", 3), OSError(2, "gone"), TimeoutError(), OutOfStock("tea", 4)],
+    [
+        ValueError("no"),
+        KeyError("k", 3),
+        OSError(2, "gone"),
+        TimeoutError(),
+        OutOfStockError("tea", 4),
+    ],
 )
 def test_registered_ones_are_rebuilt(error: Exception) -> None:
     arrived = travelled(error)
@@ -64,18 +70,18 @@ def test_a_refusal_is_passed_on_with_its_reason() -> None:
 
 
 def test_a_class_is_found_by_the_name_under_which_it_was_registered() -> None:
-    class Renamed(Exception):
+    class RenamedError(Exception):
         pass
 
-    register_exception(Renamed, "shop.Renamed")
-    assert encode_exception(Renamed("x")).kind == "shop.Renamed"
-    assert type(travelled(Renamed("x"))) is Renamed
+    register_exception(RenamedError, "shop.RenamedError")
+    assert encode_exception(RenamedError("x")).kind == "shop.RenamedError"
+    assert type(travelled(RenamedError("x"))) is RenamedError
 
 
 def test_others_keep_their_name_and_text_however_far_they_go() -> None:
-    arrived = travelled(travelled(NotRegistered("deep down")))
+    arrived = travelled(travelled(NotRegisteredError("deep down")))
     assert isinstance(arrived, RemoteActorError)
-    assert arrived.kind == f"{__name__}.NotRegistered"
+    assert arrived.kind == f"{__name__}.NotRegisteredError"
     assert arrived.text == "deep down"
 
 
@@ -93,7 +99,7 @@ def test_arguments_that_are_no_plain_values_are_left_out() -> None:
 def test_what_does_not_fit_the_class_is_a_remote_failure() -> None:
     arguments = msgspec.msgpack.encode([1, 2, 3, 4, 5])
     arrived = decode_exception(
-        Failure(kind=f"{__name__}.OutOfStock", text="t", arguments=arguments)
+        Failure(kind=f"{__name__}.OutOfStockError", text="t", arguments=arguments)
     )
     assert isinstance(arrived, RemoteActorError)
     huge = decode_exception(Failure(kind="ValueError", arguments=bytes(ARGUMENTS_MAX_BYTES + 1)))
@@ -101,18 +107,18 @@ def test_what_does_not_fit_the_class_is_a_remote_failure() -> None:
 
 
 def test_text_is_bounded_and_a_broken_str_is_no_harm() -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
-    assert len(str(travelled(NotRegistered("x" * 100_000)))) < MAX_TEXT_CHARACTERS + 100
-    assert isinstance(travelled(Mute(object())), RemoteActorError)
-    assert "?" in str(travelled(NotRegistered("\ud800")))
+    assert len(str(travelled(NotRegisteredError("x" * 100_000)))) < MAX_TEXT_CHARACTERS + 100
+    assert isinstance(travelled(MuteError(object())), RemoteActorError)
+    assert "?" in str(travelled(NotRegisteredError("\ud800")))
 
 
 def test_a_name_is_for_one_class() -> None:
     with pytest.raises(ValueError, match="another exception"):
-        register_exception(NotRegistered, f"{__name__}.OutOfStock")
+        register_exception(NotRegisteredError, f"{__name__}.OutOfStockError")
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=30), st.binary(max_size=50))
