@@ -69,7 +69,7 @@ def test_a_damaged_record_is_dropped_and_no_other(disk: MemoryDisk) -> None:
     assert contents(disk) == PAYLOADS[:2] + PAYLOADS[3:]
 
 
-def test_what_seems_large_is_believed_if_another_seems_to_follow(
+def test_a_large_record_is_accepted_if_another_follows(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(check_module, "_SMALL_RECORD_MAX_BYTES", 0)

@@ -25,7 +25,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return makers[request.param]()
 
 
-def test_what_is_written_is_read(disk: Disk) -> None:
+def test_written_bytes_are_read_back(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.write(0, b"hello world")
     file.write(6, b"there")
@@ -44,7 +44,7 @@ def test_between_writes_there_are_zeros(disk: Disk) -> None:
     assert file.read(0, 9) == b"\0\0\0x"
 
 
-def test_reserved_room_is_zeros_and_keeps_what_is_there(disk: Disk) -> None:
+def test_reserved_space_is_zeros_and_preserves_content(disk: Disk) -> None:
     file = disk.open("a", create=True)
     file.write(0, b"abc")
     file.reserve(6)
@@ -93,7 +93,7 @@ def test_only_one_has_the_lock(disk: Disk) -> None:
     other.close()
 
 
-def test_whoever_finds_a_folder_locked_is_told_by_whom(tmp_path: Path) -> None:
+def test_a_locked_folder_names_its_process(tmp_path: Path) -> None:
     disk = FolderDisk(tmp_path)
     disk.lock()
     with pytest.raises(FolderInUseError, match=f"{tmp_path} is in use by process {os.getpid()}"):
@@ -171,7 +171,7 @@ def test_the_name_of_a_new_folder_is_synced_too(
     assert len(synced) == 2
 
 
-def test_a_lock_that_cannot_be_signed_is_let_go(tmp_path: Path) -> None:
+def test_a_lock_whose_file_cannot_be_written_is_released(tmp_path: Path) -> None:
     disk = FolderDisk(tmp_path)
     (tmp_path / LOCK_FILE).mkdir()
     with pytest.raises(IsADirectoryError):

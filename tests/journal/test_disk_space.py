@@ -20,7 +20,7 @@ def test_there_is_room_until_too_little_is_free() -> None:
     assert room.is_low()
 
 
-def test_the_ballast_is_given_up_and_comes_back() -> None:
+def test_the_ballast_is_released_and_restored() -> None:
     disk = SimulatedDisk()
     room = DiskSpace(disk, ballast_bytes=500)
     disk.fill(0)

@@ -130,7 +130,7 @@ def test_after_a_restart_the_last_segment_goes_on() -> None:
     assert len(disk.names()) == 5
 
 
-def test_what_was_reserved_is_given_back_at_the_end(tmp_path: Path) -> None:
+def test_reserved_space_is_freed_at_the_end(tmp_path: Path) -> None:
     disk = FolderDisk(tmp_path)
     journal = opened(disk, 1 << 20)
     journal.append(b"one")
@@ -331,7 +331,7 @@ def test_a_folder_that_cannot_be_synced_is_a_failed_sync() -> None:
         journal.sync()
 
 
-def test_a_mark_that_cannot_be_written_stops_nobody() -> None:
+def test_a_mark_that_cannot_be_written_is_not_an_error() -> None:
     disk = SimulatedDisk()
     disk.fill(FILE_HEADER_BYTES + 200)
     journal = opened(disk)
@@ -351,7 +351,7 @@ def test_the_end_comes_even_if_nothing_can_be_written() -> None:
         journal.close()
 
 
-def test_reading_finds_what_has_rotted() -> None:
+def test_reading_detects_rot() -> None:
     disk = SimulatedDisk()
     journal = opened(disk)
     positions = journal.append(b"one", b"two", b"three")
@@ -399,7 +399,7 @@ def test_a_thread_syncs_while_records_are_appended(tmp_path: Path) -> None:
     assert len(found) < 2000
 
 
-def test_what_is_dropped_has_no_name_at_once_and_takes_room_until_it_is_let_go(
+def test_a_dropped_segment_is_unlinked_and_takes_space_until_it_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[FolderFile] = []

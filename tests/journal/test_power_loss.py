@@ -70,7 +70,7 @@ def check_recovered(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_was_promised_survives_every_crash(seed: int) -> None:
+def test_durable_records_survive_every_crash(seed: int) -> None:
     work = Workload(seed, steps=120)
     for chance in range(4):
         for moment, disk in work.disk.crash_points(chance):

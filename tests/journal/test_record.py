@@ -61,7 +61,7 @@ def test_a_file_begins_with_its_base_and_a_mark() -> None:
 
 
 @given(st.integers(0, 1 << 40), st.lists(st.binary(max_size=50), max_size=8), st.integers(0, 9))
-def test_what_is_written_is_found(base: int, payloads: list[bytes], zeros: int) -> None:
+def test_written_records_are_recovered(base: int, payloads: list[bytes], zeros: int) -> None:
     content = joined(*((LAST, payload) for payload in payloads), base=base)
     found, stop = walked(content + bytes(zeros), base=base)
     assert found == payloads
@@ -75,7 +75,7 @@ def test_zeros_are_no_records_wherever_they_are() -> None:
         assert stop.damage == "record kind 0 is not valid here"
 
 
-def test_a_record_counts_in_its_own_place_only() -> None:
+def test_a_record_is_valid_at_its_own_position_only() -> None:
     for kind in (LAST, SEAL):
         content = encode_record(1000, kind, b"here")
         assert walked(content, base=1000)[1].offset == len(content)
@@ -103,7 +103,7 @@ def test_nothing_is_read_behind_a_seal() -> None:
     assert walked(sealed + b"rubbish") == ([b"a"], ScanEnd(len(sealed), sealed=True))
 
 
-def test_what_is_void_is_passed_over() -> None:
+def test_void_records_are_skipped() -> None:
     content = joined((MORE, b"a"), (VOID, b"gone"), (MORE, b"b"), (LAST, b"c"), (VOID, b""))
     assert walked(content) == ([b"a", b"b", b"c"], ScanEnd(len(content)))
 

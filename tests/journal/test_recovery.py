@@ -82,7 +82,7 @@ def test_cut_at_any_byte_the_longest_whole_prefix_is_found(
         assert contents(cut) == [*found, b"next"]
 
 
-def test_what_was_cut_off_is_counted() -> None:
+def test_truncated_bytes_are_counted() -> None:
     disk, ends = written()
     disk = without_mark(disk, {file_name(0): bytes(disk.files[file_name(0)])[:-1] + bytes(500)})
     journal = opened(disk)
@@ -91,7 +91,7 @@ def test_what_was_cut_off_is_counted() -> None:
     assert opened(disk).truncated_bytes == 0
 
 
-def test_what_the_mark_covers_is_not_cut_off() -> None:
+def test_records_before_the_mark_are_not_truncated() -> None:
     disk, ends = written()
     name = file_name(0)
     for size in range(ends[-1]):
@@ -104,7 +104,7 @@ def test_what_the_mark_covers_is_not_cut_off() -> None:
 
 
 @pytest.mark.parametrize("segment_size", [60, 4096])
-def test_every_flipped_bit_is_told_or_does_no_harm(segment_size: int) -> None:
+def test_every_flipped_bit_is_reported_or_harmless(segment_size: int) -> None:
     disk, _ = written(segment_size)
     used = {part.name: part.end - part.base for part in opened(disk).segments}
     for name in disk.names():
@@ -201,7 +201,7 @@ def test_other_files_are_left_alone() -> None:
     assert len(disk.names()) == 5
 
 
-def test_what_the_end_of_the_process_left_is_durable_after_recovery() -> None:
+def test_recovered_records_are_durable() -> None:
     disk = SimulatedDisk()
     journal = opened(disk, 100)
     for number in range(5):
@@ -225,7 +225,7 @@ def test_a_sealed_end_is_durable_after_recovery_too() -> None:
     assert contents(disk.crash(survival_ratio=0)) == [b"x" * 30]
 
 
-def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
+def test_after_a_failed_sync_recovered_records_are_written_again() -> None:
     disk = SimulatedDisk()
     journal = opened(disk)
     journal.append(b"one")
@@ -241,7 +241,7 @@ def test_after_a_failed_sync_what_is_found_is_written_again() -> None:
     assert contents(disk.crash(survival_ratio=0)) == [b"one", b"two"]
 
 
-def test_what_was_cut_off_never_comes_back() -> None:
+def test_truncated_records_never_come_back() -> None:
     """A record was lost, and the next one was not: it would seem to follow a new record of the same size."""
     for chance in range(60):
         disk = SimulatedDisk()

@@ -35,7 +35,7 @@ def populated(recalled: list[User], file: Path | None = None, **access: Any) -> 
     return broker.users
 
 
-def test_guest_is_there_unless_somebody_is_named(file: Path) -> None:
+def test_guest_exists_unless_users_are_configured(file: Path) -> None:
     assert set(populated([])) == {"guest"}
     assert set(populated([], **CONFIGURED)) == {"ana"}
     file.write_text(json.dumps({"users": [ANA]}))
@@ -44,7 +44,7 @@ def test_guest_is_there_unless_somebody_is_named(file: Path) -> None:
     assert set(populated([], file)) == {"guest"}
 
 
-def test_guest_does_not_come_back_once_others_were_imported() -> None:
+def test_guest_does_not_return_once_users_were_imported() -> None:
     assert set(populated([User("ana", "hash")])) == {"ana"}
 
 
@@ -60,7 +60,7 @@ def test_the_configuration_counts_over_the_file_and_the_file_over_the_folder(fil
     assert populated([before], file, **CONFIGURED)["ana"].tags == ()
 
 
-def test_who_may_come_via_localhost_only_is_what_the_configuration_says(file: Path) -> None:
+def test_loopback_users_follow_the_configuration(file: Path) -> None:
     file.write_text(json.dumps({"users": [ANA]}))
     users = populated([User("bob", loopback_only=True), User("eve")], file, loopback_users=["eve"])
     assert [users[name].loopback_only for name in ("ana", "bob", "eve")] == [False, False, True]
@@ -82,7 +82,9 @@ def test_a_file_that_cannot_be_used(file: Path, text: str | None, reason: str) -
     assert str(refused.value) == f"node.definitions {str(file)!r}: {reason}"
 
 
-def test_what_the_file_has_in_vain_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_definitions_of_the_file_are_logged(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file.write_text(json.dumps({"global_parameters": [{"name": "cluster_name"}]}))
     with caplog.at_level(logging.WARNING, "recado"):
         populated([], file)
@@ -144,7 +146,7 @@ def test_an_embedded_broker_may_have_a_file_too(file: Path) -> None:
     assert names == ["/", "orders"]
 
 
-def test_what_was_imported_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_imported_definitions_survive_a_restart(tmp_path: Path) -> None:
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
     wanted = limit(2) | {
         "users": [{"name": "ana", "password": "secret", "limits": {"max-channels": 9}}],

@@ -74,7 +74,7 @@ def test_two_do_not_know_each_other_and_one_can_start_again() -> None:
         round_trip(first.url)
 
 
-def test_clients_are_told_when_it_stops() -> None:
+def test_clients_are_notified_when_it_stops() -> None:
     with ThreadPoolExecutor() as pool:
         with recado.Broker() as broker:
             connection = pika.BlockingConnection(pika.URLParameters(broker.url))
@@ -84,7 +84,7 @@ def test_clients_are_told_when_it_stops() -> None:
     assert closed.value.reply_code == 320
 
 
-def test_what_prevents_the_start_is_raised_here() -> None:
+def test_start_errors_are_raised() -> None:
     with recado.Broker() as broker:
         told = rf"cannot listen on 127.0.0.1:{broker.port} \(server.port\): Address already in use"
         with pytest.raises(OSError, match=told), recado.Broker(port=broker.port):
@@ -92,7 +92,7 @@ def test_what_prevents_the_start_is_raised_here() -> None:
         assert round_trip(broker.url) == b"recado!"
 
 
-def test_the_configuration_is_what_the_program_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_configuration_comes_from_the_program_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECADO_SERVER_PORT", "nonsense")
     users = {"ana": {"password": "x", "permissions": {"/": {"read": ".*"}}}}
     with recado.Broker(config={"access": {"users": users}}) as broker:

@@ -116,7 +116,7 @@ def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> N
         ("[access]\nvhosts = []", "access.vhosts ({file}): expected 'array' of length >= 1"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(
+def test_an_error_names_the_key_and_its_origin(
     loaded: Loader, tmp_path: Path, text: str, told: str
 ) -> None:
     assert refused(loaded, text).startswith(told.format(file=tmp_path / "recado.toml"))
@@ -139,7 +139,7 @@ def test_a_mistake_in_the_environment(loaded: Loader, variable: str, value: str,
     assert told in refused(loaded, environment={variable: value})
 
 
-def test_what_kubernetes_says_of_a_service_called_recado_is_not_for_us(loaded: Loader) -> None:
+def test_variables_of_kubernetes_are_ignored(loaded: Loader) -> None:
     environment = {
         "RECADO_SERVICE_HOST": "10.0.0.1",
         "RECADO_SERVICE_PORT_AMQP": "5672",
@@ -204,7 +204,7 @@ def test_keys_that_need_each_other(loaded: Loader, tmp_path: Path, text: str, to
     assert refused(loaded, text).startswith(told.format(file=tmp_path / "recado.toml"))
 
 
-def test_guest_may_do_everything_while_nobody_else_is_named(loaded: Loader) -> None:
+def test_guest_has_all_permissions_without_configured_users(loaded: Loader) -> None:
     access = loaded("[access]\nvhosts = ['/', 'two']").settings.access
     assert set(access.effective_users()) == {"guest"}
     assert access.effective_users()["guest"].permissions == {
@@ -229,6 +229,6 @@ def test_an_embedded_broker_is_refused_the_same_mistakes(tree: object, told: str
         from_mapping(tree)
 
 
-def test_what_an_embedded_broker_is_told_counts_where_its_tree_has_nothing() -> None:
+def test_arguments_are_defaults_of_the_mapping() -> None:
     server = from_mapping({"server": {"port": 7}}, server={"host": "::1", "port": 8}).server
     assert (server.host, server.port) == ("::1", 7)

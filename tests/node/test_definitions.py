@@ -203,7 +203,7 @@ def test_an_export_of_rabbitmq_is_imported(broker: Broker) -> None:
     assert len(vhost.exchanges["dead"].bindings) == 2
 
 
-def test_what_was_imported_is_exported(broker: Broker) -> None:
+def test_imported_definitions_are_exported(broker: Broker) -> None:
     imported(broker, DOCUMENT)
     assert by_content(export_definitions(broker)) == by_content(DOCUMENT)
 
@@ -267,7 +267,7 @@ def test_a_hash_that_rabbitmq_does_not_know_has_a_key_of_its_own(broker: Broker)
     assert other.users == broker.users
 
 
-def test_what_is_left_out_is_told(broker: Broker) -> None:
+def test_skipped_entries_are_reported(broker: Broker) -> None:
     notes = imported(
         broker,
         document(
@@ -313,7 +313,7 @@ def binding(source: str, end: str, kind: str = "queue", **fields: object) -> dic
     } | fields  # fmt: skip
 
 
-def test_what_is_there_and_not_in_the_document_stays(broker: Broker) -> None:
+def test_entities_that_are_not_in_the_document_stay(broker: Broker) -> None:
     broker.add_user(User("ana", "old", (), {"/": Permission()}))
     broker.add_user(User("bob"))
     imported(broker, DOCUMENT)
@@ -468,7 +468,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("sections", "text"), WRONG, ids=[text[:40] for _, text in WRONG])
-def test_a_fault_is_told_with_its_place_and_changes_nothing(
+def test_an_error_names_its_location_and_changes_nothing(
     sections: dict[str, Any], text: str
 ) -> None:
     diary = Diary()
@@ -486,7 +486,7 @@ def test_a_fault_is_told_with_its_place_and_changes_nothing(
     assert list(broker.exclusive_queues) == [vhost.queues["mine"]]
 
 
-def test_what_is_kept_is_kept_together() -> None:
+def test_an_import_is_one_atomic_group() -> None:
     diary = Diary()
     imported(new_broker(diary), DOCUMENT)
     assert diary.kept[0] == "begin"
@@ -503,12 +503,12 @@ def test_what_is_kept_is_kept_together() -> None:
         ({"a": 1}, "the document has no definitions: it has none of users, vhosts, permissions, "),
     ],
 )
-def test_what_is_no_document(broker: Broker, document: object, text: str) -> None:
+def test_invalid_documents(broker: Broker, document: object, text: str) -> None:
     assert fault(lambda: imported(broker, document)).startswith(text)
 
 
 @pytest.mark.parametrize("text", ["{", '{"queues": [}', b"\xff"])
-def test_what_is_not_json(text: str | bytes) -> None:
+def test_invalid_json(text: str | bytes) -> None:
     assert fault(lambda: parse_json(text)).startswith("not valid JSON: ")
 
 
@@ -677,7 +677,7 @@ def test_a_binding_that_a_client_made_is_not_made_twice(broker: Broker) -> None:
 # ── export ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_nobody_could_declare_is_not_exported(broker: Broker) -> None:
+def test_entities_that_clients_cannot_declare_are_not_exported(broker: Broker) -> None:
     vhost = broker.vhosts["/"]
     broker.create_queue(vhost, "amq.gen-1", QueueSettings(), None, 0)
     broker.create_queue(vhost, "mine", QueueSettings(exclusive=True), broker, 0)

@@ -78,7 +78,9 @@ def test_a_few_short_waits_are_no_reason_to_look(
     assert set(looks) == {0.001}
 
 
-def test_what_comes_while_it_looks_is_served(looks: list[float | None], clock: list[float]) -> None:
+def test_input_that_arrives_while_polling_is_served(
+    looks: list[float | None], clock: list[float]
+) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, PollingSelector() as selector:
         selector.register(ours, selectors.EVENT_READ)

@@ -47,7 +47,7 @@ class Circle:
 
 
 @in_the_loop
-async def test_what_survives_a_collection_is_not_looked_at_again() -> None:
+async def test_surviving_objects_are_not_collected_again() -> None:
     gc.collect()
     collector = GarbageCollector(lambda: 50 * MIB)
     collector.start(asyncio.get_running_loop())

@@ -67,14 +67,14 @@ async def test_counters_are_published_again_and_again(tmp_path: Path) -> None:
 
 
 @in_the_loop
-async def test_they_are_published_each_second_unless_told_otherwise() -> None:
+async def test_counters_are_published_each_second_by_default() -> None:
     assert MetricsSettings().interval == 1.0
     async with recado.Broker(config={"metrics": {"publish": True}}) as broker:
         first, second = (each.at / 1e6 - each.late_seconds for each in await told(broker, 2))
     assert second - first == pytest.approx(1.0, abs=0.5)  # of a machine that is busy
 
 
-def test_counters_agree_with_what_was_done(tmp_path: Path) -> None:
+def test_counters_match_the_operations(tmp_path: Path) -> None:
     with recado.Broker(data=tmp_path) as broker:
         running = broker._require_running()
         gauge = CounterReader(running.server, running.data_folder, broker.address, 0.6)
@@ -105,13 +105,15 @@ def test_without_a_data_folder_nothing_is_said_of_the_disk() -> None:
         ({"metrics": {"publish": True, "interval": 0}}, "metrics.interval"),
     ],
 )
-def test_what_cannot_be_is_told_before_it_starts(change: dict[str, object], wrong: str) -> None:
+def test_invalid_settings_are_reported_before_the_start(
+    change: dict[str, object], wrong: str
+) -> None:
     with pytest.raises(ConfigError, match=wrong):
         from_mapping({"metrics": {"publish": True}, **change})
 
 
 @in_the_loop
-async def test_a_user_who_may_not_publish_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_a_user_without_permission_fails_the_start(tmp_path: Path) -> None:
     settings: dict[str, dict[str, object]] = {
         **QUICKLY,
         "access": {"users": {"ana": {"password": "x"}}},

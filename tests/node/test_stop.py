@@ -18,7 +18,7 @@ OFFER = b"PLAIN"  # how to log in; who was in already is sent away by other word
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # for the same reason
 @pytest.mark.parametrize("turns", range(6))
-def test_who_connects_while_it_stops_is_not_served(turns: int) -> None:
+def test_connections_during_stop_are_not_served(turns: int) -> None:
     """A socket is accepted in one turn of the loop, and is a connection some turns later."""
 
     async def work() -> bytes:

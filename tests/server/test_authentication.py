@@ -126,7 +126,7 @@ async def test_not_too_many_wait_for_their_passwords() -> None:
 
 
 @in_the_loop
-async def test_who_has_left_is_not_checked() -> None:
+async def test_passwords_of_disconnected_clients_are_not_checked() -> None:
     """Two are checked at a time."""
     server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
     guests = [Guest(server) for _ in range(20)]
@@ -141,7 +141,7 @@ async def test_who_has_left_is_not_checked() -> None:
 
 
 @in_the_loop
-async def test_who_is_not_told_of_a_refusal_sees_the_socket_close() -> None:
+async def test_without_a_refusal_the_socket_closes() -> None:
     guest = Guest(new_server())
     opening = asyncio.ensure_future(guest.greet(password=b"wrong", capabilities={}))
     await turns()
@@ -171,7 +171,7 @@ async def test_a_handshake_takes_ten_seconds_at_most(caplog: pytest.LogCaptureFi
 
 
 @in_the_loop
-async def test_another_protocol_is_told_ours_and_the_socket_ends() -> None:
+async def test_another_protocol_is_answered_with_ours_and_the_socket_closes() -> None:
     guest = Guest(new_server())
     guest.feed(b"GET / HTTP/1.1\r\n\r\n")
     await turns()
@@ -198,7 +198,7 @@ async def test_a_full_server_says_so() -> None:
 
 
 @in_the_loop
-async def test_those_who_come_together_are_counted_too() -> None:
+async def test_connections_that_are_accepted_together_are_counted() -> None:
     """The loop accepts all that have come, and then connects one after the other."""
     server = new_server(max_connections=2)
     accepted = [Connection(server) for _ in range(4)]

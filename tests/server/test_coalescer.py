@@ -12,7 +12,7 @@ def in_turns() -> Broker:
     return broker
 
 
-def test_who_leaves_is_not_given_what_waits() -> None:
+def test_a_closing_consumer_does_not_get_coalesced_messages() -> None:
     """A closing consumer must not get the coalesced message."""
     broker = in_turns()
     publisher, taker = Client(broker), Client(broker)
@@ -22,7 +22,7 @@ def test_who_leaves_is_not_given_what_waits() -> None:
     assert broker.vhosts["/"].queues["q"].ready == 1
 
 
-def test_a_command_finds_what_was_published_before_it() -> None:
+def test_a_command_sees_earlier_publishes() -> None:
     broker = in_turns()
     publisher, asker = Client(broker), Client(broker)
     asker.call(m.QueueDeclare("q"))
@@ -32,7 +32,7 @@ def test_a_command_finds_what_was_published_before_it() -> None:
     ]
 
 
-def test_what_waits_goes_with_a_queue_that_is_deleted() -> None:
+def test_coalesced_messages_are_dropped_with_their_queue() -> None:
     broker = in_turns()
     publisher, owner = Client(broker), Client(broker)
     owner.call(m.QueueDeclare("q", exclusive=True))

@@ -157,7 +157,7 @@ REFUSED: list[tuple[int, str, Sequence[m.Method]]] = [
 
 
 @pytest.mark.parametrize(("code", "text", "methods"), REFUSED)
-def test_what_closes_the_channel(
+def test_errors_that_close_the_channel(
     client: Client, code: int, text: str, methods: Sequence[m.Method]
 ) -> None:
     close = answers(client, *methods)[-1]
@@ -182,7 +182,7 @@ def test_what_closes_the_channel(
         (540, "NOT_IMPLEMENTED - active=false", [m.ChannelFlow(False)]),
     ],
 )
-def test_what_closes_the_connection(
+def test_errors_that_close_the_connection(
     client: Client, code: int, text: str, methods: Sequence[m.Method]
 ) -> None:
     close = answers(client, *methods)[-1]
@@ -234,7 +234,7 @@ def test_what_succeeds(client: Client, method: m.Method, answer: m.Method) -> No
         m.BasicRecoverAsync(True),
     ],
 )
-def test_who_does_not_wait_is_not_answered(client: Client, method: m.Method) -> None:
+def test_no_wait_methods_are_not_answered(client: Client, method: m.Method) -> None:
     client.call(m.QueueDeclare("q"))
     assert answers(client, method) == []
     assert client.session.state is SessionState.OPEN
@@ -328,7 +328,9 @@ def test_a_limit_that_is_lifted_lets_messages_through(client: Client) -> None:
         m.QueueUnbind("q", "amq.direct"),
     ],
 )
-def test_an_exclusive_queue_is_locked_for_others(broker: Broker, method: m.Method) -> None:
+def test_an_exclusive_queue_is_locked_for_other_connections(
+    broker: Broker, method: m.Method
+) -> None:
     owner, other = Client(broker), Client(broker)
     owner.call(m.QueueDeclare("q", exclusive=True))
     (close,) = answers(other, method)

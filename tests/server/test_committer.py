@@ -89,7 +89,7 @@ def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> fl
 
 
 @in_the_loop
-async def test_whoever_waits_is_told_when_it_is_durable() -> None:
+async def test_waiters_are_notified_when_durable() -> None:
     harness = CommitterHarness()
     told = [harness.publish(b"1"), harness.publish(b"2", b"3")]
     harness.committer.commit()
@@ -101,7 +101,7 @@ async def test_whoever_waits_is_told_when_it_is_durable() -> None:
 
 
 @in_the_loop
-async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
+async def test_operations_during_a_sync_share_the_next_one() -> None:
     harness = CommitterHarness()
     first = harness.publish(b"1")
     harness.committer.commit()
@@ -114,7 +114,7 @@ async def test_those_who_come_meanwhile_share_the_next_sync() -> None:
 
 
 @in_the_loop
-async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
+async def test_unwritten_operations_are_not_reported_when_a_sync_ends() -> None:
     """The loop may be within a turn then."""
     harness = CommitterHarness()
     first = harness.publish(b"1")
@@ -128,7 +128,7 @@ async def test_what_is_not_written_when_a_sync_ends_is_not_told() -> None:
 
 
 @in_the_loop
-async def test_what_came_to_nothing_needs_no_sync() -> None:
+async def test_messages_settled_in_their_turn_need_no_sync() -> None:
     harness = CommitterHarness()
     await until_durable(harness)
     operations = len(harness.disk.log)
@@ -192,7 +192,7 @@ async def test_a_full_disk_is_waited_for() -> None:
 
 
 @in_the_loop
-async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
+async def test_a_full_disk_is_freed_of_messages_settled_before() -> None:
     """CM2, although the ballast is used up."""
     harness = CommitterHarness()
     harness.folder.fill(999)
@@ -225,7 +225,7 @@ async def test_a_full_disk_is_freed_of_what_was_settled_before() -> None:
 
 @pytest.mark.parametrize("deleted", [False, True])
 @in_the_loop
-async def test_a_full_disk_keeps_what_was_settled_too_late(*, deleted: bool) -> None:
+async def test_a_full_disk_retains_messages_settled_too_late(*, deleted: bool) -> None:
     """Neither its settlement is on disk nor its dead letter."""
     harness = CommitterHarness()
     harness.folder.fill(999)
@@ -316,7 +316,7 @@ class Broken:
 
 
 @in_the_loop
-async def test_closing_does_not_wait_for_one_who_failed() -> None:
+async def test_closing_does_not_wait_for_a_failed_listener() -> None:
     harness = CommitterHarness()
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(
@@ -414,7 +414,7 @@ async def test_a_disk_short_of_room_gets_back_that_of_the_last_segment(
 
 
 @in_the_loop
-async def test_room_is_given_back_also_when_all_came_to_nothing(
+async def test_space_is_freed_also_without_a_sync(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Published and settled in one turn, which needs no sync, after a sync that left segments empty."""

@@ -60,7 +60,7 @@ async def test_a_peer_that_is_silent_for_two_heartbeats_is_gone(
 
 
 @in_the_loop
-async def test_who_wants_no_heartbeats_gets_none() -> None:
+async def test_heartbeats_can_be_disabled() -> None:
     guest = Guest(new_server())
     await guest.greet(heartbeat=0)
     await skip(10_000)
@@ -79,7 +79,7 @@ async def test_the_server_offers_its_heartbeat() -> None:
 
 
 @in_the_loop
-async def test_what_the_socket_does_not_take_waits_and_goes_on() -> None:
+async def test_output_that_the_socket_does_not_take_is_written_later() -> None:
     server = new_server()
     consumer, publisher = Guest(server), Guest(server)
     await consumer.greet()
@@ -119,7 +119,7 @@ async def test_a_socket_may_be_full_in_the_middle() -> None:
 
 
 @in_the_loop
-async def test_who_asks_more_than_it_reads_is_not_read() -> None:
+async def test_a_client_that_does_not_read_its_replies_is_not_read() -> None:
     guest = Guest(new_server())
     await guest.greet()
     guest.protocol.pause_writing()
@@ -156,7 +156,7 @@ async def test_too_much_unread_for_too_long_is_the_end(caplog: pytest.LogCapture
 
 
 @in_the_loop
-async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_reads_nothing_has_stalled(caplog: pytest.LogCaptureFixture) -> None:
     """However little is unread; a client that reads slowly has not stalled."""
     server = new_server(write_timeout=60)
     stalled, slow = Guest(server), Guest(server)
@@ -176,7 +176,7 @@ async def test_who_takes_nothing_at_all_has_stalled(caplog: pytest.LogCaptureFix
 
 
 @in_the_loop
-async def test_how_much_memory_is_used_is_told_only_where_that_is_the_reason(
+async def test_the_memory_in_use_is_logged_only_for_a_memory_alarm(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used = [1 << 60]
@@ -298,7 +298,7 @@ def _fail(*_: object) -> None:
 
 
 @in_the_loop
-async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
+async def test_a_bug_in_writing_or_in_timers_does_not_affect_other_connections(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = new_server()
@@ -318,7 +318,7 @@ async def test_a_fault_in_writing_or_in_time_stops_nobody_else(
 
 
 @in_the_loop
-async def test_a_loop_that_reads_again_and_again_lets_others_go_first() -> None:
+async def test_a_loop_that_reads_repeatedly_yields_to_other_connections() -> None:
     """As uvloop does while a read fills the buffer."""
     server = new_server()
     server.reads_repeatedly_per_turn = True
@@ -341,7 +341,7 @@ async def test_a_loop_that_reads_again_and_again_lets_others_go_first() -> None:
 
 
 @in_the_loop
-async def test_a_loop_that_reads_once_is_not_told_to_stop() -> None:
+async def test_reading_is_not_paused_in_a_loop_that_reads_once() -> None:
     guest = Guest(new_server())
     await guest.greet()
     message = publishing(1, "q", b"x" * 1000)
@@ -373,7 +373,7 @@ async def test_nothing_is_done_to_a_transport_that_is_gone(
 
 
 @in_the_loop
-async def test_who_closes_is_answered_and_its_socket_ends() -> None:
+async def test_close_is_answered_and_the_socket_closes() -> None:
     guest = Guest(new_server())
     await guest.greet()
     assert await guest.call(ConnectionClose(), channel=0) == [ConnectionCloseOk()]
@@ -433,7 +433,7 @@ async def test_stopping_closes_every_client_properly() -> None:
 
 
 @in_the_loop
-async def test_stopping_does_not_wait_for_those_who_have_left() -> None:
+async def test_stopping_does_not_wait_for_disconnected_clients() -> None:
     server = new_server()
     guest = Guest(server)
     await guest.greet()

@@ -132,7 +132,7 @@ def test_a_connection_closed_behind_a_durable_operation(broker: Broker, store: P
     assert client.session.is_finished
 
 
-def test_what_is_there_already_needs_no_waiting(broker: Broker, store: PagingStore) -> None:
+def test_existing_entities_need_no_sync(broker: Broker, store: PagingStore) -> None:
     client = Client(broker)
     client.send((1, QueueDeclare("q", durable=True)))
     store.sync()
@@ -142,7 +142,7 @@ def test_what_is_there_already_needs_no_waiting(broker: Broker, store: PagingSto
     ]
 
 
-def test_what_somebody_else_has_just_declared_is_waited_for(
+def test_a_declaration_waits_for_the_equal_one_of_another_client(
     broker: Broker, store: PagingStore
 ) -> None:
     first, second = Client(broker), Client(broker)

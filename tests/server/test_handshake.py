@@ -90,7 +90,7 @@ def test_our_client_and_our_server_agree_in_any_chunks(out: list[int], back: lis
     assert (session.frame_max, session.channel_max, session.heartbeat) == (8192, 100, 7)
 
 
-def test_the_server_tells_what_it_can() -> None:
+def test_the_server_announces_its_capabilities() -> None:
     session = Session(new_broker(), ConnectionOptions({"product": "x"}), admit, lambda: None)
     session.receive(PROTOCOL_HEADER, 0)
     (start,) = sent(session)
@@ -160,7 +160,7 @@ def test_a_heartbeat_may_come_early() -> None:
     "header",
     [b"AMQP\x00\x00\t\x00", b"AMQP\x01\x01\x00\n", b"HTTP/1.1", b"AMQP\x00\x01\x00\x00"],
 )
-def test_another_protocol_is_told_ours(header: bytes) -> None:
+def test_another_protocol_is_answered_with_ours(header: bytes) -> None:
     session = new_session()
     session.receive(header + b"more", 0)
     assert session.take_output() == [PROTOCOL_HEADER]
@@ -170,7 +170,7 @@ def test_another_protocol_is_told_ours(header: bytes) -> None:
 @pytest.mark.parametrize(
     ("capabilities", "told"), [({"authentication_failure_close": True}, True), ({}, False)]
 )
-def test_who_expects_it_is_told_of_a_refusal(capabilities: FieldTable, told: bool) -> None:
+def test_a_refusal_is_sent_to_clients_that_support_it(capabilities: FieldTable, told: bool) -> None:
     session = greeted(decide=False)
     answers(session, ConnectionStartOk({"capabilities": capabilities}, "PLAIN", b"\0guest\0wrong"))
     session.refuse_login()
@@ -194,7 +194,7 @@ def test_who_expects_it_is_told_of_a_refusal(capabilities: FieldTable, told: boo
         ([START_OK, ConnectionTuneOk(), ConnectionOpen("nope")], 530),
     ],
 )
-def test_a_client_that_never_gets_in_is_told_why_and_not_waited_for(
+def test_a_client_without_handshake_gets_the_reason_and_is_not_awaited(
     methods: list[Method], code: int
 ) -> None:
     session = greeted()
@@ -233,7 +233,7 @@ def test_a_client_may_think_better_of_it() -> None:
         ),
     ],
 )
-def test_what_does_not_belong_before_the_connection_is_open(
+def test_methods_that_are_not_allowed_during_the_handshake(
     data: bytes, code: int, failed: tuple[int, int]
 ) -> None:
     """The payload of a frame is at most 8,192 bytes until then."""

@@ -38,7 +38,7 @@ def test_it_wakes_again_when_all_was_taken_in_pieces() -> None:
         bell.box.take_output()
 
 
-def test_what_is_held_wakes_nobody_until_it_is_released() -> None:
+def test_held_output_does_not_call_the_callback_until_released() -> None:
     bell = Bell()
     bell.box.write(b"held")
     bell.box.hold(0)
@@ -49,7 +49,7 @@ def test_what_is_held_wakes_nobody_until_it_is_released() -> None:
     assert (bell.box.take_output(), bell.rings) == ([b"held", b"behind it"], 2)
 
 
-def test_what_is_held_is_released_group_by_group() -> None:
+def test_held_output_is_released_group_by_group() -> None:
     bell = Bell()
     for piece in (b"first", b"second", b"third"):
         mark = bell.box.mark
@@ -71,7 +71,7 @@ def test_it_wakes_though_nothing_was_held_for_more_may_wait_behind_it() -> None:
     assert bell.rings == 1
 
 
-def test_what_a_detached_outbox_holds_is_dropped() -> None:
+def test_held_output_of_a_detached_buffer_is_dropped() -> None:
     bell = Bell()
     bell.box.write(b"held")
     bell.box.hold(0)

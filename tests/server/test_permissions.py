@@ -67,7 +67,7 @@ def test_permissions(method: m.Method, permissions: set[Permission]) -> None:
     assert _allowed(EVERYTHING, method)
 
 
-def test_who_may_nothing_is_not_told_what_exists(broker: Broker) -> None:
+def test_without_permissions_existence_is_not_revealed(broker: Broker) -> None:
     broker.add_user(User("nobody", permissions={"/": Permission()}))
     Client(broker).call(m.QueueDeclare("there"))
     texts = []
@@ -78,7 +78,7 @@ def test_who_may_nothing_is_not_told_what_exists(broker: Broker) -> None:
     assert texts[0] == texts[1]
 
 
-def test_topic_permissions_narrow_what_may_be_bound(broker: Broker) -> None:
+def test_topic_permissions_restrict_bindings(broker: Broker) -> None:
     narrowed = {("/", "amq.topic"): TopicPermission(read="^a")}
     broker.add_user(User("ada", permissions={"/": EVERYTHING}, topic_permissions=narrowed))
     client = Client(broker, user="ada")

@@ -140,7 +140,7 @@ class Late:
 
 
 @in_the_loop
-async def test_what_comes_due_when_something_is_safe_is_done(
+async def test_timers_that_a_sync_makes_due_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The loop itself syncs for a single publisher, and confirms in the same flush."""

@@ -100,7 +100,7 @@ def test_frames_for_a_channel_that_awaits_its_end_are_dropped(broker: Broker) ->
     assert methods(client.call(QueueDeclare("q"))) == [QueueDeclareOk("q", 0, 0)]
 
 
-def test_who_closes_at_the_same_time_is_answered(broker: Broker) -> None:
+def test_simultaneous_close_is_answered(broker: Broker) -> None:
     client = Client(broker)
     client.call(TxCommit())
     assert client.call(ChannelClose()) == [MethodReceived(1, ChannelCloseOk())]
@@ -232,7 +232,7 @@ def test_a_long_reason_is_cut(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("how", ["close", "error", "socket", "channel"])
-def test_what_a_connection_held_is_let_go(broker: Broker, how: str) -> None:
+def test_the_resources_of_a_connection_are_released(broker: Broker, how: str) -> None:
     client, other = Client(broker), Client(broker)
     queues = broker.vhosts["/"].queues
     client.call(
@@ -260,7 +260,7 @@ def test_what_a_connection_held_is_let_go(broker: Broker, how: str) -> None:
     assert len(queues["q"].consumers) == 1
 
 
-def test_nothing_is_given_to_a_connection_that_ends(broker: Broker) -> None:
+def test_nothing_is_delivered_to_a_closing_connection(broker: Broker) -> None:
     client = Client(broker, channels=(1, 2))
     client.call(QueueDeclare("q"))
     for channel in (1, 2):
@@ -302,7 +302,7 @@ def test_confirms_come_after_each_read_and_before_other_answers(broker: Broker) 
 
 
 @pytest.mark.parametrize("end", ["channel", "error", "connection"])
-def test_what_was_taken_in_is_confirmed_before_an_end(broker: Broker, end: str) -> None:
+def test_accepted_messages_are_confirmed_before_closing(broker: Broker, end: str) -> None:
     client = Client(broker)
     client.call(QueueDeclare("q"), ConfirmSelect())
     last = {
@@ -342,7 +342,7 @@ def test_a_frame_larger_than_agreed_closes_the_connection(broker: Broker) -> Non
     assert close.reply_code == 501
 
 
-def test_the_agreed_frame_holds_for_what_comes_in_the_same_read(broker: Broker) -> None:
+def test_the_negotiated_frame_size_applies_within_the_same_read(broker: Broker) -> None:
     session = Session(broker, ConnectionOptions(), admit, lambda: None)
     opening = (
         ConnectionStartOk({}, "PLAIN", b"\0guest\0secret"),
@@ -355,7 +355,7 @@ def test_the_agreed_frame_holds_for_what_comes_in_the_same_read(broker: Broker) 
     assert session.state is SessionState.CLOSED
 
 
-def test_a_smaller_frame_is_kept_to(broker: Broker) -> None:
+def test_a_smaller_frame_size_is_respected(broker: Broker) -> None:
     large, small = Client(broker), Client(broker, frame_max=4096)
     small.call(QueueDeclare("q"), BasicConsume("q", no_ack=True))
     large.feed(publishing(1, "q", bytes(20_000), Properties(message_id="m")))
@@ -388,7 +388,7 @@ def test_a_peer_that_does_not_take_its_answers_is_not_asked_for_more(broker: Bro
     assert got == 60
 
 
-def test_however_much_a_peer_sends_others_get_their_turn(broker: Broker) -> None:
+def test_however_much_a_client_sends_other_clients_get_their_turn(broker: Broker) -> None:
     """S5"""
     client = Client(broker)
     client.session.receive(encode_method_frame(1, QueueDeclare("q")) * 1000, 0)
@@ -446,7 +446,9 @@ def test_a_secret_may_be_renewed_and_a_heart_may_beat(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_who_wants_to_know_is_told_of_alarms_and_cancels(broker: Broker, told: bool) -> None:
+def test_alarms_and_cancels_are_sent_to_clients_that_support_them(
+    broker: Broker, told: bool
+) -> None:
     capabilities = {"connection.blocked": told, "consumer_cancel_notify": told}
     client = Client(broker, capabilities={**capabilities})
     client.call(QueueDeclare("q"), BasicConsume("q", "c"))
@@ -461,7 +463,7 @@ def test_who_wants_to_know_is_told_of_alarms_and_cancels(broker: Broker, told: b
     assert methods(client.received()) == (expected if told else [])
 
 
-def test_it_is_known_who_publishes(broker: Broker) -> None:
+def test_publishers_are_recognised(broker: Broker) -> None:
     client = Client(broker)
     data = publishing(1, "q", b"x")
     seen = []
@@ -496,7 +498,7 @@ def test_a_delivery_that_is_held_too_long_closes_its_channel(broker: Broker) -> 
     assert broker.vhosts["/"].queues["q"].ready == 2
 
 
-def test_what_is_left_of_a_large_run_goes_with_its_channel(broker: Broker) -> None:
+def test_the_rest_of_a_large_run_is_dropped_with_its_channel(broker: Broker) -> None:
     """The channel is closed between two turns; the connection is not to suffer for it."""
     client = Client(broker)
     client.call(QueueDeclare("q", arguments={"x-overflow": "reject-publish", "x-max-length": 9000}))

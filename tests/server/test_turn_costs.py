@@ -153,7 +153,7 @@ def test_a_commit_that_cannot_be_prepared_closes_the_channel(
 
 
 @pytest.mark.parametrize("how", ["channel", "connection"])
-def test_nothing_is_left_of_what_was_under_way_when_it_is_closed(broker: Broker, how: str) -> None:
+def test_closing_completes_deferred_actions(broker: Broker, how: str) -> None:
     client = Client(broker)
     topology(client, "topic")
     client.call(m.TxSelect())
@@ -182,7 +182,7 @@ def played(client: Client, *sent: m.Method) -> int:
     return count
 
 
-def test_regular_expressions_cost_what_compiling_them_does(broker: Broker) -> None:
+def test_regular_expressions_are_charged_for_compiling(broker: Broker) -> None:
     client = Client(broker)
     client.call(
         m.QueueDeclare("q"), m.ExchangeDeclare("x", "regex"), m.ExchangeDeclare("y", "direct")
@@ -231,7 +231,7 @@ def bind_many(client: Client, exchange: str, count: int) -> None:
 @pytest.mark.parametrize(
     "method", [m.ExchangeDelete("x"), m.QueueDelete("q"), m.QueueUnbind("q", "x", "0")]
 )
-def test_what_has_many_bindings_is_deleted_in_many_turns(
+def test_an_exchange_with_many_bindings_is_deleted_in_many_turns(
     broker: Broker, turns: Turns, method: m.Method
 ) -> None:
     client, idle = Client(broker), Client(broker)
@@ -416,7 +416,7 @@ def test_a_prefetch_of_consumers_to_come_resumes_none(broker: Broker) -> None:
     assert played(client, *[m.BasicQos(prefetch_count=10)] * 30) == 1
 
 
-def test_acks_on_a_stream_cost_what_is_read_for_them(broker: Broker) -> None:
+def test_acks_on_a_stream_are_charged_for_reading(broker: Broker) -> None:
     """A filter continues reading after each ack, up to the budget of a turn."""
     client, other = Client(broker), Client(broker)
     other.call(m.QueueDeclare("s", durable=True, arguments={"x-queue-type": "stream"}))
@@ -494,7 +494,7 @@ def test_each_message_to_a_deleted_exchange_counts_when_it_is_committed(
     assert answers(client.received()) == [m.TxCommitOk()]
 
 
-def test_what_follows_a_commit_waits_for_it(broker: Broker) -> None:
+def test_input_after_a_commit_waits_for_it(broker: Broker) -> None:
     """The next transaction of the channel begins after it."""
     client = begin_transaction(broker)
     client.feed(publishing_many(6000))

@@ -112,7 +112,7 @@ async def test_a_sync_that_ends_tells_of_nothing_that_waits(
 
 @pytest.mark.parametrize("quick", [THREAD, AT_ONCE])
 @in_the_loop
-async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
+async def test_a_background_sync_covers_waiting_operations(
     monkeypatch: pytest.MonkeyPatch, quick: float
 ) -> None:
     monkeypatch.setattr(module, "INLINE_SYNC_MAX_S", quick)
@@ -128,7 +128,7 @@ async def test_a_sync_of_what_nobody_waits_for_takes_with_it_what_waits(
 
 
 @in_the_loop
-async def test_only_what_the_journal_notes_waits_for_it() -> None:
+async def test_only_output_that_the_journal_records_waits_for_it() -> None:
     """Else a message might come again unmarked after a crash."""
     stage = Stage()
     await stage.open()
@@ -158,7 +158,7 @@ async def test_only_what_the_journal_notes_waits_for_it() -> None:
 
 
 @in_the_loop
-async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_journal_is(
+async def test_publishes_read_during_writes_are_flushed_before_the_journal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A guest with more to say than fits into a turn goes on when its answers are taken."""
@@ -188,7 +188,7 @@ async def test_what_is_read_while_others_are_written_to_is_let_in_before_the_jou
 
 
 @in_the_loop
-async def test_nobody_goes_on_before_all_are_written_to() -> None:
+async def test_no_input_is_resumed_before_all_output_is_written() -> None:
     """Output that resumed input causes for another connection is not in the journal yet."""
     stage = Stage()
     await stage.open()

@@ -23,7 +23,7 @@ def disk() -> SimulatedDisk:
     return disk
 
 
-def test_what_was_synced_survives(disk: SimulatedDisk) -> None:
+def test_synced_data_survives(disk: SimulatedDisk) -> None:
     file = disk.open("a")
     file.write(0, b"hello")
     file.sync()
@@ -31,7 +31,7 @@ def test_what_was_synced_survives(disk: SimulatedDisk) -> None:
         assert content(disk.crash(chance)) == b"hello"
 
 
-def test_what_was_not_synced_is_kept_lost_or_torn(disk: SimulatedDisk) -> None:
+def test_unsynced_writes_survive_are_lost_or_torn(disk: SimulatedDisk) -> None:
     disk.open("a").write(0, DATA)
     outcomes = {content(disk.crash(chance)) for chance in range(300)}
     assert {b"", DATA} < outcomes
@@ -76,7 +76,7 @@ def test_names_are_uncertain_until_they_are_synced(disk: SimulatedDisk) -> None:
     assert disk.crash(survival_ratio=1).names() == ["c"]
 
 
-def test_a_sync_fails_when_it_is_told_to_and_loses_what_it_should_have_written(
+def test_a_failed_sync_loses_its_data(
     disk: SimulatedDisk,
 ) -> None:
     file = disk.open("a")
@@ -162,7 +162,7 @@ def test_after_a_crash_moments_are_counted_from_there(disk: SimulatedDisk) -> No
     assert next(content(found) for _, found in after.crash_points()) == b"before"
 
 
-def test_a_crash_waits_for_what_another_thread_is_doing() -> None:
+def test_a_crash_waits_for_the_operation_of_another_thread() -> None:
     disk = SimulatedDisk()
     file = disk.open("a", create=True)
     crashed: list[SimulatedDisk] = []

@@ -111,7 +111,7 @@ def test_all_of_a_slow_node_takes_longer(node: str) -> None:
         assert moment - packet / 1000 == pytest.approx(expected)
 
 
-def test_what_would_take_longer_than_its_lifetime_is_lost() -> None:
+def test_packets_delayed_beyond_the_maximum_are_lost() -> None:
     world = World(NetworkConditions(delay=(0.01, 0.01), max_delay=0.1))
     world.network.slow_down("a", 20.0)
     world.send_many(10, ("ab", "cd"))
@@ -119,13 +119,13 @@ def test_what_would_take_longer_than_its_lifetime_is_lost() -> None:
     assert world.network.lost == 5
 
 
-def test_the_same_chance_gives_the_same_arrivals() -> None:
+def test_the_same_seed_produces_the_same_arrivals() -> None:
     conditions = NetworkConditions(loss_ratio=0.1, duplicate_ratio=0.1, reorder_ratio=0.1)
     first, second, other = World(conditions, 7), World(conditions, 7), World(conditions, 8)
     assert first.send_many() == second.send_many() != other.send_many()
 
 
-def test_a_loss_does_not_change_the_fate_of_the_others() -> None:
+def test_a_loss_does_not_change_the_fate_of_later_packets() -> None:
     world, calm = World(NetworkConditions(loss_ratio=0.2)), World(NetworkConditions())
     world.send_many()
     calm.send_many()

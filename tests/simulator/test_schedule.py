@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recado.simulator.schedule import Schedule
 
 
-def test_what_is_due_first_is_done_first() -> None:
+def test_the_earliest_action_runs_first() -> None:
     schedule = Schedule()
     done: list[tuple[str, float]] = []
     for name, moment in [("late", 3.0), ("early", 1.0), ("also early", 1.0), ("between", 2.0)]:
@@ -20,7 +20,7 @@ def test_what_is_due_first_is_done_first() -> None:
     assert schedule.executed_count == 4
 
 
-def test_an_action_puts_down_others() -> None:
+def test_an_action_schedules_further_actions() -> None:
     schedule = Schedule()
     seen: list[float] = []
 
@@ -47,7 +47,7 @@ def test_it_stops_at_the_limit_and_goes_on_from_there() -> None:
     assert seen == [1.0, 2.0, 3.0]
 
 
-def test_what_should_have_been_done_is_done_now() -> None:
+def test_actions_for_the_past_run_now() -> None:
     schedule = Schedule()
     seen: list[float] = []
     schedule.run(until=5.0)

@@ -40,7 +40,7 @@ def restart() -> Restart:
     return begin
 
 
-def test_what_is_held_comes_when_it_was_due(restart: Restart) -> None:
+def test_delayed_messages_are_delivered_when_due_after_a_restart(restart: Restart) -> None:
     broker = restart(0)
     delays.delayed(broker, durable=True)
     delays.bound(broker)
@@ -106,7 +106,7 @@ ASSURED: FieldTable = {
 }
 
 
-def test_a_letter_that_nobody_took_is_still_to_come(restart: Restart) -> None:
+def test_a_dead_letter_that_no_queue_accepted_is_retried_after_a_restart(restart: Restart) -> None:
     """Its message is back in its queue; its time is up, so it dies again."""
     broker = restart(0)
     vhost = broker.vhosts["/"]

@@ -121,7 +121,7 @@ def test_a_duplicate_is_known_after_a_restart_though_its_message_is_long_gone(wh
 
 
 @both
-def test_what_is_deleted_forgets(where: str) -> None:
+def test_deleted_entities_forget_their_ids(where: str) -> None:
     disk = MemoryDisk()
     node = sifting(disk, where)
     publish(open_channel(node.broker), "a", exchange="x")
@@ -219,7 +219,7 @@ def test_an_id_is_not_on_disk_before_its_message_in_a_stream(ids: str, checkpoin
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_an_id_of_what_is_in_a_stream_is_known_after_a_restart(closed: bool) -> None:
+def test_the_id_of_a_stream_message_is_known_after_a_restart(closed: bool) -> None:
     disk, folders = SimulatedDisk(), SimulatedFolders()
     node = streaming(disk, folders)
     publish(open_channel(node.broker), "a", exchange="x")
@@ -234,7 +234,7 @@ def test_an_id_of_what_is_in_a_stream_is_known_after_a_restart(closed: bool) -> 
     assert node.queue.ready == 2
 
 
-def test_an_id_is_forgotten_with_its_exchange_before_it_is_kept() -> None:
+def test_an_unsynced_id_is_forgotten_with_its_exchange() -> None:
     disk, folders = SimulatedDisk(), SimulatedFolders()
     node = streaming(disk, folders)
     publish(open_channel(node.broker), "a", exchange="x")

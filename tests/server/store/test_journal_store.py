@@ -128,7 +128,7 @@ class Listener:
 # ── lsns ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_comes_while_a_sync_is_under_way_waits_for_the_next(node: Node) -> None:
+def test_operations_made_during_a_sync_wait_for_the_next(node: Node) -> None:
     node.declare()
     first, second = Listener(), Listener()
     node.store.notify_when_durable(first)
@@ -146,7 +146,7 @@ def test_what_comes_while_a_sync_is_under_way_waits_for_the_next(node: Node) -> 
     assert node.store.is_durable
 
 
-def test_only_what_is_to_last_is_awaited(node: Node) -> None:
+def test_only_durable_operations_are_awaited(node: Node) -> None:
     node.declare()
     node.publish(b"1")
     node.sync()
@@ -160,7 +160,7 @@ def test_only_what_is_to_last_is_awaited(node: Node) -> None:
 # ── records written ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_entered_and_settled_in_a_turn_is_not_written(node: Node) -> None:
+def test_messages_settled_in_their_turn_are_not_written(node: Node) -> None:
     node.declare()
     node.sync()
     before = node.store.journal.position
@@ -194,7 +194,7 @@ def test_many_queues_share_one_record(node: Node) -> None:
     assert node.bodies("a") == node.bodies("b") == [b"1", b"2"]
 
 
-def test_what_comes_one_by_one_in_a_turn_is_one_record(node: Node) -> None:
+def test_single_messages_of_a_turn_are_one_record(node: Node) -> None:
     """Although a priority bucket extends the same lists meanwhile."""
     node.declare()
     node.declare("other")
@@ -293,7 +293,7 @@ def test_a_queue_that_is_declared_again_is_a_new_one(node: Node) -> None:
     assert node.bodies() == []
 
 
-def test_places_and_numbers_are_never_given_again() -> None:
+def test_positions_and_queue_ids_are_never_reused() -> None:
     node = Node(segment_size=500)
     node.declare()
     node.declare("gone")
@@ -397,7 +397,7 @@ def test_facts_are_remembered(node: Node, *, checkpoint: bool) -> None:
     assert node.store.metadata == {("kind", "/", "a"): b"2"}
 
 
-def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
+def test_an_unknown_record_is_not_skipped(node: Node) -> None:
     node.store.append_record(b"\xff")
     with pytest.raises(UnknownFormatError, match="later release"):
         node.restart()
@@ -406,7 +406,7 @@ def test_a_record_that_nobody_knows_is_not_passed_over(node: Node) -> None:
 # ── paging ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_paged_out_in_a_turn_can_be_fetched_in_it() -> None:
+def test_messages_paged_out_in_a_turn_can_be_read_in_it() -> None:
     node = Node(room=0)
     node.declare()
     for i in range(3):
@@ -516,7 +516,7 @@ def test_a_fetch_begins_with_little_and_goes_on_where_it_ended() -> None:
 
 @pytest.mark.parametrize("max_priority", [0, 2])
 @pytest.mark.parametrize("together", [1, 50])
-def test_what_is_settled_is_read_over_however_much_it_is(together: int, max_priority: int) -> None:
+def test_settled_messages_are_skipped_however_many(together: int, max_priority: int) -> None:
     """Far more than the first fetches read lies between the first message and the next live one."""
     node = Node()
     node.declare(max_priority=max_priority)
@@ -534,7 +534,7 @@ def test_what_is_settled_is_read_over_however_much_it_is(together: int, max_prio
     assert node.bodies() == []
 
 
-def test_only_what_was_delivered_is_redelivered() -> None:
+def test_only_delivered_messages_are_redelivered() -> None:
     node = Node()
     node.declare()
     node.publish(b"0", b"1", b"2", b"3")
@@ -549,7 +549,7 @@ def test_only_what_was_delivered_is_redelivered() -> None:
     ]
 
 
-def test_a_message_that_cannot_be_read_is_told_of() -> None:
+def test_a_message_that_cannot_be_read_is_reported() -> None:
     node = Node(room=0)
     node.declare()
     node.publish(b"wanted")
@@ -587,7 +587,7 @@ def test_segments_are_dropped_when_nothing_in_them_is_live() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 1 << 30])
-def test_a_queue_that_nobody_consumes_holds_no_segments(room: int) -> None:
+def test_a_queue_without_consumers_retains_no_segments(room: int) -> None:
     node = Node(segment_size=1000, room=room)
     cleaner = Compactor(node.store, slice_bytes=500)
     node.declare()
@@ -611,7 +611,7 @@ def test_a_queue_that_nobody_consumes_holds_no_segments(room: int) -> None:
     assert node.bodies("idle") == idle
 
 
-def test_what_is_paged_out_can_be_fetched_while_it_is_moved() -> None:
+def test_paged_out_messages_can_be_read_while_they_are_moved() -> None:
     node = Node(segment_size=1500, room=0)
     cleaner = Compactor(node.store, slice_bytes=1, garbage_segments_min=0)
     node.declare()

@@ -16,7 +16,7 @@ class Listener:
             raise self._failure
 
 
-def test_one_who_fails_does_not_keep_it_from_the_others() -> None:
+def test_a_failing_listener_does_not_prevent_other_notifications() -> None:
     lsns = LsnTracker()
     listeners = [Listener(), Listener(ValueError("1")), Listener(ValueError("2")), Listener()]
     for each in listeners:
@@ -32,7 +32,7 @@ def test_one_who_fails_does_not_keep_it_from_the_others() -> None:
     assert [each.told for each in (*listeners, late)] == [1, 1, 1, 1, 1]
 
 
-def test_what_is_for_later_is_done_once_all_before_it_is_safe() -> None:
+def test_deferred_actions_run_once_earlier_operations_are_durable() -> None:
     lsns = LsnTracker()
     later = DeferredActions(lsns)
     done: list[str] = []

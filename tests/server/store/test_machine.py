@@ -370,7 +370,7 @@ class LedgerMachine(RuleBasedStateMachine):
             assert page.live_count == count
 
 
-def test_a_broker_that_is_restarted_is_what_was_written() -> None:
+def test_a_restarted_broker_has_the_written_state() -> None:
     run_state_machine_as_test(
         LedgerMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
     )

@@ -122,7 +122,7 @@ def test_a_purge_in_steps_ends_with_its_queue() -> None:
     fetched=st.integers(0, 5),
     restarted=st.booleans(),
 )
-def test_what_is_weighed_is_what_would_be_fetched(
+def test_the_size_equals_that_of_the_messages_paged_in(
     messages: list[tuple[list[bytes], int, bool, bool]],
     max_priority: int,
     acked: set[int],
@@ -178,7 +178,7 @@ def test_transient_messages_weigh_too() -> None:
     assert node.store.paged_out_bytes(queue) == 5
 
 
-def test_a_message_that_cannot_be_weighed_is_told_of() -> None:
+def test_a_message_whose_size_cannot_be_read_is_reported() -> None:
     node = Node(room=0)
     node.declare()
     node.publish(b"wanted")

@@ -81,7 +81,7 @@ def test_a_bit_that_is_wrong_is_found() -> None:
     assert set(tally.flipped) <= {Result.REFUSED, Result.HARMLESS}
 
 
-def test_what_is_left_of_a_journal_makes_sense_or_is_refused() -> None:
+def test_an_incomplete_journal_is_consistent_or_refused() -> None:
     """Files at the end are missing, and so is the durable mark: segments were dropped on the strength of records that are
     missing now."""
     era = Era(work.FOLDER_SEED, work.SMALL)
@@ -141,7 +141,7 @@ def test_a_confirm_without_a_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     assert is_caught(30, "orders", "ranks", kind=Kind.LOST)
 
 
-def test_a_checksum_that_nobody_verifies(
+def test_a_missing_checksum_check_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def constant(_data: bytes, _seed: int = 0) -> int:

@@ -26,7 +26,7 @@ def move(index: QueueIndex, place: int, at: int, page: SegmentStats) -> None:
     index.add_moved(place, place + 1, at, 50, page)
 
 
-def test_what_is_moved_out_of_a_hole_takes_nothing_with_it() -> None:
+def test_moving_messages_out_of_a_gap_moves_nothing_else() -> None:
     """7, 8 and 26 were moved to one segment while those between were elsewhere, in one that has been dropped
     since. Before that, they were moved too."""
     index = found()
@@ -40,7 +40,7 @@ def test_what_is_moved_out_of_a_hole_takes_nothing_with_it() -> None:
     assert live(index) == [23, 24, 25, 26, 27, 28, 29]
 
 
-def test_nor_is_the_last_extents_given_up_for_new_messages() -> None:
+def test_new_messages_do_not_replace_the_last_extents() -> None:
     index = found()
     middle, last = SegmentStats(10_000), SegmentStats(20_000)
     for at, place in enumerate((7, 10)):

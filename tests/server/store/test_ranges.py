@@ -85,7 +85,7 @@ def test_spans_become_ranges(spans: list[tuple[int, int, int]]) -> None:
         assert is_covered(ranges, start, start + 3) == ({start, start + 1, start + 2} <= places)
 
 
-def test_a_range_that_is_added_moves_few_others() -> None:
+def test_adding_a_range_moves_few_ranges() -> None:
     """However many there are: to settle messages in any order takes about as long for each."""
     ranges = RangeSet((place, place + 1) for place in range(0, 20_000, 2))
     assert len(ranges) == 10_000

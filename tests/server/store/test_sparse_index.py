@@ -11,7 +11,7 @@ steps = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 50)), max_size=40)
 
 
 @given(steps, st.integers(1, 200), st.integers(-5, 130), st.integers(0, 2000))
-def test_no_record_with_the_key_lies_before_what_is_found(
+def test_no_record_with_the_key_is_before_the_found_position(
     steps: list[tuple[int, int]], stride: int, key: int, dropped: int
 ) -> None:
     index = SparseIndex()
@@ -33,7 +33,7 @@ def test_no_record_with_the_key_lies_before_what_is_found(
     assert max(in_vain, default=found) - max(found, dropped) < stride + 50
 
 
-def test_what_is_dropped_is_forgotten() -> None:
+def test_dropped_records_are_forgotten() -> None:
     index = SparseIndex()
     for position in range(0, 1000, 100):
         index.add(position // 10, position)

@@ -134,7 +134,7 @@ TestJournalLogInAnyOrder.settings = settings(max_examples=60, stateful_step_coun
 # ── after a restart ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_was_committed_is_there_again(clerk: Clerk) -> None:
+def test_committed_messages_are_recovered(clerk: Clerk) -> None:
     log = clerk.streams.open(7, SIZE)
     append(log, b"a", b"b", now=5)
     append(log, b"c", now=6)
@@ -151,7 +151,7 @@ def test_what_was_committed_is_there_again(clerk: Clerk) -> None:
     assert again.offset_at(7) == 4
 
 
-def test_a_segment_that_came_back_is_let_go_again(clerk: Clerk) -> None:
+def test_a_segment_that_a_crash_restored_is_dropped_again(clerk: Clerk) -> None:
     """Removals may be undone by a crash, and not in order."""
     log = clerk.streams.open(1, SIZE)
     for _ in range(20):
@@ -196,7 +196,7 @@ def test_a_loss_of_power_at_any_moment(clerk: Clerk) -> None:
             ]
 
 
-def test_what_has_rotted_is_not_served(clerk: Clerk) -> None:
+def test_damaged_messages_are_not_served(clerk: Clerk) -> None:
     log = clerk.streams.open(1, SIZE)
     append(log, b"abc")
     clerk.commit()
@@ -241,9 +241,7 @@ def repaired(clerk: Clerk, damaged: set[int]) -> StreamJournal:
     [{0}, {3}, {20}, {3, 4, 20}, set(range(5, 30)), {38}, set(range(15)), {6}, {7}, {8}],
     ids=str,
 )
-def test_what_is_whole_stays_at_its_offset_when_the_rest_is_dropped(
-    clerk: Clerk, damaged: set[int]
-) -> None:
+def test_intact_messages_keep_their_offsets_after_a_repair(clerk: Clerk, damaged: set[int]) -> None:
     log = repaired(clerk, damaged)
     left = [number for number in range(40) if number not in damaged]
     for start in (0, 4, 7, 20, 39):
@@ -264,7 +262,7 @@ def test_what_is_whole_stays_at_its_offset_when_the_rest_is_dropped(
     assert [offset for offset, _ in read_all(again)] == [*left, 40]
 
 
-def test_what_was_repaired_is_let_go_as_ever(clerk: Clerk) -> None:
+def test_a_repaired_stream_is_trimmed_as_usual(clerk: Clerk) -> None:
     log = repaired(clerk, {*range(5, 20), 30})
     log.trim(3 * SIZE, None, log.next_offset)
     kept = [number for number in range(log.first_offset, 40) if number != 30]
@@ -356,7 +354,7 @@ def started(disk: Disk, folders: MemoryFolders) -> tuple[JournalStore, Broker]:
     return store, broker
 
 
-def test_what_a_crash_left_is_removed(clerk: Clerk) -> None:
+def test_folders_that_a_crash_left_are_removed(clerk: Clerk) -> None:
     for number in (1, 2, 3):
         clerk.streams.open(number, SIZE)
     clerk.restart()
