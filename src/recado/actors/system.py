@@ -313,7 +313,7 @@ class ActorSystem:
         chosen = {
             c.ref: c for c in cells if actor_class is Actor or isinstance(c.actor, actor_class)
         }
-        # The others are stopped by their supervisors, in order (LI3).
+        # Their children are stopped by them, in order (LI3).
         await _stop_cells(
             [cell for cell in chosen.values() if cell.supervisor not in chosen], grace
         )
@@ -459,8 +459,8 @@ class DeadLetterOffice:
 
     def dispatch(self, cell: Cell) -> None:
         if cell.durable_mailbox is None:  # a durable mailbox keeps its messages for the next actor
-            for letter in drain(cell.mailbox):
-                self._system._dead_letter(letter, cell.ref)
+            for envelope in drain(cell.mailbox):
+                self._system._dead_letter(envelope, cell.ref)
 
     def deliver(
         self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None

@@ -58,11 +58,11 @@ class StealableMailbox:
 
     def release_one(self) -> MessageEnvelope:
         """Remove and return a message for another actor. This makes space for paused senders."""
-        letter = self.own_queue.get_nowait()
+        envelope = self.own_queue.get_nowait()
         cell = self._attached_cell()
         if cell is not None and cell.space_callbacks:
             backpressure.notify_space(cell)
-        return letter
+        return envelope
 
     def qsize(self) -> int:
         """Return the number of own messages; if there are none, 1 if there is a message to steal."""

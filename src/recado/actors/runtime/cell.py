@@ -3,8 +3,8 @@
     deliver ──► mailbox ──► dispatcher.dispatch(cell) ──► cell.run(budget) ──► behaviour(message)
 
 CE1  At most one handler of a cell runs at any time: only the holder of the claim runs it (state.py).
-CE2  No message waits in an idle cell. Whoever puts a message dispatches the cell unless it is claimed, and
-     `release` checks the mailbox again after it has given up the claim.
+CE2  No message waits in an idle cell. Putting a message dispatches the cell unless it is claimed, and `release`
+     checks the mailbox again after it has given up the claim.
 CE3  Signals and exclusive actions go before messages, but never interrupt a handler.
 CE4  A cell that failed stays claimed until its supervisor has decided; messages wait meanwhile.
 CE5  A run handles at most `budget` messages, so that other cells get their turn.

@@ -6,7 +6,7 @@
 
     every state ──► STOPPED
 
-Whoever claims an idle cell may run it and is the only one that does (CE1). Dispatchers claim cells under a lock, or
+The dispatcher or lifecycle step that claims an idle cell is the only one that runs it (CE1). Dispatchers claim cells under a lock, or
 on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A restart leaves a cell CLAIMED until
 the new instance is ready.
 """
