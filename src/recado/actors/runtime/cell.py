@@ -194,10 +194,18 @@ class Cell:
             return True
 
     def release(self) -> None:
-        """Give up the claim, and dispatch the cell if messages have arrived (CE2). From any thread."""
+        """Give up the claim, and dispatch the cell if messages have arrived (CE2). On the loop's thread."""
         self.envelope = NO_ENVELOPE
         self.answered_envelope = None  # it may be large
-        # The lock, because a cell whose handler still runs in a thread may be stopped meanwhile.
+        if self.state is not _STOPPED:
+            self.state = _IDLE
+        if self.mailbox.qsize() or self.system_queue:
+            self.dispatcher.dispatch(self)
+
+    def release_from_thread(self) -> None:
+        """Do the same in any thread. The lock (0.1 µs) is needed because the loop may stop the cell meanwhile."""
+        self.envelope = NO_ENVELOPE
+        self.answered_envelope = None
         with _claim_lock:
             if self.state is not _STOPPED:
                 self.state = _IDLE
@@ -237,20 +245,22 @@ class Cell:
     def run(self, budget: int) -> None:
         """Handle up to `budget` messages in the calling thread, which has claimed the cell."""
         if self.state is _STOPPED:
-            self.release()
+            self.release_from_thread()
             return
         token = current_cell.set(self)
         try:
-            self.run_turn(budget)
+            if self.run_turn(budget):
+                self.release_from_thread()
         finally:
             current_cell.reset(token)
 
-    def run_turn(self, budget: int) -> None:
-        """Do the same for a caller that has set `current_cell` itself."""
+    def run_turn(self, budget: int) -> bool:
+        """Do the same for a caller that has set `current_cell` itself. Returns True if the caller must release the cell,
+        and False if the claim was passed on."""
         for _ in range(budget):
             if self.system_queue:
                 if (handler := self._next_system_handler()) is None:
-                    return
+                    return False
             else:
                 mailbox = self.mailbox
                 if not mailbox.qsize():
@@ -262,7 +272,7 @@ class Cell:
                 except Exception as error:  # noqa: BLE001  as below
                     self.envelope = NO_ENVELOPE
                     self.fail(error)
-                    return
+                    return False
                 if self.space_callbacks:
                     backpressure.notify_space(self)
                 handler = self.behaviour
@@ -282,12 +292,12 @@ class Cell:
                     continue
             except BaseException as error:  # noqa: BLE001  the supervisor decides about every failure
                 self._handle_exception(error)
-                return
+                return False
             # A cell that runs in a thread goes back to it after this message.
             on_loop = get_ident() == self.system._thread_id
             self.system._call_on_loop(self._continue_as_task, result, budget if on_loop else 1)
-            return
-        self.release()
+            return False
+        return True
 
     async def run_as_task(self, budget: int, result: Any = None) -> None:
         """Do the same in a task, for handlers that await. `result` is the awaitable of a handler that was already
@@ -417,7 +427,7 @@ class Cell:
             if envelope[2] is not None:
                 envelope[2].fail(error)
         finally:
-            self.release()
+            self.release_from_thread()
 
     # --- signals and exclusive actions ----------------------------------------------------------------
 

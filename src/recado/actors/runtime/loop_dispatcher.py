@@ -110,7 +110,8 @@ class LoopDispatcher:
     def _run_next(self) -> Cell:
         cell = self._ready.popleft()
         current_cell.set(cell)
-        cell.run_turn(CELL_MESSAGES_MAX)
+        if cell.run_turn(CELL_MESSAGES_MAX):
+            cell.release()
         return cell
 
     def _run_turn(self) -> None:

@@ -10,7 +10,6 @@ MB2  Only the holder of the cell's claim calls `get_nowait`; a work stealing poo
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -42,41 +41,44 @@ Origin: TypeAlias = tuple[bytes, int]
 StoredCallback: TypeAlias = Callable[[BaseException | None], object]
 
 
-class DurableMailboxPort(ABC):
+class DurableMailboxPort:
     """A mailbox that stores its messages. The cell notifies it of the outcome of each message, and closes it when
-    the actor has stopped."""
+    the actor has stopped.
 
-    @abstractmethod
+    A plain class and no ABC, because `isinstance` is on the path of every spawn (40 ns instead of 200).
+    """
+
     def attach(self, wake: Callable[[], None]) -> None:
         """Call `wake` for messages that arrive by another way than the actor's own reference. From any thread."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def put(self, envelope: MessageEnvelope) -> None: ...
+    def put(self, envelope: MessageEnvelope) -> None:
+        raise NotImplementedError
 
-    @abstractmethod
-    def get_nowait(self) -> MessageEnvelope: ...
+    def get_nowait(self) -> MessageEnvelope:
+        raise NotImplementedError
 
-    @abstractmethod
-    def qsize(self) -> int: ...
+    def qsize(self) -> int:
+        raise NotImplementedError
 
-    @abstractmethod
     def put_durably(
         self, envelope: MessageEnvelope, origin: Origin | None, on_stored: StoredCallback | None
     ) -> None:
         """Put an envelope, and call `on_stored` when it is on disk or cannot be stored. An envelope with an origin
         may be redelivered: if the origin is known, the envelope is dropped and only `on_stored` is called."""
+        raise NotImplementedError
 
-    @abstractmethod
     def when_stored(self, on_stored: StoredCallback) -> None:
         """Call `on_stored` when everything that was put so far is on disk, or cannot be stored."""
+        raise NotImplementedError
 
-    @abstractmethod
     def acknowledge(self, envelope: MessageEnvelope, failure: BaseException | None) -> bool:
         """Report that the handler of an envelope has ended. Returns False if it failed and the message will be
         retried."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        raise NotImplementedError
 
 
 class DurableMailboxesPort(Protocol):
