@@ -86,7 +86,7 @@ def test_a_pool_has_as_many_threads_as_it_has_work_for_and_no_more_than_it_may()
 def test_a_pool_without_threads_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one thread: 0"):
         FixedPool(0)
-    with pytest.raises(ValueError, match="nothing to choose"):
+    with pytest.raises(ValueError, match="threads_min must be"):
         ElasticPool(3, 2)
 
 
