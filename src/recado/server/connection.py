@@ -52,22 +52,22 @@ class Connection(asyncio.BufferedProtocol):
         "_blocked",
         "_eof_sent",
         "_heartbeat_timer",
+        "_last_write_progress",
         "_phase",
         "_read_count",
         "_read_count_seen",
         "_server",
         "_silent_checks",
         "_timeout_timer",
+        "_unread_since",
         "_unsent_bytes",
         "_write_count",
         "_write_count_seen",
         "_yielding",
-        "last_write_progress",
         "peer",
         "reading_paused",
         "session",
         "transport",
-        "unread_since",
         "writing_paused",
     )
 
@@ -81,8 +81,8 @@ class Connection(asyncio.BufferedProtocol):
         # The state of the transport.
         self.reading_paused = False
         self.writing_paused = False
-        self.last_write_progress = 0.0  # when the socket last took bytes while writing was paused
-        self.unread_since: float | None = None  # since when the client leaves too many bytes unread
+        self._last_write_progress = 0.0  # when the socket last took bytes while writing was paused
+        self._unread_since: float | None = None  # when the client began to leave too much unread
         self._unsent_bytes = 0
         self._read_count = self._read_count_seen = 0
         self._write_count = self._write_count_seen = 0
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             server.limits.handshake_timeout, self._on_handshake_timeout
         )
         if server.is_overloaded():
-            server.aborted_count += 1
+            server.count_aborted()
             self.transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -198,26 +198,37 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.writing_paused = True
-        self.last_write_progress = self._server.loop.time()
+        self._last_write_progress = self._server.loop.time()
         self._unsent_bytes = self.transport.get_write_buffer_size()
         self._server.write_paused.add(self)
 
     def resume_writing(self) -> None:
         self.writing_paused = False
-        self.unread_since = None
+        self._unread_since = None
         self._server.write_paused.discard(self)
         self._server.request_flush(self)
 
-    def update_write_progress(self, now: float) -> None:
-        """Note whether the client has read anything: a slow reader is not a stalled one."""
-        unsent_bytes = self.transport.get_write_buffer_size()
-        if unsent_bytes < self._unsent_bytes:
-            self.last_write_progress = now
-        self._unsent_bytes = unsent_bytes
-
-    def unread_bytes(self) -> int:
-        """Return how many bytes of output the client has not read."""
-        return self.transport.get_write_buffer_size() + self.session.unsent_bytes
+    def check_unread(self, now: float) -> None:
+        """While writing is paused: abort if the client leaves too much unread, or reads nothing at all."""
+        limits = self._server.limits
+        transport_bytes = self.transport.get_write_buffer_size()
+        if transport_bytes < self._unsent_bytes:  # a slow reader is not a stalled one
+            self._last_write_progress = now
+        self._unsent_bytes = transport_bytes
+        unread_bytes = transport_bytes + self.session.unsent_bytes
+        stalled = now - self._last_write_progress
+        if stalled > limits.write_timeout:
+            self.abort("write stalled", f"stalled_s={stalled:.0f} unread_bytes={unread_bytes}")
+        elif unread_bytes <= limits.unread_max_bytes:
+            self._unread_since = None
+        elif self._unread_since is None:
+            self._unread_since = now
+        elif now - self._unread_since > limits.unread_timeout:
+            settings = "broker.unread_max_bytes,broker.unread_timeout"
+            self.abort(
+                "client does not read its output",
+                f"unread_bytes={unread_bytes} setting={settings}",
+            )
 
     def abort(self, reason: str, fields: str) -> None:
         """Abort a connection whose client would not read connection.close; log the reason with its fields."""

@@ -73,7 +73,7 @@ class Server:
         self.write_paused: set[Connection] = set()  # their clients do not read
         self.blocked: set[Connection] = set()  # publishers that wait for the alarm to end
         self.alarm: str | None = None
-        self.aborted_count = 0  # connections aborted since the last log line about it
+        self._aborted_count = 0  # connections aborted since the last log line about it
         self.failure: asyncio.Future[str] = self.loop.create_future()
         broker.coalescer.is_enabled = True
         self.committer: Committer | None = None  # without a data folder there is none
@@ -168,6 +168,10 @@ class Server:
         over_limit = limit is not None and count > limit + REFUSED_CONNECTIONS_MAX
         over_files = files is not None and count > files + self._file_budget.refusals
         return over_limit or over_files or self._stopping
+
+    def count_aborted(self) -> None:
+        """Count an aborted connection; the number is logged once per maintenance interval."""
+        self._aborted_count += 1
 
     def refusal_reason(self) -> str | None:
         """Return why the newest connection, which is counted already, exceeds a limit; None if it does not."""
@@ -363,14 +367,14 @@ class Server:
             self.run_in_turn(self.committer.maintain)
         self.check_resources()
         self._check_unread()
-        if self.aborted_count:
+        if self._aborted_count:
             log.warning(
                 "connections aborted: far too many connections"
                 " (count=%d open=%d setting=server.max_connections)",
-                self.aborted_count,
+                self._aborted_count,
                 len(self.connections),
             )
-            self.aborted_count = 0
+            self._aborted_count = 0
 
     def check_resources(self) -> None:
         """Block publishers while memory or disk is short, and unblock them afterwards."""
@@ -397,26 +401,10 @@ class Server:
         self.alarm = alarm
 
     def _check_unread(self) -> None:
-        """Abort connections whose clients leave too much unread or read nothing: they use shared memory."""
+        """Abort connections whose clients do not read, because their output uses the memory of all."""
         now = self.loop.time()
-        limits = self.limits
         for connection in list(self.write_paused):
-            connection.update_write_progress(now)
-            unread_bytes = connection.unread_bytes()
-            stalled = now - connection.last_write_progress
-            if stalled > limits.write_timeout:
-                fields = f"stalled_s={stalled:.0f} unread_bytes={unread_bytes}"
-                connection.abort("write stalled", fields)
-            elif unread_bytes <= limits.unread_max_bytes:
-                connection.unread_since = None
-            elif connection.unread_since is None:
-                connection.unread_since = now
-            elif now - connection.unread_since > limits.unread_timeout:
-                fields = (
-                    f"unread_bytes={unread_bytes} setting=broker.unread_max_bytes,"
-                    "broker.unread_timeout"
-                )
-                connection.abort("client does not read its output", fields)
+            connection.check_unread(now)
         for connection in self.blocked:
             # Reading is paused, so EOF is not noticed; a client that is gone answers this with a reset.
             connection.session.send_heartbeat()
