@@ -117,7 +117,7 @@ def test_a_probe_keeps_what_it_is_told_until_it_is_expected() -> None:
         assert await probe.next() == Ping(2)
         with pytest.raises(AssertionError, match="expected a Ping"):
             await probe.expect(Ping)
-        with pytest.raises(AssertionError, match="nothing came within 3 s"):
+        with pytest.raises(AssertionError, match="no message within 3 s"):
             await probe.expect(Ping)
         await probe.expect_no_message(within=100)
         probe.ref.tell(Ping(3))
