@@ -1,12 +1,13 @@
-"""Actors: objects with a mailbox that handle one message at a time, supervised and addressed alike on every node.
+"""Actors: objects with a mailbox that handle one message at a time, supervised and addressed alike on every
+node.
 
     async with ActorSystem("exchange") as system:
         book = await system.spawn(Book, name="book.A1")
         ack = await book.ask(Place(order), timeout=2)
 
 This package exports everything that a program needs; actors of other nodes are in `recado.actors.remote`, test
-helpers in `recado.actors.testkit`, messages of the inspector in `recado.actors.inspection`. Names are imported on
-first use.
+helpers in `recado.actors.testkit`, messages of the inspector in `recado.actors.inspection`. Names are imported
+on first use.
 
 The modules directly in this package define the public classes. The subpackages implement them, each using only
 those listed below it:

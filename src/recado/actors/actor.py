@@ -6,9 +6,9 @@
                 case Place(order): self.reply(Ack(order.id))
                 case Cancel(): self.become(self.closed)
 
-`receive`, every behaviour set by `become`, `on_signal` and the hooks may be `def` or `async def`. One of them runs at
-a time (CE1), so the attributes of an actor need no lock. The dispatcher decides whether handlers run on the event loop
-or in a thread; the constructor and the hooks always run on the loop.
+`receive`, every behaviour set by `become`, `on_signal` and the hooks may be `def` or `async def`. One of them
+runs at a time (CE1), so the attributes of an actor need no lock. The dispatcher decides whether handlers run on
+the event loop or in a thread; the constructor and the hooks always run on the loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Actor(Generic[M]):
     supervisor_strategy: ClassVar[SupervisorStrategy] = DEFAULT_STRATEGY
     # Whether its children keep running when it is restarted. Otherwise they are stopped.
     keeps_children: ClassVar[bool] = False
-    # Exceptions that are part of normal operation. They are failures like any other, but logged without traceback.
+    # Exceptions that are part of normal operation. They are failures like any other, but logged without
+    # traceback.
     expected_errors: ClassVar[tuple[type[BaseException], ...]] = ()
 
     _cell: Cell
@@ -67,8 +68,8 @@ class Actor(Generic[M]):
     def receive(self, message: M) -> Any:
         """Handle a message: the first behaviour. May be `async def`.
 
-        The returned value is the reply to an ask; None means no reply, and the value is dropped if the message was
-        told. Returning a value after `reply`, `promise` or `forward` fails with DuplicateReplyError.
+        The returned value is the reply to an ask; None means no reply, and the value is dropped if the message
+        was told. Returning a value after `reply`, `promise` or `forward` fails with DuplicateReplyError.
         """
         self.unhandled(message)
 
@@ -83,7 +84,8 @@ class Actor(Generic[M]):
         return None
 
     def pre_restart(self, reason: BaseException, message: Any) -> Awaitable[None] | None:
-        """Called on the failed instance. `message` is the one whose handler failed, None if it was another call."""
+        """Called on the failed instance. `message` is the one whose handler failed, None if it was another
+        call."""
         return self.post_stop()
 
     def post_restart(self, reason: BaseException) -> Awaitable[None] | None:
@@ -91,10 +93,11 @@ class Actor(Generic[M]):
         return None
 
     def on_signal(self, signal: Signal) -> Awaitable[None] | None:
-        """Handle the end of a monitored actor (Down), or of a child that is not restarted any more (ChildFailed).
+        """Handle the end of a monitored actor (Down), or of a child that is not restarted any more
+        (ChildFailed).
 
-        The default fails: with UnhandledMessageError for a Down, and with EscalatedError for a ChildFailed, so that
-        the failure escalates to the supervisor of this actor.
+        The default fails: with UnhandledMessageError for a Down, and with EscalatedError for a ChildFailed, so
+        that the failure escalates to the supervisor of this actor.
         """
         match signal:
             case Down(ref, reason):
@@ -180,14 +183,15 @@ class Actor(Generic[M]):
         ref.forward(self._cell.envelope[0])
 
     def unhandled(self, message: Any) -> NoReturn:
-        """Fail with UnhandledMessageError. For the `case _` of a behaviour; also called for messages of a class that
-        the actor does not declare."""
+        """Fail with UnhandledMessageError. For the `case _` of a behaviour; also called for messages of a class
+        that the actor does not declare."""
         raise UnhandledMessageError(f"{type(message).__name__} is not a message for {self.ref}")
 
     # --- the next messages ----------------------------------------------------------------------------
 
     def become(self, behaviour: Callable[[Any], Any], *, keep: bool = False) -> None:
-        """Handle the next messages with another behaviour. With `keep`, `unbecome` returns to the current one."""
+        """Handle the next messages with another behaviour. With `keep`, `unbecome` returns to the current
+        one."""
         self._cell.become(behaviour, keep=keep)
 
     def unbecome(self) -> None:

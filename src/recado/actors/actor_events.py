@@ -42,7 +42,8 @@ class Stopped(ActorEvent):
 
 
 class GivenUp(ActorEvent):
-    """The guardian has stopped an actor that failed too often, or with an exception that its strategy does not trap."""
+    """The guardian has stopped an actor that failed too often, or with an exception that its strategy does not
+    trap."""
 
     ref: Ref
     reason: BaseException

@@ -8,7 +8,8 @@
     ack = blocking.ask(ref, Place(order), timeout=2)   # any reference, in a thread of any program
 
 BL1  A blocking call ends: with the reply, an exception or AskTimeoutError, also when the system is closed.
-BL2  In the loop's thread a blocking call would deadlock. There it raises WrongContextError at once, and sends nothing.
+BL2  In the loop's thread a blocking call would deadlock. There it raises WrongContextError at once, and sends
+     nothing.
 BL3  A BlockingFuture completes once: with a value, an exception, or the result of another one.
 
 In a handler that runs in a thread (dispatchers) the actor is the sender, as always.
@@ -61,7 +62,8 @@ class BlockingFuture(ThreadFuture[R]):
     def result(self, timeout: float | None = None) -> R:
         """Return the reply. Blocks for at most `timeout` seconds; None waits for the timeout of the ask.
 
-        Raises AskTimeoutError, the exception that the actor replied with, and WrongContextError in the loop's thread.
+        Raises AskTimeoutError, the exception that the actor replied with, and WrongContextError in the loop's
+        thread.
         """
         if not self.done():
             _require_other_thread(self._system)
@@ -113,8 +115,8 @@ class BlockingFuture(ThreadFuture[R]):
     def then(self, function: Callable[[R], Any]) -> BlockingFuture[Any]:
         """Return the future of `function(value)`. If that is a BlockingFuture, its result is awaited.
 
-        An exception of this future or of `function` is the exception of the returned future. `function` runs in the
-        thread that completes this future, mostly the loop's, so it must not block.
+        An exception of this future or of `function` is the exception of the returned future. `function` runs in
+        the thread that completes this future, mostly the loop's, so it must not block.
         """
         result: BlockingFuture[Any] = BlockingFuture(self._system)
 
@@ -298,8 +300,8 @@ class BlockingActorSystem:
     def run_until_signal(self, *signals: signal.Signals) -> None:
         """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system.
 
-        Returns when the system is closed, also if another thread closes it. Call it in the main thread, the only one
-        in which Python handles signals.
+        Returns when the system is closed, also if another thread closes it. Call it in the main thread, the
+        only one in which Python handles signals.
         """
         stopped = Event()
         self._system.on_close(stopped.set)

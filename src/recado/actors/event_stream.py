@@ -8,7 +8,8 @@ EV2  Subscribers get the events of one publisher in the order in which they were
 EV3  The system unsubscribes actors that have stopped, or could not be started.
 EV4  A dead letter of a DeadLetter is not published: it would cause the next one.
 
-The system publishes its events about actors here, too (actor_events.py). All methods may be called from any thread.
+The system publishes its events about actors here, too (actor_events.py). All methods may be called from any
+thread.
 """
 
 from __future__ import annotations

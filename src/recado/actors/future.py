@@ -4,13 +4,13 @@
     receivers.ask_future(Pick()).then(lambda receiver: receiver.ask_future(Place(order)))   # a chain
     await join(a.ask_future(Price()), b.ask_future(Price()))                                # both
 
-FU1  A future completes once: with a value, with an exception, or with the result of another future. Later results
-     are dropped.
+FU1  A future completes once: with a value, with an exception, or with the result of another future. Later
+     results are dropped.
 FU2  Any thread may complete it; it is awaited on the loop of the system.
 FU3  Every ask has a timeout. A future that is derived from others ends when they do, so it ends, too.
 
-Functions that are passed to `then` run on the loop and not in the actor that created the future: in a handler, use
-`await` instead.
+Functions that are passed to `then` run on the loop and not in the actor that created the future: in a handler,
+use `await` instead.
 """
 
 from __future__ import annotations
@@ -141,8 +141,8 @@ def copy_result(reply: Reply, source: asyncio.Future[Any]) -> None:
 
 
 def interrupted_error(ref: ActorRef[Any], error: BaseException) -> ActorInterruptedError:
-    """Return the failure of an actor whose handler or hook raised `error`, which is not an Exception. The asker of a
-    cancelled handler must not be cancelled itself."""
+    """Return the failure of an actor whose handler or hook raised `error`, which is not an Exception. The asker
+    of a cancelled handler must not be cancelled itself."""
     cancelled = isinstance(error, asyncio.CancelledError)
     cause = "was cancelled" if cancelled else f"raised {error!r}"
     failure = ActorInterruptedError(f"a handler or hook of {ref} {cause}")
@@ -157,8 +157,8 @@ def _exception_of(done: asyncio.Future[Any]) -> BaseException | None:
 
 
 def _storable_exception(error: BaseException) -> BaseException:
-    """Return an exception that a future can hold. StopIteration is not allowed, and CancelledError would cancel the
-    task that awaits the future."""
+    """Return an exception that a future can hold. StopIteration is not allowed, and CancelledError would cancel
+    the task that awaits the future."""
     stored: BaseException
     match error:
         case StopIteration():
@@ -209,8 +209,8 @@ def join(first: Future[Any], *others: Future[Any]) -> Future[tuple[Any, ...]]:
 class OpenAsks:
     """The asks of a system that wait for a reply, grouped by timeout.
 
-    Asks with the same timeout expire in the order in which they began. So one timer per distinct timeout is enough,
-    and it is set again only when it fires: 0.25 µs per ask, where a timer for each costs 1.9 µs.
+    Asks with the same timeout expire in the order in which they began. So one timer per distinct timeout is
+    enough, and it is set again only when it fires: 0.25 µs per ask, where a timer for each costs 1.9 µs.
 
     AS1  A group is in the order of its deadlines, and its timer fires no later than the first of them.
     """

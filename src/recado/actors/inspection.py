@@ -1,7 +1,8 @@
-"""The inspector: the actor of each node that describes its actors and peers, for `recado actors` and other programs.
+"""The inspector: the actor of each node that describes its actors and peers, for `recado actors` and other
+programs.
 
-A node may have a hundred thousand actors, and the size of a frame is limited. So actors are listed by page, in the
-order in which they were started. The field names are part of the protocol.
+A node may have a hundred thousand actors, and the size of a frame is limited. So actors are listed by page, in
+the order in which they were started. The field names are part of the protocol.
 """
 
 from __future__ import annotations

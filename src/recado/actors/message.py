@@ -10,8 +10,9 @@
 ME1  The sender cannot change a message that a handler has got: it is immutable, or a copy.
 
 Whether a message is immutable is decided once per class: it is a frozen struct or dataclass whose fields are of
-immutable types. Messages of other classes are copied each time they are sent, which takes microseconds. A class with
-content that cannot be copied says `by_reference: ClassVar[bool] = True`; then the program must ensure ME1 itself.
+immutable types. Messages of other classes are copied each time they are sent, which takes microseconds. A class
+with content that cannot be copied says `by_reference: ClassVar[bool] = True`; then the program must ensure ME1
+itself.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def isolate(message: T) -> T:
 
 
 def is_immutable(annotation: Any, enclosing: frozenset[Any] = frozenset()) -> bool:
-    """Return whether values of a type cannot change. `enclosing` are the types whose fields are being checked: a type
-    that contains itself is immutable if the rest of it is."""
+    """Return whether values of a type cannot change. `enclosing` are the types whose fields are being checked:
+    a type that contains itself is immutable if the rest of it is."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return is_immutable(arguments[0], enclosing)

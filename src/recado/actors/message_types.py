@@ -2,14 +2,15 @@
 
     class Book(Actor[Place | Cancel])      accepts Place, Cancel, and subclasses of them
 
-TA1  A message of another class fails with UnhandledMessageError, also if the `match` of `receive` has no case for it.
-TA2  A declaration that classes cannot express accepts every message: Any, Literal, an unbound type variable, a name
-     that cannot be resolved. Of list[int] only the list is checked.
+TA1  A message of another class fails with UnhandledMessageError, also if the `match` of `receive` has no case
+     for it.
+TA2  A declaration that classes cannot express accepts every message: Any, Literal, an unbound type variable, a
+     name that cannot be resolved. Of list[int] only the list is checked.
 TA3  The declaration applies to `receive`. Behaviours that are set by `become` accept every message.
 
-Events, replies to messages that the actor told, and messages of its timers are messages, and must be declared; signals
-are not. A declaration is resolved when the first instance of its class is created, so it may name classes that are
-defined below it.
+Events, replies to messages that the actor told, and messages of its timers are messages, and must be declared;
+signals are not. A declaration is resolved when the first instance of its class is created, so it may name
+classes that are defined below it.
 """
 
 from __future__ import annotations

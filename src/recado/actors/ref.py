@@ -5,8 +5,9 @@
     ref.ask_future(m, 2.0)   the same as a future, to chain and to join
     ref.forward(m)           in a handler: the reply goes to the sender of the current message
 
-A reference is immutable and equal to every other reference with its address. It delivers through a DeliveryTarget: the
-cell of an actor of this process, or the remote layer. The sender is captured: the actor whose handler sends, or None.
+A reference is immutable and equal to every other reference with its address. It delivers through a
+DeliveryTarget: the cell of an actor of this process, or the remote layer. The sender is captured: the actor
+whose handler sends, or None.
 
 RE1  Messages of one sender to one actor are handled in the order in which they were sent.
 RE2  `tell` never blocks and never fails because of its recipient; an undeliverable message is a dead letter.
@@ -35,7 +36,8 @@ R = TypeVar("R")
 
 
 class Reply:
-    """The destination of the reply to an ask. The first call of `complete` or `fail` counts. From any thread."""
+    """The destination of the reply to an ask. The first call of `complete` or `fail` counts. From any
+    thread."""
 
     __slots__ = ()
 
@@ -69,7 +71,8 @@ class Reply:
 
 
 class DeliveryTarget(Protocol):
-    """Delivers to an address. `deliver` and `deliver_signal` are called by any thread; they neither block nor raise."""
+    """Delivers to an address. `deliver` and `deliver_signal` are called by any thread; they neither block nor
+    raise."""
 
     def deliver(
         self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
@@ -82,8 +85,8 @@ class DeliveryTarget(Protocol):
         sender: ActorRef[Any] | None,
         timeout: float | None,  # noqa: ASYNC109  as in `ask`
     ) -> None:
-        """Return when the mailbox has accepted the message: it had space, and a durable mailbox has the message on
-        disk. Raises TimeoutError if that is not known within `timeout` seconds, and ActorStoppedError."""
+        """Return when the mailbox has accepted the message: it had space, and a durable mailbox has the message
+        on disk. Raises TimeoutError if that is not known within `timeout` seconds, and ActorStoppedError."""
 
     def deliver_signal(self, address: Address, signal: CellSignal) -> None: ...
 
@@ -117,11 +120,11 @@ class ActorRef(Generic[M_contra]):
         message: M_contra,
         timeout: float | None = None,  # noqa: ASYNC109  as in `ask`
     ) -> None:
-        """Send a message and return when the mailbox has accepted it, on this node or another: a bounded mailbox has
-        space, a durable mailbox has the message on disk.
+        """Send a message and return when the mailbox has accepted it, on this node or another: a bounded
+        mailbox has space, a durable mailbox has the message on disk.
 
-        `timeout` is in seconds. Without it, another node gets the system's `ask_timeout`, and a mailbox of this node
-        as long as it takes.
+        `timeout` is in seconds. Without it, another node gets the system's `ask_timeout`, and a mailbox of this
+        node as long as it takes.
 
         Raises:
             TimeoutError: the outcome is not known in time; the message may still be accepted.
@@ -145,8 +148,8 @@ class ActorRef(Generic[M_contra]):
     ) -> R:
         """Send a message and return its reply.
 
-        `timeout` is in seconds; None means the system's `ask_timeout`. Raises AskTimeoutError, or the exception that
-        the actor has failed or replied with. Call it on the loop's thread.
+        `timeout` is in seconds; None means the system's `ask_timeout`. Raises AskTimeoutError, or the exception
+        that the actor has failed or replied with. Call it on the loop's thread.
         """
         future = self.ask_future(message, timeout)
         self._system._loop_dispatcher.run_early()
@@ -176,7 +179,8 @@ class ActorRef(Generic[M_contra]):
         self._target.deliver(self._address, isolate(message), sender, reply)
 
     def stop(self) -> None:
-        """Stop the actor after the message that it is handling; messages that still wait become dead letters."""
+        """Stop the actor after the message that it is handling; messages that still wait become dead
+        letters."""
         self._send_signal(Stop(None))
 
     def _send_signal(self, signal: CellSignal) -> None:

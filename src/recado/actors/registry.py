@@ -69,8 +69,8 @@ class Registry:
         return self._by_name.get(address.name)
 
     def find_durable_cell(self, name: str) -> Cell | None:
-        """Return the cell with a name if it has a durable mailbox. Messages for an earlier actor of that name, also of
-        an earlier incarnation of the node, belong into this mailbox, where its other messages are."""
+        """Return the cell with a name if it has a durable mailbox. Messages for an earlier actor of that name,
+        also of an earlier incarnation of the node, belong into this mailbox, where its other messages are."""
         cell = self._by_name.get(name)
         return cell if cell is not None and cell.durable_mailbox is not None else None
 

@@ -4,12 +4,12 @@
     readers = await system.spawn(group([a, b, c], BROADCAST))
     ack = await workers.ask(Work(1))
 
-A router is an actor: it has a name, other nodes may send to it, and it adds one hop. It forwards, so a routee sees the
-original sender and replies to it directly.
+A router is an actor: it has a name, other nodes may send to it, and it adds one hop. It forwards, so a routee
+sees the original sender and replies to it directly.
 
 RO1  ROUND_ROBIN: of n messages in a row each of n routees gets one, in the order in which they were added.
-RO2  SMALLEST_MAILBOX: the routee with the fewest pending messages gets the message; of several, the next in turn.
-     The mailboxes of actors on other nodes are unknown here, and count as empty.
+RO2  SMALLEST_MAILBOX: the routee with the fewest pending messages gets the message; of several, the next in
+     turn. The mailboxes of actors on other nodes are unknown here, and count as empty.
 RO3  BROADCAST: every routee gets the message; the first reply counts.
 RO4  Messages of one sender to the same routee stay in order.
 RO5  A routee that has stopped gets no more messages. Without routees, messages are dead letters.

@@ -68,8 +68,8 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     retry_max: Seconds = 0.3
     """The longest delay between two attempts to connect."""
     reconnect_timeout: Seconds | None = None
-    """How long to keep reconnecting before a link is closed (event LinkClosed). By default forever over AMQP, and
-    600 s over TCP, where the next message creates a new link."""
+    """How long to keep reconnecting before a link is closed (event LinkClosed). By default forever over AMQP,
+    and 600 s over TCP, where the next message creates a new link."""
     send_buffer_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
 
     listen: str | None = None
@@ -127,7 +127,8 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         )
 
     def create_transport(self) -> "AmqpTransport | TcpTransport | None":
-        """Return the transport to other nodes; None if there is none. Raises ValueError for an invalid address."""
+        """Return the transport to other nodes; None if there is none. Raises ValueError for an invalid
+        address."""
         if self.transport == "none":
             return None
         if self.transport == "tcp":
@@ -183,11 +184,11 @@ def find_problems(settings: ActorsSettings) -> list[tuple[str, str]]:
 
 @asynccontextmanager
 async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["ActorSystem"]:
-    """Open a system as the settings say, for `async with`. The configured dispatcher and capacity are defaults of
-    `spawn`.
+    """Open a system as the settings say, for `async with`. The configured dispatcher and capacity are defaults
+    of `spawn`.
 
-    With a `mailbox_folder`, `system.durable_mailboxes` has its mailboxes; then the exceptions of DurableMailboxes are
-    raised, too.
+    With a `mailbox_folder`, `system.durable_mailboxes` has its mailboxes; then the exceptions of
+    DurableMailboxes are raised, too.
     """
     from .system import ActorSystem
 

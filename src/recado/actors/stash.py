@@ -13,9 +13,10 @@
                     self.pending.stash()
 
 ST1  Unstashed messages are handled before all others in the mailbox, in the order in which they arrived.
-ST2  A stashed message is neither answered nor acknowledged: its asker keeps waiting, a durable mailbox keeps it.
-ST3  When the instance ends, its stashed messages are requeued: a restart loses none, and after a stop they are dead
-     letters like the rest of the mailbox.
+ST2  A stashed message is neither answered nor acknowledged: its asker keeps waiting, a durable mailbox keeps
+     it.
+ST3  When the instance ends, its stashed messages are requeued: a restart loses none, and after a stop they are
+     dead letters like the rest of the mailbox.
 ST4  There are never more than `capacity` stashed messages. One more fails the actor with StashFullError.
 """
 

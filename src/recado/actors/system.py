@@ -5,9 +5,10 @@
         ack = await book.ask(Place(order), timeout=2)
 
 SY1  Messages may be sent from any thread; everything else happens on the loop's thread.
-SY2  When a system is closed, no actor of it runs any more, every ask has ended, and messages that waited are dead
-     letters.
-SY3  The system's own actors (`internal`) are in a separate registry: `stop_all` does not stop them, `close` does.
+SY2  When a system is closed, no actor of it runs any more, every ask has ended, and messages that waited are
+     dead letters.
+SY3  The system's own actors (`internal`) are in a separate registry: `stop_all` does not stop them, `close`
+     does.
 
 Attributes with a leading underscore are for the rest of this package.
 """
@@ -91,7 +92,7 @@ class ActorSystem:
 
         Args:
             name: the name of the node, by which other nodes address it.
-            transport: reaches actors on other nodes (`Tcp`, `Amqp` of recado.actors.remote).
+            transport: reaches actors on other nodes (TcpTransport or AmqpTransport of recado.actors.remote).
             options: the RemoteOptions of the transport.
             ask_timeout: default timeout of asks in seconds.
             clock, rng: time and randomness for tests; by default the loop's time and the system's randomness.
@@ -158,8 +159,8 @@ class ActorSystem:
         await self.close()
 
     async def close(self) -> None:
-        """Stop the application's actors, close the remote layer, then stop the system's own actors (SY2). If a step
-        fails or is cancelled, the next ones run even so."""
+        """Stop the application's actors, close the remote layer, then stop the system's own actors (SY2). If a
+        step fails or is cancelled, the next ones run even so."""
         if not self._is_open:
             return
         self._is_open = False
@@ -201,8 +202,8 @@ class ActorSystem:
     async def run_until_signal(self, *signals: signal.Signals) -> None:
         """Wait for one of these signals, by default SIGTERM and SIGINT, then close the system.
 
-        Returns when the system is closed, also if another task closes it. A second signal ends the program. Call it
-        in the main thread. Raises SystemClosedError if the system was never open.
+        Returns when the system is closed, also if another task closes it. A second signal ends the program.
+        Call it in the main thread. Raises SystemClosedError if the system was never open.
         """
         if not self._thread_id:
             raise SystemClosedError(f"the system {self.name} is not open", "Use it in `async with`")
@@ -223,8 +224,8 @@ class ActorSystem:
         await self._closed.wait()
 
     def on_close(self, callback: Callable[[], Any]) -> None:
-        """Call `callback` when all actors have stopped, and await its result if it returns one. Callbacks run in
-        reverse order."""
+        """Call `callback` when all actors have stopped, and await its result if it returns one. Callbacks run
+        in reverse order."""
         self._close_callbacks.append(callback)
 
     # --- actors ---------------------------------------------------------------------------------------
@@ -245,7 +246,8 @@ class ActorSystem:
         """Start an actor and return its reference.
 
         Args:
-            factory: the class of the actor, or a function without arguments that creates it. A restart calls it again.
+            factory: the class of the actor, or a function without arguments that creates it. A restart calls it
+            again.
             name: unique among the living actors of the node; without a name the actor has only a uid.
             supervisor_strategy: how its failures are handled; by default as its supervisor says.
             restart_type: PERMANENT, or TEMPORARY for an actor that is stopped when it fails.
@@ -255,8 +257,8 @@ class ActorSystem:
             supervisor: by default the system's guardian.
             internal: whether it is one of the system's own actors (SY3).
 
-        Raises NameTakenError, SystemClosedError, ActorStoppedError if the supervisor has stopped, and every exception
-        of the factory and of `pre_start`.
+        Raises NameTakenError, SystemClosedError, ActorStoppedError if the supervisor has stopped, and every
+        exception of the factory and of `pre_start`.
         """
         if not self._is_open:
             raise SystemClosedError(f"the system {self.name} is not open", "Use it in `async with`")
@@ -288,8 +290,8 @@ class ActorSystem:
         return cell.ref
 
     def _supervisor_cell(self, supervisor: ActorRef[Any] | None) -> Cell | None:
-        """Return the cell of a supervisor; None if it is the guardian, or on another node, which has linked the actor
-        itself."""
+        """Return the cell of a supervisor; None if it is the guardian, or on another node, which has linked the
+        actor itself."""
         if supervisor is None or supervisor.address.node != self.name:
             return None
         cell = self._find_cell(supervisor.address)
@@ -329,8 +331,8 @@ class ActorSystem:
     ) -> ActorRef[Any]:
         """Return the reference of the actor with a name, on this node or on `node`.
 
-        `actor_class` types the reference. On this node it is checked: raises NoSuchActorError if there is no actor of
-        that name and class. An actor of another node is not looked up.
+        `actor_class` types the reference. On this node it is checked: raises NoSuchActorError if there is no
+        actor of that name and class. An actor of another node is not looked up.
         """
         if not node or node == self.name:
             cell = self.registry.find_cell(Address(self.name, name))
@@ -346,8 +348,8 @@ class ActorSystem:
         return self.ref(Address(node, name))
 
     def ref(self, address: Address | str) -> ActorRef[Any]:
-        """Return a reference to an address, whether an actor has it or not. Raises ValueError for a text that is not
-        an address."""
+        """Return a reference to an address, whether an actor has it or not. Raises ValueError for a text that
+        is not an address."""
         if isinstance(address, str):
             address = Address.parse(address)
         if address.node == self.name:
@@ -366,7 +368,8 @@ class ActorSystem:
         return self.registry.find_cell(address) or self._internal_registry.find_cell(address)
 
     def _find_durable_cell(self, address: Address) -> Cell | None:
-        """Return the cell with a durable mailbox that takes over the messages of a stopped actor of the same name."""
+        """Return the cell with a durable mailbox that takes over the messages of a stopped actor of the same
+        name."""
         return self.registry.find_durable_cell(address.name) if address.node == self.name else None
 
     @property
@@ -407,7 +410,8 @@ class ActorSystem:
         signal_handler.handle_signal(cell, signal)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task that `close` waits for. The set holds it, because loops reference their tasks only weakly."""
+        """Start a task that `close` waits for. The set holds it, because loops reference their tasks only
+        weakly."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -10,9 +10,10 @@
 
         run(main())         # takes no time, and does the same in each run
 
-TK1  In `run`, time is a number: when all tasks wait, it advances to the next timer. Nothing waits for a real clock.
-TK2  With ShuffledDispatcher the seed alone decides which actor runs next, and for how many messages. Messages of one
-     sender to one actor stay in order, as always.
+TK1  In `run`, time is a number: when all tasks wait, it advances to the next timer. Nothing waits for a real
+     clock.
+TK2  With ShuffledDispatcher the seed alone decides which actor runs next, and for how many messages. Messages
+     of one sender to one actor stay in order, as always.
 TK3  A probe holds its messages in order until the test expects them.
 
 Threads run in real time, so dispatchers with threads must not be used in `run`.
@@ -54,7 +55,8 @@ class DeadlockError(AssertionError):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a new event loop with virtual time, and return its result (TK1). Raises DeadlockError."""
+    """Run a coroutine on a new event loop with virtual time, and return its result (TK1). Raises
+    DeadlockError."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
@@ -69,7 +71,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def advance(self, seconds: float) -> None:
         self._now += seconds
-        # The loop runs timers before `time() + resolution`. For a large time a nanosecond would be rounded away.
+        # The loop runs timers before `time() + resolution`. For a large time a nanosecond would be rounded
+        # away.
         self._clock_resolution = max(1e-9, math.ulp(self._now))
 
 
@@ -176,7 +179,8 @@ class Probe(Generic[M]):
         return self.last_received.message
 
     async def expect(self, message_class: type[T], within: float = 3.0) -> T:
-        """Return the next message. Raises AssertionError if none arrives in time, or if it is of another class."""
+        """Return the next message. Raises AssertionError if none arrives in time, or if it is of another
+        class."""
         message = await self.next(within)
         assert isinstance(message, message_class), (
             f"expected a {message_class.__name__}, got {message!r}"

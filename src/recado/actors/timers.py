@@ -7,12 +7,12 @@
             self.timers.once(30.0, TimedOut(), key="idle")
 
 TI1  No timer of an instance fires after the instance has ended, by a stop or by a restart.
-TI2  `every` does not drift: its n-th message is due n intervals after the start. Messages that were missed because the
-     loop was busy are skipped.
+TI2  `every` does not drift: its n-th message is due n intervals after the start. Messages that were missed
+     because the loop was busy are skipped.
 TI3  A timer with a key replaces the timer with the same key.
 
-A message that was sent stays in the mailbox like any other, also if its timer is cancelled then. Time is the clock of
-the system, which tests can replace. All methods may be called from any thread.
+A message that was sent stays in the mailbox like any other, also if its timer is cancelled then. Time is the
+clock of the system, which tests can replace. All methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 class Timers:
     def __init__(self, actor: Actor[Any]) -> None:
-        """Create the timers in `pre_start` of the actor, or later; in the constructor it is not in a system yet."""
+        """Create the timers in `pre_start` of the actor, or later; in the constructor it is not in a system
+        yet."""
         self._ref = actor.ref
         self._system = actor.system
         self._clock = actor.system._clock

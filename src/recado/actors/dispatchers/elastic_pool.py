@@ -1,10 +1,10 @@
 """A thread pool that adapts its size: it adds threads while its workers block, and removes idle ones.
 
-SZ1  Once started, `threads_min` threads stay. Another one starts when a ready cell has waited for `grow_delay` seconds,
-     up to `threads_max`: so the pool grows only while handlers block. A thread that is idle for `idle_timeout` seconds
-     ends.
-SZ2  However many cells become ready at once, one thread is woken. It runs cells while there are any, and wakes the next
-     thread if there are more. So events that arrive close together need one wakeup.
+SZ1  Once started, `threads_min` threads stay. Another one starts when a ready cell has waited for `grow_delay`
+     seconds, up to `threads_max`: so the pool grows only while handlers block. A thread that is idle for
+     `idle_timeout` seconds ends.
+SZ2  However many cells become ready at once, one thread is woken. It runs cells while there are any, and wakes
+     the next thread if there are more. So events that arrive close together need one wakeup.
 SZ3  No ready cell waits while a thread is idle, unless a thread is being woken.
 """
 

@@ -7,8 +7,8 @@
 WS1  Each message is handled once, by some actor of the pool, which need not be the one that it was sent to.
 WS2  No message waits for a busy actor while another one of the pool is idle.
 
-So two messages to the same actor may be handled by two actors at the same time: their order is lost. Use it for actors
-that are interchangeable.
+So two messages to the same actor may be handled by two actors at the same time: their order is lost. Use it for
+actors that are interchangeable.
 """
 
 from __future__ import annotations

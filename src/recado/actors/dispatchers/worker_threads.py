@@ -1,6 +1,7 @@
 """The threads of a dispatcher: how they start, run cells, and end.
 
-CR1  After `close` no thread is left, and all cells that were dispatched before have run. Handlers that do not end are
+CR1  After `close` no thread is left, and all cells that were dispatched before have run. Handlers that do not
+     end are
      the exception: when none has ended for STOP_GRACE_S, the remaining daemon threads are abandoned.
 CR2  Cells that are dispatched after `close` run on the event loop, so that their messages are not lost.
 CR3  No exception of a handler ends a thread: its actor fails.
@@ -87,8 +88,8 @@ class WorkerThreads(ABC):
         self._finished_runs += 1
 
     def close(self) -> None:
-        """Run the cells that are ready, and end the threads. Do not call it in the loop's thread if handlers may wait for
-        the loop; `async with` uses another thread."""
+        """Run the cells that are ready, and end the threads. Do not call it in the loop's thread if handlers
+        may wait for the loop; `async with` uses another thread."""
         with self._lock:
             self._is_closed = True
             self._wake_all()

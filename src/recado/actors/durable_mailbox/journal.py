@@ -3,30 +3,33 @@
     MessageStored       [1, id, mailbox, origin, attempts, sender, is_ask, format, manifest, body, asker]
     AttemptStarted      [2, id]                      a handler is about to begin
     MessageHandled      [3, id]                      it has ended, or there are no more attempts
-    Snapshot            [4, next id, {incarnation: [floor, starts, ends, excluded]}]   replaces the records before it
-    SequencesCompacted  [5, incarnation, [floor, starts, ends, excluded]]              the sequence set of one sender
+    Snapshot            [4, next id, {incarnation: ranges}]     replaces the records before it
+    SequencesCompacted  [5, incarnation, ranges]                the sequence set of one sender
 
-Records are MessagePack. An id is used once, and is the order of a mailbox. An `origin` is the sender's (incarnation,
-sequence number). An `asker` says where the reply goes, [node, client id, incarnation, ask id]; nil if the asker is not on
-another node. Records of earlier versions without it are read as if it were nil.
+Records are MessagePack; `ranges` are [floor, starts, ends, excluded]. An id is used once, and is the order of a mailbox. An `origin` is the sender's
+(incarnation, sequence number). An `asker` says where the reply goes, [node, client id, incarnation, ask id];
+nil if the asker is not on another node. Records of earlier versions without it are read as if it were nil.
 
-MR1  A message that `when_synced` has reported is found again until it is handled, after a crash of the process or of the
-     machine.
-MR2  Attempts and handled messages survive a crash of the process. After a power failure they may be lost: then a message
-     is attempted once more.
+MR1  A message that `when_synced` has reported is found again until it is handled, after a crash of the process
+     or of the machine.
+MR2  Attempts and handled messages survive a crash of the process. After a power failure they may be lost: then
+     a message is attempted once more.
 MR3  The same origin is stored once, however often it is redelivered, also in later incarnations, as long as the
      incarnation of its sender is remembered.
-MR4  A segment is dropped when it is the oldest, and its pending messages were stored again behind it. Segments are
-     dropped one at a time with a sync between two, because a MessageStored that survives without its MessageHandled would
-     be delivered again.
+MR4  A segment is dropped when it is the oldest, and its pending messages were stored again behind it. Segments
+     are dropped one at a time with a sync between two, because a MessageStored that survives without its
+     MessageHandled would be delivered again.
 MR5  After a failed sync nothing is reported as stored any more.
-MR6  A message that this incarnation has received and not settled is stored when it is put here, however many other
-     messages its sender has sent meanwhile, to any actor. So is a message that an earlier incarnation left unsettled, if
-     it arrives before later messages, as from a queue, or not too far behind them.
-MR7  The sequence set of a sender is bounded (sequence_set.py). It is compacted only at runtime, where `received_from` knows
-     which numbers are not settled, and the result is recorded: recovery treats no number as settled that was not recorded.
+MR6  A message that this incarnation has received and not settled is stored when it is put here, however many
+     other messages its sender has sent meanwhile, to any actor. So is a message that an earlier incarnation
+     left unsettled, if it arrives before later messages, as from a queue, or not too far behind them.
+MR7  The sequence set of a sender is bounded (sequence_set.py). It is compacted only at runtime, where
+     `received_from` knows
+     which numbers are not settled, and the result is recorded: recovery treats no number as settled that was
+     not recorded.
 
-All methods may be called from any thread. A thread syncs the journal; callers that arrive meanwhile share the next sync.
+All methods may be called from any thread. A thread syncs the journal; callers that arrive meanwhile share the
+next sync.
 """
 
 from __future__ import annotations
@@ -120,8 +123,8 @@ class MailboxJournal:
         received_from: Callable[[bytes], ReceivedSequences | None] = _nothing_received,
         ranges_max: int = RANGES_MAX,
     ) -> None:
-        """Open the journal and replay it. `received_from` returns the sequence numbers received from a sender; it is called
-        by `append`, in the caller's thread, for messages from other nodes.
+        """Open the journal and replay it. `received_from` returns the sequence numbers received from a sender;
+        it is called by `append`, in the caller's thread, for messages from other nodes.
 
         Raises the errors of recado.journal if another process uses the disk, or if the journal is damaged.
         """
@@ -223,7 +226,8 @@ class MailboxJournal:
         return sequences
 
     def _compact_sequences(self, incarnation: bytes, sequence: int, sequences: SequenceSet) -> None:
-        """Compact a sequence set with too many ranges (MR7). At most once in some thousand messages of a sender."""
+        """Compact a sequence set with too many ranges (MR7). At most once in some thousand messages of a
+        sender."""
         received = self._received_from(incarnation)
         if received is None:
             sequences.compact(sequence)
@@ -232,7 +236,8 @@ class MailboxJournal:
         self._journal.append(_encode(SequencesCompacted(incarnation, sequences.to_ranges())))
 
     def when_synced(self, on_synced: StoredCallback) -> None:
-        """Call `on_synced`, in the journal's thread, when all appended records are on disk, or cannot be written."""
+        """Call `on_synced`, in the journal's thread, when all appended records are on disk, or cannot be
+        written."""
         with self._lock:
             if not self._is_closing:
                 self._sync_callbacks.append(on_synced)
@@ -252,8 +257,8 @@ class MailboxJournal:
             self._flush_locked()
 
     def record_handled(self, pending: PendingMessage, *, next_follows: bool = False) -> None:
-        """Record that the handler has ended. With `next_follows` the record is written together with the next attempt: 13 µs
-        instead of 17."""
+        """Record that the handler has ended. With `next_follows` the record is written together with the next
+        attempt: 13 µs instead of 17."""
         with self._lock:
             if self._is_closing:
                 return
@@ -270,8 +275,8 @@ class MailboxJournal:
                 self._flush_locked()
 
     def _request_sync_if_large(self) -> None:
-        """Request a sync if a segment was written since the last one. Without `tell_wait` no caller waits for a sync, and
-        segments are dropped only after one."""
+        """Request a sync if a segment was written since the last one. Without `tell_wait` no caller waits for a
+        sync, and segments are dropped only after one."""
         if (
             not self._sync_requested
             and self._journal.position - self._synced_position >= self._segment_bytes
@@ -285,8 +290,8 @@ class MailboxJournal:
             self._pending_bytes -= pending.size_bytes
 
     def _flush_locked(self) -> None:
-        """Write the buffered records. After an error they are retried with the next write; callbacks of `when_synced` get
-        the error."""
+        """Write the buffered records. After an error they are retried with the next write; callbacks of
+        `when_synced` get the error."""
         try:
             self._journal.write()
         except OSError as error:
@@ -362,8 +367,8 @@ class MailboxJournal:
             return self._drop_oldest_segments_locked()
 
     def _drop_oldest_segments_locked(self) -> bool:
-        """Drop the oldest segments if more than half of the journal is obsolete (MR4). Returns whether it dropped any; then
-        there may be more."""
+        """Drop the oldest segments if more than half of the journal is obsolete (MR4). Returns whether it
+        dropped any; then there may be more."""
         journal, snapshot_bytes = self._journal, self._snapshot_bytes
         segments = journal.segments
         size = journal.position - segments[0].base if segments else 0
@@ -372,7 +377,8 @@ class MailboxJournal:
         oldest: list[Segment] = []
         for segment in segments[:-1]:
             oldest.append(segment)
-            # Each time a snapshot is written: it must be small compared to the dropped segments, or the journal grows.
+            # Each time a snapshot is written: it must be small compared to the dropped segments, or the journal
+            # grows.
             if segment.end - oldest[0].base >= 4 * snapshot_bytes:
                 break
         if not oldest:

@@ -5,19 +5,21 @@
         book = await system.spawn(Book, name="book.A1", mailbox=mailboxes.mailbox("book.A1"))
         await book.tell_wait(Place(order))      # on disk
 
-DU1  When `tell_wait` returns, on this node or another, the message is on disk. It is handled at least once, unless it
-     becomes a dead letter. A message of a plain `tell` is stored as well, but the sender does not learn when.
-DU2  A message is acknowledged after its handler has ended. Until then it is retried: after a failure of the actor
-     before all other messages, after the end of the process in the order in which messages were sent.
-DU3  It is attempted `attempts_max` times, counted over all incarnations of the process; then it is a dead letter. So a
-     message that kills the process does so a bounded number of times.
-DU4  A message from another node is stored once, however often it is redelivered: it is identified by the sender's
-     incarnation and sequence number.
-DU5  A record that cannot be read, because its class is missing or has changed, is a dead letter with the reason and an
-     UnreadableRecord as its message. The other messages are handled, and its asker gets the error.
-DU6  The actor that handles an ask replies to it, in a later incarnation of the process, too, if the asker is on another
-     node and its transport has kept the ask: the record says where the reply goes. An asker of this process gets the
-     reply from a later actor of the mailbox, unless the process has ended.
+DU1  When `tell_wait` returns, on this node or another, the message is on disk. It is handled at least once,
+     unless it becomes a dead letter. A message of a plain `tell` is stored as well, but the sender does not
+     learn when.
+DU2  A message is acknowledged after its handler has ended. Until then it is retried: after a failure of the
+     actor before all other messages, after the end of the process in the order in which messages were sent.
+DU3  It is attempted `attempts_max` times, counted over all incarnations of the process; then it is a dead
+     letter. So a message that kills the process does so a bounded number of times.
+DU4  A message from another node is stored once, however often it is redelivered: it is identified by the
+     sender's incarnation and sequence number.
+DU5  A record that cannot be read, because its class is missing or has changed, is a dead letter with the reason
+     and an UnreadableRecord as its message. The other messages are handled, and its asker gets the error.
+DU6  The actor that handles an ask replies to it, in a later incarnation of the process, too, if the asker is on
+     another
+     node and its transport has kept the ask: the record says where the reply goes. An asker of this process
+     gets the reply from a later actor of the mailbox, unless the process has ended.
 
 A message that cannot be serialized is rejected when it is sent (recado.actors.serialization).
 """
@@ -79,18 +81,19 @@ class DurableMailboxes:
         self._open_mailboxes: dict[str, DurableMailbox] = {}
         # The replies of messages whose actor has stopped, by message id.
         self._orphaned_replies: dict[int, Reply] = {}
-        # Opening a mailbox reads the journal, and putting a message writes to both. Without the lock a message could get
-        # into the mailbox twice.
+        # Opening a mailbox reads the journal, and putting a message writes to both. Without the lock a message
+        # could get into the mailbox twice.
         self._lock = threading.Lock()
         system.on_close(self.close)
 
     def mailbox(
         self, name: str, *, attempts_max: int = ATTEMPTS_MAX
     ) -> Callable[[], DurableMailbox]:
-        """Return the factory of the mailbox with a name, for `spawn`. It contains the messages that are left in it.
+        """Return the factory of the mailbox with a name, for `spawn`. It contains the messages that are left in
+        it.
 
-        A message is a dead letter after `attempts_max` failed attempts. Use the actor's name for the mailbox, so that
-        messages for a stopped actor reach the next one.
+        A message is a dead letter after `attempts_max` failed attempts. Use the actor's name for the mailbox,
+        so that messages for a stopped actor reach the next one.
         """
         if attempts_max < 1:
             raise ValueError(f"attempts_max must be at least 1: {attempts_max}")
@@ -186,7 +189,8 @@ class DurableMailbox(DurableMailboxPort):
         self._wake_cell = wake
 
     def _decode(self, record: MessageStored, reply: Reply | None) -> MessageEnvelope:
-        """Return the envelope of a record. Raises InvalidEnvelopeError, and ValueError for an invalid sender."""
+        """Return the envelope of a record. Raises InvalidEnvelopeError, and ValueError for an invalid
+        sender."""
         mailboxes = self._mailboxes
         message = mailboxes._serializers.deserialize(record.format_id, record.manifest, record.body)
         sender: ActorRef[Any] | None = (
@@ -268,7 +272,8 @@ class DurableMailbox(DurableMailboxPort):
         return None
 
     def _reject(self, envelope: MessageEnvelope, error: Rejection) -> Rejection:
-        """Dead-letter a message that cannot be stored, and fail its ask. The sender of a tell does not fail (RE2)."""
+        """Dead-letter a message that cannot be stored, and fail its ask. The sender of a tell does not fail
+        (RE2)."""
         message, sender, reply = envelope
         log.error("message rejected by durable mailbox (mailbox=%s error=%s)", self._name, error)
         if reply is not None:
@@ -279,7 +284,7 @@ class DurableMailbox(DurableMailboxPort):
     def when_stored(self, on_stored: StoredCallback) -> None:
         self._journal.when_synced(on_stored)
 
-    # ── getting, by the holder of the claim ────────────────────────────────────────────────────────────────────
+    # ── getting, by the holder of the claim ────────────────────────────────────────────────────────────────
 
     def get_nowait(self) -> MessageEnvelope:
         while self._ready:

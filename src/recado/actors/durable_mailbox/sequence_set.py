@@ -1,11 +1,12 @@
 """The sequence numbers of one sender that were processed, as ranges.
 
 SE1  A number that was added stays in the set.
-SE2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were settled
-     elsewhere fill gaps, and if that is not enough the lowest gaps are treated as processed. But none above `up_to`:
-     unsettled numbers there may still arrive, and until then there may be more ranges.
-SE3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until they are
-     added, or settled elsewhere. Numbers that were excluded before, and are neither, stay so: the highest `ranges_max`.
+SE2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were
+     settled elsewhere fill gaps, and if that is not enough the lowest gaps are treated as processed. But none
+     above `up_to`: unsettled numbers there may still arrive, and until then there may be more ranges.
+SE3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until
+     they are added, or settled elsewhere. Numbers that were excluded before, and are neither, stay so: the
+     highest `ranges_max`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 RANGES_MAX: Final = 4_096
-"""A sender numbers all its messages to a node, and durable mailboxes see only some of them. So there are gaps where no
-message is missing, and their number would grow as long as the sender lives."""
+"""A sender numbers all its messages to a node, and durable mailboxes see only some of them. So there are gaps
+where no message is missing, and their number would grow as long as the sender lives."""
 
 Range: TypeAlias = tuple[int, int]
 """The first and the last number."""
@@ -35,7 +36,8 @@ class SequenceRanges(msgspec.Struct, array_like=True, frozen=True):
 
 
 class SequenceSet:
-    """Contains the numbers from 1 to `floor` except the `excluded` ones, and those from `starts[i]` to `ends[i]`."""
+    """Contains the numbers from 1 to `floor` except the `excluded` ones, and those from `starts[i]` to
+    `ends[i]`."""
 
     __slots__ = ("_ranges_limit", "_ranges_max", "ends", "excluded", "floor", "starts")
 
@@ -112,8 +114,8 @@ class SequenceSet:
     ) -> None:
         """Reduce the number of ranges to half of `ranges_max` (SE2).
 
-        `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers are not
-        settled, though they may lie within these ranges; up to `up_to` no other numbers can still arrive.
+        `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers are
+        not settled, though they may lie within these ranges; up to `up_to` no other numbers can still arrive.
         """
         missing = {number for number in unsettled if number not in self}
         self.excluded = {number for number in self.excluded if not _is_within(settled, number)}
@@ -130,7 +132,8 @@ class SequenceSet:
         self.excluded = {*still_excluded, *(number for number in missing if number <= self.floor)}
 
     def check(self) -> None:
-        """Assert, in tests, that ranges are in order and do not touch, and that excluded numbers are below them."""
+        """Assert, in tests, that ranges are in order and do not touch, and that excluded numbers are below
+        them."""
         bounds = [self.floor]
         for first, last in zip(self.starts, self.ends, strict=True):
             bounds += (first - 1, last)

@@ -9,10 +9,10 @@ CE3  Signals and exclusive actions go before messages, but never interrupt a han
 CE4  A cell that failed stays claimed until its supervisor has decided; messages wait meanwhile.
 CE5  A run handles at most `budget` messages, so that other cells get their turn.
 
-A `def` handler is called by the thread that runs the cell. The coroutine of an `async def` handler is awaited by a
-task on the event loop: one task for the rest of the run, not one per message. A cell whose last run awaited starts
-its next run as a task at once (`runs_as_task`). Starting, stopping and restarting are in the package `supervision`,
-the handling of full mailboxes in backpressure.py.
+A `def` handler is called by the thread that runs the cell. The coroutine of an `async def` handler is awaited
+by a task on the event loop: one task for the rest of the run, not one per message. A cell whose last run
+awaited starts its next run as a task at once (`runs_as_task`). Starting, stopping and restarting are in the
+package `supervision`, the handling of full mailboxes in backpressure.py.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class Cell:
         if self.durable_mailbox is not None:
             self.durable_mailbox.attach(self.wake)
         self.state = CellState.STARTING
-        # Scheduling hints: whether the last run awaited, and whether another thread has already asked the loop to
-        # dispatch this cell.
+        # Scheduling hints: whether the last run awaited, and whether another thread has already asked the loop
+        # to dispatch this cell.
         self.runs_as_task = False
         self.wakeup_pending = False
         # The reason of a stop that was requested: from then on nothing restarts the actor.
@@ -203,7 +203,8 @@ class Cell:
             self.dispatcher.dispatch(self)
 
     def release_from_thread(self) -> None:
-        """Do the same in any thread. The lock (0.1 µs) is needed because the loop may stop the cell meanwhile."""
+        """Do the same in any thread. The lock (0.1 µs) is needed because the loop may stop the cell
+        meanwhile."""
         self.envelope = NO_ENVELOPE
         self.answered_envelope = None
         with _claim_lock:
@@ -255,8 +256,8 @@ class Cell:
             current_cell.reset(token)
 
     def run_turn(self, budget: int) -> bool:
-        """Do the same for a caller that has set `current_cell` itself. Returns True if the caller must release the cell,
-        and False if the claim was passed on."""
+        """Do the same for a caller that has set `current_cell` itself. Returns True if the caller must release
+        the cell, and False if the claim was passed on."""
         for _ in range(budget):
             if self.system_queue:
                 if (handler := self._next_system_handler()) is None:
@@ -300,8 +301,8 @@ class Cell:
         return True
 
     async def run_as_task(self, budget: int, result: Any = None) -> None:
-        """Do the same in a task, for handlers that await. `result` is the awaitable of a handler that was already
-        called."""
+        """Do the same in a task, for handlers that await. `result` is the awaitable of a handler that was
+        already called."""
         current_cell.set(self)
         awaited = False
         for _ in range(budget):
@@ -349,8 +350,8 @@ class Cell:
         return self.behaviour
 
     def _next_system_handler(self) -> Behaviour | None:
-        """Return the handler of the next signal. If an exclusive action is next, pass the claim on to it and return
-        None."""
+        """Return the handler of the next signal. If an exclusive action is next, pass the claim on to it and
+        return None."""
         assert self.system_queue is not None
         assert self.actor is not None
         item = self.system_queue.popleft()
@@ -365,8 +366,8 @@ class Cell:
     def _reply_with(self, value: Any) -> None:
         """Reply to an ask with the value that its handler returned; drop the value if the message was told.
 
-        Raises DuplicateReplyError if the handler has replied, promised a reply or forwarded the ask, and TypeError
-        if it is a generator function, because calling that has handled nothing.
+        Raises DuplicateReplyError if the handler has replied, promised a reply or forwarded the ask, and
+        TypeError if it is a generator function, because calling that has handled nothing.
         """
         if type(value) in _GENERATOR_TYPES:
             raise TypeError(f"the handler of {self.ref} is a generator function: it uses yield")
@@ -387,8 +388,8 @@ class Cell:
     # --- failure --------------------------------------------------------------------------------------
 
     def _handle_exception(self, error: BaseException) -> None:
-        """Fail with the exception of a handler. On the loop's thread, KeyboardInterrupt and SystemExit also end the
-        program; in other threads Python does not allow that."""
+        """Fail with the exception of a handler. On the loop's thread, KeyboardInterrupt and SystemExit also end
+        the program; in other threads Python does not allow that."""
         if isinstance(error, GeneratorExit) and self.system._loop.is_closed():
             raise error  # the task is being garbage collected
         self.fail(error if isinstance(error, Exception) else interrupted_error(self.ref, error))
@@ -441,7 +442,8 @@ class Cell:
             self.dispatcher.dispatch(self)
 
     def run_exclusively(self, action: ExclusiveAction) -> None:
-        """Call `action` with the claim of the cell, as soon as no handler runs. Call it on the loop's thread."""
+        """Call `action` with the claim of the cell, as soon as no handler runs. Call it on the loop's
+        thread."""
         if self.state is CellState.SUSPENDED:
             self.state = _CLAIMED
             action()
@@ -470,7 +472,8 @@ class Cell:
         return tuple(self.links.children.strategies) if self.links is not None else ()
 
     def on_instance_end(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when this instance of the actor ends, by a restart or a stop. On the loop's thread."""
+        """Call `callback` when this instance of the actor ends, by a restart or a stop. On the loop's
+        thread."""
         self.ensure_links().instance_end_callbacks.append(callback)
 
     def on_stop(self, callback: Callable[[], None]) -> None:

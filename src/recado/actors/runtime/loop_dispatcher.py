@@ -1,12 +1,13 @@
-"""Dispatchers: which thread runs a cell, and when. The default is the event loop itself, which runs cells in turns.
+"""Dispatchers: which thread runs a cell, and when. The default is the event loop itself, which runs cells in
+turns.
 
-TU1  A cell that has work runs within a bounded number of turns, however much work other cells have: each turn runs
-     at most TURN_CELLS_MAX ready cells, in order, and handles at most CELL_MESSAGES_MAX messages of each. A turn
-     ends with the first cell that has used up its messages.
+TU1  A cell that has work runs within a bounded number of turns, however much work other cells have: each turn
+     runs at most TURN_CELLS_MAX ready cells, in order, and handles at most CELL_MESSAGES_MAX messages of each.
+     A turn ends with the first cell that has used up its messages.
 TU2  A turn is one callback of the loop for all ready cells: 0.6 µs less per cell than one callback for each.
-TU3  A task that asks, and is about to await the reply, may run the asked cell at once, at most EARLY_RUNS_MAX times
-     between two turns. An ask takes 3.5 µs instead of 9.5, because the loop does not poll its sockets twice
-     before the reply.
+TU3  A task that asks, and is about to await the reply, may run the asked cell at once, at most EARLY_RUNS_MAX
+     times between two turns. An ask takes 3.5 µs instead of 9.5, because the loop does not poll its sockets
+     twice before the reply.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Dispatcher(Protocol):
     def dispatch(self, cell: Cell) -> None:
         """Schedule a cell that has work and seems to be idle.
 
-        Claim it with `cell.claim()`. If that succeeds, call `cell.run(budget)` once, soon, in the thread where this
-        dispatcher runs cells. If the cell has more work after that, it is dispatched again. This method is called
-        by any thread; it must neither block nor run the cell before it returns.
+        Claim it with `cell.claim()`. If that succeeds, call `cell.run(budget)` once, soon, in the thread where
+        this dispatcher runs cells. If the cell has more work after that, it is dispatched again. This method is
+        called by any thread; it must neither block nor run the cell before it returns.
         """
 
 
@@ -55,8 +56,8 @@ class LoopDispatcher:
         self._loop = loop
         self._thread_id = get_ident()
         self._ready: deque[Cell] = deque()
-        # Turns run in a context of their own, so `current_cell` is neither reset after each cell nor is the context
-        # copied for each turn (together 0.5 µs of an ask).
+        # Turns run in a context of their own, so `current_cell` is neither reset after each cell nor is the
+        # context copied for each turn (together 0.5 µs of an ask).
         self._context = copy_context()
         self._turn_scheduled = False
         self._early_runs_left = EARLY_RUNS_MAX
@@ -86,8 +87,9 @@ class LoopDispatcher:
             cell.dispatcher.dispatch(cell)  # not self: a stopped cell has another dispatcher
 
     def begin_batch(self) -> bool:
-        """Hold back the next turn while the caller delivers a batch of messages, so that `end_batch` can run their
-        cells before the loop polls its sockets. If this returns True, the caller must call `end_batch`."""
+        """Hold back the next turn while the caller delivers a batch of messages, so that `end_batch` can run
+        their cells before the loop polls its sockets. If this returns True, the caller must call
+        `end_batch`."""
         if self._turn_scheduled:
             return False
         self._turn_scheduled = True
@@ -117,8 +119,8 @@ class LoopDispatcher:
     def _run_turn(self) -> None:
         ready = self._ready
         self._early_runs_left = 0
-        # Cells that become ready during the turn may run in it, too: a message that passes through ten actors does
-        # not wait ten times until the loop has polled its sockets.
+        # Cells that become ready during the turn may run in it, too: a message that passes through ten actors
+        # does not wait ten times until the loop has polled its sockets.
         try:
             for _ in range(TURN_CELLS_MAX):
                 if not ready:

@@ -1,8 +1,9 @@
 """Mailboxes: the queue of an actor, and the interfaces that other kinds of mailboxes implement.
 
 The default is Python's SimpleQueue. Any thread may put into it, and an empty one takes 180 bytes where a deque
-takes 790 (100,000 actors: 18 MB instead of 79 MB), for 35 ns more per message. A mailbox does not know its bound: the
-cell has the `capacity` and applies backpressure (backpressure.py), so every kind of mailbox can be bounded.
+takes 790 (100,000 actors: 18 MB instead of 79 MB), for 35 ns more per message. A mailbox does not know its
+bound: the cell has the `capacity` and applies backpressure (backpressure.py), so every kind of mailbox can be
+bounded.
 
 MB1  `put` never blocks and never fails; every envelope that was put is returned once by `get_nowait`, in order.
 MB2  Only the holder of the cell's claim calls `get_nowait`; a work stealing pool is the one exception.
@@ -42,14 +43,15 @@ StoredCallback: TypeAlias = Callable[[BaseException | None], object]
 
 
 class DurableMailboxPort:
-    """A mailbox that stores its messages. The cell notifies it of the outcome of each message, and closes it when
-    the actor has stopped.
+    """A mailbox that stores its messages. The cell notifies it of the outcome of each message, and closes it
+    when the actor has stopped.
 
     A plain class and no ABC, because `isinstance` is on the path of every spawn (40 ns instead of 200).
     """
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """Call `wake` for messages that arrive by another way than the actor's own reference. From any thread."""
+        """Call `wake` for messages that arrive by another way than the actor's own reference. From any
+        thread."""
         raise NotImplementedError
 
     def put(self, envelope: MessageEnvelope) -> None:
@@ -64,8 +66,9 @@ class DurableMailboxPort:
     def put_durably(
         self, envelope: MessageEnvelope, origin: Origin | None, on_stored: StoredCallback | None
     ) -> None:
-        """Put an envelope, and call `on_stored` when it is on disk or cannot be stored. An envelope with an origin
-        may be redelivered: if the origin is known, the envelope is dropped and only `on_stored` is called."""
+        """Put an envelope, and call `on_stored` when it is on disk or cannot be stored. An envelope with an
+        origin may be redelivered: if the origin is known, the envelope is dropped and only `on_stored` is
+        called."""
         raise NotImplementedError
 
     def when_stored(self, on_stored: StoredCallback) -> None:

@@ -1,7 +1,7 @@
 """Graceful shutdown on SIGTERM and SIGINT.
 
-Handlers are installed by `signal.signal` and not by the loop, so that the previous handlers can be restored, also
-those that asyncio or the program has installed on the loop.
+Handlers are installed by `signal.signal` and not by the loop, so that the previous handlers can be restored,
+also those that asyncio or the program has installed on the loop.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def call_on_first_signal(
 ) -> Iterator[None]:
     """Call `stop` on the first of `signals`, or of STOP_SIGNALS if that is empty.
 
-    A second signal has Python's default effect: it ends the program. The previous handlers are restored at the end
-    of the block. Use it in the main thread, the only one in which Python handles signals.
+    A second signal has Python's default effect: it ends the program. The previous handlers are restored at the
+    end of the block. Use it in the main thread, the only one in which Python handles signals.
     """
     previous = {number: signal.getsignal(number) for number in signals or STOP_SIGNALS}
 

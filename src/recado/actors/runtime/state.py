@@ -6,9 +6,9 @@
 
     every state ──► STOPPED
 
-The dispatcher or lifecycle step that claims an idle cell is the only one that runs it (CE1). Dispatchers claim cells under a lock, or
-on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A restart leaves a cell CLAIMED until
-the new instance is ready.
+The dispatcher or lifecycle step that claims an idle cell is the only one that runs it (CE1). Dispatchers claim
+cells under a lock, or on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A restart
+leaves a cell CLAIMED until the new instance is ready.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Calls from other threads to the event loop, with one wakeup of the loop for many calls.
 
-`call_soon_threadsafe` writes a byte to the loop's self-pipe for each call. That takes 5 µs, and while the loop is busy
-the pipe fills up after some hundreds of calls: then a signal such as SIGTERM is lost, because it uses the same pipe.
+`call_soon_threadsafe` writes a byte to the loop's self-pipe for each call. That takes 5 µs, and while the loop
+is busy the pipe fills up after some hundreds of calls: then a signal such as SIGTERM is lost, because it uses
+the same pipe.
 
 DB1  Calls run on the loop's thread, in the order in which they were made, each in the context of its caller.
 DB2  Between two runs of the queued calls the loop is woken once, however many calls are made.

@@ -1,13 +1,13 @@
 """The classes that can be serialized, by their manifests: the names under which they are sent.
 
-A class is known if it is a Message, if a field or the reply of a Message is declared with it, or if it was registered: a
-struct, a dataclass, an Enum, a named tuple or a protobuf message. Its manifest is its module and name, unless it has a
-`manifest: ClassVar[str] = "…"` or was registered under another name. That is needed where the module has different names on
-both sides, such as a program that is `__main__` on one of them.
+A class is known if it is a Message, if a field or the reply of a Message is declared with it, or if it was
+registered: a struct, a dataclass, an Enum, a named tuple or a protobuf message. Its manifest is its module and
+name, unless it has a `manifest: ClassVar[str] = "…"` or was registered under another name. That is needed where
+the module has different names on both sides, such as a program that is `__main__` on one of them.
 
 CA1  No name that was received leads to an import or to a lookup in a module.
-CA2  A manifest means one class. Of two classes with the same manifest (created by a function that ran twice) it is the
-     later one.
+CA2  A manifest means one class. Of two classes with the same manifest (created by a function that ran twice) it
+     is the later one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ T = TypeVar("T")
 _registered: dict[str, type] = {}
 _manifests: dict[type, str] = {}
 _discovered: dict[str, type] = {}  # messages, and the classes in their declarations
-# The classes in the declarations of one class. Resolving them takes 20 µs, and other nodes can send unknown names.
+# The classes in the declarations of one class. Resolving them takes 20 µs, and other nodes can send unknown
+# names.
 _declared_classes: WeakKeyDictionary[type, list[type]] = WeakKeyDictionary()
 
 

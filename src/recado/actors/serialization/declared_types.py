@@ -4,13 +4,13 @@
     price: float            a float, or an int, as type checkers accept it
     tags: tuple[str, ...]   a tuple of str, not a list
 
-DC1  A field is checked by the same rule when it is sent and when it is received. So a value that the other node, or the
-     next incarnation of this one, would reject is rejected when it is sent.
-DC2  A type that says nothing about its values (Any, object, an unbound type variable, a protocol that cannot be checked)
-     accepts every value.
+DC1  A field is checked by the same rule when it is sent and when it is received. So a value that the other
+     node, or the next incarnation of this one, would reject is rejected when it is sent.
+DC2  A type that says nothing about its values (Any, object, an unbound type variable, a protocol that cannot be
+     checked) accepts every value.
 
-The fields of an instance are checked when the instance is encoded or created (tagged_codec.py), not by the type of the
-field that holds it.
+The fields of an instance are checked when the instance is encoded or created (tagged_codec.py), not by the type
+of the field that holds it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ class RemoteError(ActorError):
 
 
 class SerializationError(RemoteError):
-    """A message cannot be serialized: its class is not registered, or a part of it does not match its declared type."""
+    """A message cannot be serialized: its class is not registered, or a part of it does not match its declared
+    type."""
 
 
 class InvalidEnvelopeError(RemoteError):

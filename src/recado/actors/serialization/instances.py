@@ -1,7 +1,8 @@
-"""Instances of registered classes, in the tagged codec: which parts they are encoded as, and how they are recreated.
+"""Instances of registered classes, in the tagged codec: which parts they are encoded as, and how they are
+recreated.
 
-IN1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could raise or
-     change something, it is recreated once when it is encoded, to find that out.
+IN1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could
+     raise or change something, it is recreated once when it is encoded, to find that out.
 IN2  Only registered classes are instantiated, and only a bounded number of combinations of a Flag.
 """
 
@@ -124,8 +125,8 @@ def _check_field_names(cls: type, field_names: Iterable[str], known: set[str]) -
 
 
 def create_instance(cls: type, field_values: dict[str, Any]) -> Any:
-    """Create an instance from the values of its fields, which are checked. Raises InvalidEnvelopeError, and the exceptions
-    of its constructor."""
+    """Create an instance from the values of its fields, which are checked. Raises InvalidEnvelopeError, and the
+    exceptions of its constructor."""
     if not is_registrable(cls) or issubclass(cls, enum.Enum):
         raise InvalidEnvelopeError(f"{cls.__qualname__} has no fields")
     fields = fields_of(cls)
@@ -144,7 +145,8 @@ def create_instance(cls: type, field_values: dict[str, Any]) -> Any:
 
 
 def _create_dataclass(cls: type, values: dict[str, Any]) -> Any:
-    """Call the constructor, which may check the values; fields that are not its arguments are set afterwards."""
+    """Call the constructor, which may check the values; fields that are not its arguments are set
+    afterwards."""
     arguments = {field.name for field in dataclasses.fields(cls) if field.init}
     instance = cls(**{name: value for name, value in values.items() if name in arguments})
     for name, value in values.items():

@@ -1,15 +1,15 @@
 """Which values msgspec encodes and decodes without loss, given their declared type.
 
-msgspec encodes a struct in C and decodes it by the types of its fields: 0.2 µs each. But it encodes a Decimal, a date, an
-Enum or a set as the nearest type of MessagePack or JSON. So a value is decoded as it was only if its type is exactly the
-declared one, and the declaration is unambiguous. That is checked here before a value is encoded; all other values are encoded
-with their types (tagged_codec.py), which takes about ten times as long.
+msgspec encodes a struct in C and decodes it by the types of its fields: 0.2 µs each. But it encodes a Decimal,
+a date, an Enum or a set as the nearest type of MessagePack or JSON. So a value is decoded as it was only if its
+type is exactly the declared one, and the declaration is unambiguous. That is checked here before a value is
+encoded; all other values are encoded with their types (tagged_codec.py), which takes about ten times as long.
 
     order: int            an int, not a bool           price: float   a finite float, not an int
     side: Side            a member of this Enum        order: Bid | Ask, Any, Sequence[int]   never
 
-LO1  A value that the check of its declared type accepts is decoded as it was, by msgspec's decoder for that type, in
-     MessagePack and in JSON.
+LO1  A value that the check of its declared type accepts is decoded as it was, by msgspec's decoder for that
+     type, in MessagePack and in JSON.
 
 The check of a declared type is compiled to Python functions, one for each loop. The check of list[Tick] is
 
@@ -106,7 +106,8 @@ class _CheckCompiler:
         return function
 
     def condition(self, annotation: Any, value: str) -> str | None:
-        """Return the condition for a type; None if its values cannot be distinguished from those of other types."""
+        """Return the condition for a type; None if its values cannot be distinguished from those of other
+        types."""
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if annotation is None:
             return self._type_condition(types.NoneType, value)
@@ -269,8 +270,8 @@ def _is_json_key(annotation: Any) -> bool:
 
 
 def survives_rebuild(value: Any) -> bool:
-    """Return whether an instance created from the fields of this one has equal fields. Its `__post_init__` may raise or
-    change them."""
+    """Return whether an instance created from the fields of this one has equal fields. Its `__post_init__` may
+    raise or change them."""
     cls = type(value)
     try:
         recreated = cls(**{field.name: getattr(value, field.name) for field in fields_of(cls)})

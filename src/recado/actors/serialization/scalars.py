@@ -1,6 +1,7 @@
 """Values without parts in the tagged codec: numbers, bytes, dates and time zones.
 
-ENCODERS create their trees, by type; DECODERS read them, by tag; NUMBER_CONSTRUCTORS read those whose parts are numbers.
+ENCODERS create their trees, by type; DECODERS read them, by tag; NUMBER_CONSTRUCTORS read those whose parts are
+numbers.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@
     protobuf        protobuf messages, by the name of their descriptor
     pickle          every other value, if the options of the node allow it
 
-A *manifest* is the name of a class in the class registry. The class of a received value is looked up by it; nothing is
-imported. A value without a manifest, such as a list, is tagged. A reply whose type is exactly the one that the message declares
-is encoded in plain MessagePack or JSON, and decoded as that type.
+A *manifest* is the name of a class in the class registry. The class of a received value is looked up by it;
+nothing is imported. A value without a manifest, such as a list, is tagged. A reply whose type is exactly the
+one that the message declares is encoded in plain MessagePack or JSON, and decoded as that type.
 
-SR1  `deserialize` creates instances only of registered classes, of the declared type of a reply, and of the types in
-     tagged_codec.py.
+SR1  `deserialize` creates instances only of registered classes, of the declared type of a reply, and of the
+     types in tagged_codec.py.
 SR2  Pickles are rejected before a byte of them is read, unless the node accepts them.
 SR3  For any bytes `deserialize` returns a value, or raises InvalidEnvelopeError or UnacceptableMessageError.
-SR4  A serialized value is deserialized as it was, types included, by every node that has its classes; or `serialize` raises
-     SerializationError, which names the field.
+SR4  A serialized value is deserialized as it was, types included, by every node that has its classes; or
+     `serialize` raises SerializationError, which names the field.
 """
 
 from __future__ import annotations
@@ -142,7 +142,8 @@ class Serializers:
         return self._serialize_tagged(value, format_id)
 
     def serialize_reply(self, value: object, reply_type: Any) -> tuple[int, str, bytes]:
-        """Do the same for a reply. `reply_type` is the type that the message declares; None if it declares none."""
+        """Do the same for a reply. `reply_type` is the type that the message declares; None if it declares
+        none."""
         writer = self._writers_by_class.get(type(value))
         if writer is None:
             writer = self._writers_by_class[type(value)] = self._create_writer(type(value))
@@ -216,13 +217,15 @@ class Serializers:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def check_readable(self, format_id: int, manifest: str, reply_type: Any = None) -> None:
-        """Raises UnacceptableMessageError if `deserialize` would for any body. For a body that is expensive to decompress."""
+        """Raises UnacceptableMessageError if `deserialize` would for any body. For a body that is expensive to
+        decompress."""
         self._find_reader(format_id, manifest, reply_type)
 
     def deserialize(
         self, format_id: int, manifest: str, body: bytes, reply_type: Any = None
     ) -> object:
-        """Return the value of a body. `reply_type` is the type that a reply without manifest should have, if known.
+        """Return the value of a body. `reply_type` is the type that a reply without manifest should have, if
+        known.
 
         Raises InvalidEnvelopeError and UnacceptableMessageError.
         """
@@ -326,8 +329,8 @@ class Serializers:
         return reader
 
     def _decoder(self, format_id: int, target_type: Any) -> Decode:
-        """Return the decoder of a type. Raises UnacceptableMessageError for a type that msgspec does not support, such as a
-        union of two structs."""
+        """Return the decoder of a type. Raises UnacceptableMessageError for a type that msgspec does not
+        support, such as a union of two structs."""
         try:
             if format_id == MSGPACK_FORMAT_ID:
                 return msgspec.msgpack.Decoder(target_type, dec_hook=self._decode_ref).decode

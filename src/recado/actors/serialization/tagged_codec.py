@@ -1,4 +1,5 @@
-"""Values as trees of lists whose first element is a type tag, for values that MessagePack and JSON have no types for.
+"""Values as trees of lists whose first element is a type tag, for values that MessagePack and JSON have no
+types for.
 
     None, True, 7, 2.5, "text"                      without a tag: integers of 64 bits, finite floats
     ["list", …]  ["tuple", …]  ["set", …]  ["frozenset", …]          the elements
@@ -15,16 +16,17 @@
     ["offset", seconds, name]  ["zone", key]        time zones: of datetimes, and by themselves
     ["unset"]                                       msgspec.UNSET
 
-Every list begins with its tag, so nothing has to be escaped. Fields have names: a field that was added to a class later,
-with a default, may be missing.
+Every list begins with its tag, so nothing has to be escaped. Fields have names: a field that was added to a
+class later, with a default, may be missing.
 
 TG1  `decode(encode(value))` is equal to `value`, and so are the types of all its parts; or `encode` raises
      SerializationError, which names the part and the reason.
-TG2  `decode` creates only instances of registered classes, whose fields it checks against their declarations, and of the
-     types above. It imports nothing.
-TG3  Neither goes deeper than DEPTH_LEVELS_MAX, integers have at most INTEGER_BITS_MAX bits, and at most COLLISIONS_MAX
-     elements of a set or keys of a dict have the hash of another one: crafted keys with equal hashes would make every lookup
-     a linear search.
+TG2  `decode` creates only instances of registered classes, whose fields it checks against their declarations,
+     and of the types above. It imports nothing.
+TG3  Neither goes deeper than DEPTH_LEVELS_MAX, integers have at most INTEGER_BITS_MAX bits, and at most
+     COLLISIONS_MAX
+     elements of a set or keys of a dict have the hash of another one: crafted keys with equal hashes would make
+     every lookup a linear search.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ _LEAF_DECODERS: Final[dict[str, Callable[..., Any]]] = {**scalars.DECODERS, **in
 
 
 class TaggedCodec:
-    """Encodes and decodes trees. `encode_ref` and `decode_ref` convert references to actors, which need the system."""
+    """Encodes and decodes trees. `encode_ref` and `decode_ref` convert references to actors, which need the
+    system."""
 
     def __init__(self, encode_ref: RefEncoder, decode_ref: RefDecoder) -> None:
         self._encode_ref = encode_ref
@@ -211,8 +214,8 @@ class TaggedCodec:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def decode(self, tree: TaggedTree, depth: int = 0) -> Any:
-        """Return the value of a tree. Raises InvalidEnvelopeError, UnacceptableMessageError, and the exceptions that classes
-        raise for invalid values."""
+        """Return the value of a tree. Raises InvalidEnvelopeError, UnacceptableMessageError, and the exceptions
+        that classes raise for invalid values."""
         kind = type(tree)
         if kind is str or kind is int or kind is float or kind in _PLAIN_TYPES:
             return tree
@@ -296,7 +299,8 @@ class TaggedCodec:
 
 
 def _are_plain_values(values: Collection[Any]) -> bool:
-    """Return whether no value needs a tag. False also if that would need a check of each value: 20 ns instead of 200."""
+    """Return whether no value needs a tag. False also if that would need a check of each value: 20 ns instead
+    of 200."""
     kinds = {*map(type, values)}
     if kinds == {int}:
         return bool(min(values) >= -(2**63) and max(values) < 2**64)

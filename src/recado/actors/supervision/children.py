@@ -1,9 +1,10 @@
 """The children of a supervisor, and its decision when one of them fails. Pure.
 
-FA1  Children are in the order in which they were linked. A group is stopped in reverse order, and started in order.
+FA1  Children are in the order in which they were linked. A group is stopped in reverse order, and started in
+     order.
 FA2  Every failure leads to one decision: restart these children, or stop these and notify the supervisor.
-FA3  A group is restarted once at a time: a member that fails meanwhile, also one that has just joined, waits until
-     that restart is done.
+FA3  A group is restarted once at a time: a member that fails meanwhile, also one that has just joined, waits
+     until that restart is done.
 """
 
 from __future__ import annotations

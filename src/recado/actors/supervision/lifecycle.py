@@ -5,9 +5,9 @@ LI2  An actor that could not be started never existed: its name is free, and no 
 LI3  A stop first stops the children, the last linked one first. An actor that is to stop is not restarted.
 LI4  Each watcher of an actor gets one Down, after `post_stop`; the name is free by then.
 
-A stop waits for the handler that runs. If that still awaits after a grace period, its task is cancelled; if it does
-not end even then, because it blocks in a thread perhaps, the cell is abandoned: it is marked as stopped, and the
-handler finds its actor gone when it ends.
+A stop waits for the handler that runs. If that still awaits after a grace period, its task is cancelled; if it
+does not end even then, because it blocks in a thread perhaps, the cell is abandoned: it is marked as stopped,
+and the handler finds its actor gone when it ends.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def run_instance_end_callbacks(cell: Cell) -> None:
 
 
 def _finish(cell: Cell, reason: Reason) -> None:
-    """Mark a cell as stopped, dead-letter its messages, and notify the linked actors. The last step of every stop."""
+    """Mark a cell as stopped, dead-letter its messages, and notify the linked actors. The last step of every
+    stop."""
     if cell.state is CellState.STOPPED:  # it was abandoned
         return
     was_started = cell.is_started
@@ -165,8 +166,8 @@ async def stop_children(cell: Cell) -> None:
 
 
 async def wait_stopped(cell: Cell, grace: float = STOP_GRACE_S) -> None:
-    """Return when a stopping actor has stopped. A handler that still awaits after `grace` seconds is cancelled; if it
-    does not end within another `grace` seconds, the cell is abandoned."""
+    """Return when a stopping actor has stopped. A handler that still awaits after `grace` seconds is cancelled;
+    if it does not end within another `grace` seconds, the cell is abandoned."""
     if cell.state is CellState.STOPPED:
         return
     stopped: asyncio.Future[bool] = cell.system._loop.create_future()

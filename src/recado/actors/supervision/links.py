@@ -1,4 +1,5 @@
-"""The relations of a cell to other actors: children, monitors, ties. Created on demand, because most cells have none."""
+"""The relations of a cell to other actors: children, monitors, ties. Created on demand, because most cells have
+none."""
 
 from __future__ import annotations
 
@@ -46,8 +47,8 @@ class Links:
 
 
 def supervises(cell: Cell, ref: Ref) -> bool:
-    """Return whether `ref` is the actor of this cell or one of its descendants. To be supervised by a descendant would
-    make a cycle that nothing can stop. Only actors of this node are known."""
+    """Return whether `ref` is the actor of this cell or one of its descendants. To be supervised by a
+    descendant would make a cycle that nothing can stop. Only actors of this node are known."""
     while ref != cell.ref:
         descendant = cell.system._find_cell(ref.address)
         if descendant is None or descendant.supervisor is None:

@@ -1,15 +1,16 @@
 """What happens when an actor fails: its supervisor decides, and the actor is restarted or stopped.
 
 RS1  A failed cell is suspended until its supervisor has decided (CE4); messages wait meanwhile.
-RS2  A restart calls `pre_restart` on the failed instance, stops its children unless it `keeps_children`, creates a new
-     instance with the same factory, and calls `pre_start` and `post_restart` on that. Reference and mailbox stay.
+RS2  A restart calls `pre_restart` on the failed instance, stops its children unless it `keeps_children`,
+     creates a new instance with the same factory, and calls `pre_start` and `post_restart` on that. Reference
+     and mailbox stay.
 RS3  A restart that fails is one more failure, with the same budget. A hook that is cancelled has failed, too.
-RS4  The restart of a group waits STOP_GRACE_S for the handler of each member. Then a handler that awaits is cancelled.
-     If it does not end even so, because it blocks in a thread perhaps, the group is restarted without this member,
-     which is restarted when its handler has ended.
+RS4  The restart of a group waits STOP_GRACE_S for the handler of each member. Then a handler that awaits is
+     cancelled. If it does not end even so, because it blocks in a thread perhaps, the group is restarted
+     without this member, which is restarted when its handler has ended.
 
-The decision is made here, on the loop, and not in a handler of the supervisor: a supervisor that is busy does not keep
-its children waiting.
+The decision is made here, on the loop, and not in a handler of the supervisor: a supervisor that is busy does
+not keep its children waiting.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def _log_failure(cell: Cell, error: BaseException) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PendingRestart:
-    """An exclusive action that restarts an actor. If the actor fails before, this is the answer to that, too."""
+    """An exclusive action that restarts an actor. If the actor fails before, this is the answer to that,
+    too."""
 
     action: ExclusiveAction
 
@@ -150,8 +152,8 @@ async def _restart_group(
     refs: tuple[Ref, ...],
     reason: BaseException,
 ) -> None:
-    """End all instances of a group in reverse order, then start new ones in order (FA1). Members on other nodes are
-    signalled, and not waited for."""
+    """End all instances of a group in reverse order, then start new ones in order (FA1). Members on other nodes
+    are signalled, and not waited for."""
     failures = children.group_restarts[group]
     local_cells = [cell for ref in refs if (cell := local_cell(ref)) is not None]
     for ref in refs:
@@ -177,8 +179,8 @@ async def _restart_group(
 
 
 async def _claim_member(cell: Cell, reason: BaseException) -> bool:
-    """Wait until the handler of a group member has ended, and claim its cell. Returns False if the actor stops, or if
-    its handler does not end in time (RS4)."""
+    """Wait until the handler of a group member has ended, and claim its cell. Returns False if the actor stops,
+    or if its handler does not end in time (RS4)."""
     claimed: asyncio.Future[bool] = cell.system._loop.create_future()
     if cell.state is CellState.STOPPED:
         return False

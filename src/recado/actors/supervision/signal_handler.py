@@ -95,8 +95,8 @@ def reply_for_absent(ref: Ref, signal: CellSignal) -> None:
 def absent_reply(
     ref: Ref, signal: CellSignal, absent_address: Address | None = None
 ) -> tuple[Ref, CellSignal] | None:
-    """Return the recipient and the signal that reply for an absent actor; None if no reply is due. `absent_address`
-    is its address, if that differs from the one of `ref`."""
+    """Return the recipient and the signal that reply for an absent actor; None if no reply is due.
+    `absent_address` is its address, if that differs from the one of `ref`."""
     absent = NoSuchActorError(f"{absent_address or ref} does not exist")
     match signal:
         case Watch(watcher):

@@ -1,7 +1,7 @@
 """Signals: notifications about the life of actors. A cell processes them before its messages.
 
-They are values, and are sent to other nodes like messages. `on_signal` of an actor gets those of the union `Signal`;
-cells handle the others themselves (signal_handler.py).
+They are values, and are sent to other nodes like messages. `on_signal` of an actor gets those of the union
+`Signal`; cells handle the others themselves (signal_handler.py).
 
     supervisor  ── Link, Unlink, Restart, Stop ──►  child
                 ◄── Failed, Ended ────────────────

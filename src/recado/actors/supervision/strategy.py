@@ -1,12 +1,14 @@
-"""Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. Values and counters only.
+"""Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. Values and
+counters only.
 
-SU1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the group
-     (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
-SU2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets a
-     ChildFailed, and fails itself unless it handles that in `on_signal`.
+SU1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the
+     group (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
+SU2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets
+     a ChildFailed, and fails itself unless it handles that in `on_signal`.
 
-A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to one actor (`supervisor_strategy=` of
-`spawn` or `link`). Actors with the same AllForOne object, under the same supervisor, are one group.
+A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to one actor
+(`supervisor_strategy=` of `spawn` or `link`). Actors with the same AllForOne object, under the same supervisor,
+are one group.
 """
 
 from __future__ import annotations

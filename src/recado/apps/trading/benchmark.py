@@ -1,9 +1,10 @@
-"""The benchmark: executes run after run, each in its own processes, and publishes the timings on a feed with an archive.
+"""The benchmark: executes run after run, each in its own processes, and publishes the timings on a feed with an
+archive.
 
     broker     a recado broker that has the feed; also used by runs over AMQP, unless another broker is named
     server     the exchange: books, engines, receivers, receptionist
     clients    all clients of a run; they publish every ask on the feed when the run is over
-    network    for added latency: a delay proxy before the server, or two before the broker, for server and clients
+    network    for added latency: a delay proxy before the server, or two before the broker
 
 Nothing is published or archived while asks are timed.
 """
@@ -63,7 +64,7 @@ class ArchiveRecorder:
 
     async def _wait_archived(self, publisher: bytes, sequence: int) -> None:
         async with asyncio.timeout(ARCHIVE_TIMEOUT_S):
-            while self.archive.vector.last_of(publisher) < sequence:  # noqa: ASYNC110 - the archive has no event for this
+            while self.archive.vector.last_of(publisher) < sequence:  # noqa: ASYNC110 - no event
                 await asyncio.sleep(POLL_INTERVAL_S)
 
 

@@ -3,7 +3,8 @@
 BK1  The book is never crossed: its best bid is below its best ask.
 BK2  No volume is lost: every bid is traded or rests, and so is every ask; each trade has both sides.
 BK3  Price-time priority: orders with the better price trade first, and of equal prices the earlier one.
-BK4  A trade is at the price of the resting order; the new order pays no more than it bid, and gets no less than it asked.
+BK4  A trade is at the price of the resting order; the new order pays no more than it bid, and gets no less than
+     it asked.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class Totals(msgspec.Struct, frozen=True):
 class BookSide:
     """One side of a book: the resting orders at each price, in the order of their arrival.
 
-    Prices are stored as ranks, where a higher rank is a better price: the price of a bid, and the negative price of an ask.
-    So both sides use the same code, and the best price is always the last.
+    Prices are stored as ranks, where a higher rank is a better price: the price of a bid, and the negative
+    price of an ask. So both sides use the same code, and the best price is always the last.
     """
 
     def __init__(self, sign: int) -> None:
@@ -85,7 +86,8 @@ class BookSide:
         self.volume += order.volume
 
     def match(self, limit: int, volume: int) -> list[Fill]:
-        """Trade up to `volume` with the best resting orders, at no worse a price than `limit`, and return the fills."""
+        """Trade up to `volume` with the best resting orders, at no worse a price than `limit`, and return the
+        fills."""
         fills = []
         while volume and self._ranks and self._ranks[-1] >= limit * self._sign:
             rank = self._ranks[-1]

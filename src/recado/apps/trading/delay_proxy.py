@@ -1,11 +1,11 @@
 """A TCP proxy that adds latency: bytes that arrive on one side leave on the other after a delay.
 
-Each chunk has its own departure time, so the latency does not limit the rate: many chunks are in flight at a time. The end of
-stream of one side is forwarded after the same delay; a connection that breaks is closed on both sides at once. The data in flight
-is limited by memory only.
+Each chunk has its own departure time, so the latency does not limit the rate: many chunks are in flight at a
+time. The end of stream of one side is forwarded after the same delay; a connection that breaks is closed on
+both sides at once. The data in flight is limited by memory only.
 
-The loop must wake up precisely: asyncio's default selector rounds a delay up to whole milliseconds. `precise_loop` uses `select`,
-which has a resolution of microseconds.
+The loop must wake up precisely: asyncio's default selector rounds a delay up to whole milliseconds.
+`precise_loop` uses `select`, which has a resolution of microseconds.
 """
 
 from __future__ import annotations
@@ -193,7 +193,8 @@ class ProxiedConnection:
 
 @asynccontextmanager
 async def delay_proxy(host: str, port: int, round_trip: float) -> AsyncIterator[DelayProxy]:
-    """Run a proxy to an address that makes round trips `round_trip` seconds longer, half of it in each direction."""
+    """Run a proxy to an address that makes round trips `round_trip` seconds longer, half of it in each
+    direction."""
     proxy = DelayProxy(host, port, round_trip / 2)
     await proxy.start()
     try:

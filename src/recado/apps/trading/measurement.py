@@ -1,7 +1,7 @@
 """The records that are published on the feed: every ask, and after them the run that they belong to.
 
-The record of a run is published last. So a run that was not finished has asks and no record, and is left out of all tables. Both
-records are JSON, for other programs that read the archive:
+The record of a run is published last. So a run that was not finished has asks and no record, and is left out of
+all tables. Both records are JSON, for other programs that read the archive:
 
     key     body
     asked   {"run":"9f2c…","client":3,"number":17,"began":1843220,"nanoseconds":402511}

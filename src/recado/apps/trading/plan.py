@@ -56,8 +56,8 @@ class BenchmarkPlan:
             raise InvalidPlanError(f"a plan needs at least one run: {self.runs}")
 
     def trials(self) -> Iterator[Trial]:
-        """Yield the runs in rounds, with those that are compared next to each other: a machine that becomes slower affects all
-        of them."""
+        """Yield the runs in rounds, with those that are compared next to each other: a machine that becomes
+        slower affects all of them."""
         for _ in range(self.runs):
             for latency_us in self.latencies_us:
                 for clients in self.clients:

@@ -1,4 +1,5 @@
-"""The plots of chapter 7 of the dissertation: asks per second by number of clients, our figures beside the published ones.
+"""The plots of chapter 7 of the dissertation: asks per second by number of clients, our figures beside the
+published ones.
 
 7.2   without added latency       7.3   with latency       7.4   both in one plot
 """

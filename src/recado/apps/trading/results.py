@@ -1,7 +1,7 @@
 """The results of the archived runs, computed from the archive of the feed with pyarrow.
 
-A percentile is interpolated linearly between the two nearest asks (`linear` of pyarrow, as `percentile` of Spark): with 30,000
-asks other definitions differ by less than two neighbours do.
+A percentile is interpolated linearly between the two nearest asks (`linear` of pyarrow, as `percentile` of
+Spark): with 30,000 asks other definitions differ by less than two neighbours do.
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ BestRuns = dict[tuple[Series, int], RunResult]
 
 
 def best_by_latency(results: Iterable[RunResult]) -> dict[int, BestRuns]:
-    """Select for each latency, series and number of clients the run with the lowest mean, as in the dissertation.
+    """Select for each latency, series and number of clients the run with the lowest mean, as in the
+    dissertation.
 
     A run with more asks is preferred to one with fewer, which may be a trial.
     """

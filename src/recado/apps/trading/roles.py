@@ -51,7 +51,8 @@ BROKER_TIMEOUT_S: Final = 10.0
 
 
 def amqp_transport(url: str | None, *, serve: bool) -> AmqpTransport:
-    """Return a transport with durable queues, transient messages and a connection per channel, as in the dissertation."""
+    """Return a transport with durable queues, transient messages and a connection per channel, as in the
+    dissertation."""
     settings = AmqpSettings(
         storage=Storage.DURABLE,
         persistent=False,
@@ -86,8 +87,8 @@ async def serve_exchange(
 
 @dataclass(frozen=True)
 class ClientsTask:
-    """The task of the clients. Without a `run` name there is no benchmark process, and the clients publish the record of the run,
-    too."""
+    """The task of the clients. Without a `run` name there is no benchmark process, and the clients publish the
+    record of the run, too."""
 
     transport: TransportKind
     url: str | None

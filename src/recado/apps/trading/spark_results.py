@@ -16,7 +16,8 @@ from .results import IncompleteRun, RunResult
 
 
 def load_runs(folder: Path | str) -> list[RunResult | IncompleteRun]:
-    """Return all finished runs in the order in which they were stored. Raises the error of recado.pipeline without Java."""
+    """Return all finished runs in the order in which they were stored. Raises the error of recado.pipeline
+    without Java."""
     with Archive.open(folder):
         pass  # a missing archive is reported without starting Spark
     rows = spark_session("recado trading").read.format("recado").option("path", str(folder)).load()

@@ -14,8 +14,9 @@ from .plan import OWN_BROKER_NAME
 from .results import BestRuns, RunResult, Series
 
 HEADINGS: Final = ("asks/s", "mean", "25 %", "50 %", "75 %", "95 %", "s")
-COLUMN_CHARACTERS_COUNT: Final = 9
-LABEL_CHARACTERS_COUNT: Final = 20
+# Widths in characters.
+_COLUMN_COUNT: Final = 9
+_LABEL_COUNT: Final = 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class FigureTable:
 
 
 def create_tables(by_latency: dict[int, BestRuns]) -> list[FigureTable]:
-    """Create a table for each latency: 7.1 without added latency, 7.2 with the highest one; those between have no number."""
+    """Create a table for each latency: 7.1 without added latency, 7.2 with the highest one; those between have
+    no number."""
     found = []
     most = max(by_latency, default=0)
     for latency, best in by_latency.items():
@@ -81,7 +83,9 @@ def format_table(table: FigureTable, runs: int) -> str:
     for line in table.lines:
         clients = "" if line.clients == before else str(line.clients)
         before = line.clients
-        label = f"{clients:>7}  {'difference' if line.is_difference else line.series:{LABEL_CHARACTERS_COUNT}}"
+        label = (
+            f"{clients:>7}  {'difference' if line.is_difference else line.series:{_LABEL_COUNT}}"
+        )
         rows.append(
             f"{label}{format_cells(line, line.ours)}  │{format_cells(line, line.theirs)}".rstrip()
         )
@@ -97,10 +101,10 @@ def format_heading(table: FigureTable, runs: int) -> Iterator[str]:
     chosen = f"the best of {runs} runs by its mean" if runs > 1 else "one run"
     yield f"{table.name}: {added}; times of an ask in µs; {chosen}"
     yield ""
-    words = "".join(f"{each:>{COLUMN_CHARACTERS_COUNT}}" for each in HEADINGS)
-    indent = " " * (9 + LABEL_CHARACTERS_COUNT)
-    yield f"{indent}{'recado':>{COLUMN_CHARACTERS_COUNT}}{'':{COLUMN_CHARACTERS_COUNT * 6}}  │{'Carmo 2012':>{COLUMN_CHARACTERS_COUNT + 2}}"
-    yield f"clients  {'transport':{LABEL_CHARACTERS_COUNT}}{words}  │{words}"
+    words = "".join(f"{each:>{_COLUMN_COUNT}}" for each in HEADINGS)
+    indent = " " * (9 + _LABEL_COUNT)
+    yield f"{indent}{'recado':>{_COLUMN_COUNT}}{'':{_COLUMN_COUNT * 6}}  │{'Carmo 2012':>{_COLUMN_COUNT + 2}}"
+    yield f"clients  {'transport':{_LABEL_COUNT}}{words}  │{words}"
 
 
 def format_cells(line: TableLine, figures: Figures | None) -> str:
@@ -112,13 +116,13 @@ def format_cells(line: TableLine, figures: Figures | None) -> str:
     else:
         texts = [*(f"{each:,.0f}" for each in per_ask), f"{seconds:.2f}"]
     # A space before each figure separates columns, also if a figure is too wide.
-    return "".join(f" {text:>{COLUMN_CHARACTERS_COUNT - 1}}" for text in texts)
+    return "".join(f" {text:>{_COLUMN_COUNT - 1}}" for text in texts)
 
 
 def format_percent(difference: float) -> str:
     """Format a percentage, with one decimal if the column is wide enough."""
     text = f"{difference:+.1f} %"
-    return text if len(text) < COLUMN_CHARACTERS_COUNT else f"{difference:+,.0f} %"
+    return text if len(text) < _COLUMN_COUNT else f"{difference:+,.0f} %"
 
 
 def format_milliseconds(microseconds: int) -> str:
@@ -137,21 +141,19 @@ def format_cpu_times(chosen: Iterable[RunResult]) -> str:
     )
     kinds = sorted({kind for each in rows for kind in each.run.processor})
     lines = ["Processor time of an ask in µs, by process", ""]
-    headings = "".join(f"{kind:>{COLUMN_CHARACTERS_COUNT}}" for kind in (*kinds, "all"))
-    lines.append(
-        f"clients  {'transport':{LABEL_CHARACTERS_COUNT}}{'latency':>{COLUMN_CHARACTERS_COUNT}}{headings}"
-    )
+    headings = "".join(f"{kind:>{_COLUMN_COUNT}}" for kind in (*kinds, "all"))
+    lines.append(f"clients  {'transport':{_LABEL_COUNT}}{'latency':>{_COLUMN_COUNT}}{headings}")
     for each in rows:
         used = [each.run.processor.get(kind) for kind in kinds]
         shown = [None if u is None else u * 1e6 / each.run.asks for u in used]
         total = sum(value for value in shown if value is not None)
         values = "".join(
-            f"{'':{COLUMN_CHARACTERS_COUNT}}" if v is None else f"{v:{COLUMN_CHARACTERS_COUNT},.0f}"
+            f"{'':{_COLUMN_COUNT}}" if v is None else f"{v:{_COLUMN_COUNT},.0f}"
             for v in (*shown, total)
         )
         latency = format_milliseconds(each.run.latency_us)
         label = Series.of(each.run).label
         lines.append(
-            f"{each.run.clients:>7}  {label:{LABEL_CHARACTERS_COUNT}}{latency:>{COLUMN_CHARACTERS_COUNT}}{values}"
+            f"{each.run.clients:>7}  {label:{_LABEL_COUNT}}{latency:>{_COLUMN_COUNT}}{values}"
         )
     return "\n".join(lines) + "\n"
