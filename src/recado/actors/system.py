@@ -246,8 +246,7 @@ class ActorSystem:
         """Start an actor and return its reference.
 
         Args:
-            factory: the class of the actor, or a function without arguments that creates it. A restart calls it
-            again.
+            factory: the class of the actor, or a function without arguments that creates it; called by restarts, too.
             name: unique among the living actors of the node; without a name the actor has only a uid.
             supervisor_strategy: how its failures are handled; by default as its supervisor says.
             restart_type: PERMANENT, or TEMPORARY for an actor that is stopped when it fails.

@@ -6,9 +6,10 @@
     Snapshot            [4, next id, {incarnation: ranges}]     replaces the records before it
     SequencesCompacted  [5, incarnation, ranges]                the sequence set of one sender
 
-Records are MessagePack; `ranges` are [floor, starts, ends, excluded]. An id is used once, and is the order of a mailbox. An `origin` is the sender's
-(incarnation, sequence number). An `asker` says where the reply goes, [node, client id, incarnation, ask id];
-nil if the asker is not on another node. Records of earlier versions without it are read as if it were nil.
+Records are MessagePack; `ranges` are [floor, starts, ends, excluded]. An id is used once, and is the order of a
+mailbox. An `origin` is the sender's (incarnation, sequence number). An `asker` says where the reply goes,
+[node, client id, incarnation, ask id]; nil if the asker is not on another node. Records of earlier versions
+without it are read as if it were nil.
 
 MR1  A message that `when_synced` has reported is found again until it is handled, after a crash of the process
      or of the machine.
@@ -24,9 +25,8 @@ MR6  A message that this incarnation has received and not settled is stored when
      other messages its sender has sent meanwhile, to any actor. So is a message that an earlier incarnation
      left unsettled, if it arrives before later messages, as from a queue, or not too far behind them.
 MR7  The sequence set of a sender is bounded (sequence_set.py). It is compacted only at runtime, where
-     `received_from` knows
-     which numbers are not settled, and the result is recorded: recovery treats no number as settled that was
-     not recorded.
+     `received_from` knows which numbers are not settled, and the result is recorded: recovery treats no number
+     as settled that was not recorded.
 
 All methods may be called from any thread. A thread syncs the journal; callers that arrive meanwhile share the
 next sync.

@@ -17,9 +17,8 @@ DU4  A message from another node is stored once, however often it is redelivered
 DU5  A record that cannot be read, because its class is missing or has changed, is a dead letter with the reason
      and an UnreadableRecord as its message. The other messages are handled, and its asker gets the error.
 DU6  The actor that handles an ask replies to it, in a later incarnation of the process, too, if the asker is on
-     another
-     node and its transport has kept the ask: the record says where the reply goes. An asker of this process
-     gets the reply from a later actor of the mailbox, unless the process has ended.
+     another node and its transport has kept the ask: the record says where the reply goes. An asker of this
+     process gets the reply from a later actor of the mailbox, unless the process has ended.
 
 A message that cannot be serialized is rejected when it is sent (recado.actors.serialization).
 """

@@ -2,8 +2,7 @@
 
 PR1  A sender never fails because a mailbox is full, and its message keeps its position.
 PR2  An actor that sent to a full mailbox is paused after the handler in which it did. It gets its next message
-     when
-     the mailbox has space, or after PAUSE_MAX_S: so a cycle of actors with full mailboxes keeps going, if
+     when the mailbox has space, or after PAUSE_MAX_S: so a cycle of actors with full mailboxes keeps going, if
      slowly. It is paused once per full mailbox, however many messages it sent there.
 PR3  A thread of the program blocks until there is space. A task on the loop cannot be blocked; it uses
      `tell_wait`.

@@ -24,9 +24,8 @@ TG1  `decode(encode(value))` is equal to `value`, and so are the types of all it
 TG2  `decode` creates only instances of registered classes, whose fields it checks against their declarations,
      and of the types above. It imports nothing.
 TG3  Neither goes deeper than DEPTH_LEVELS_MAX, integers have at most INTEGER_BITS_MAX bits, and at most
-     COLLISIONS_MAX
-     elements of a set or keys of a dict have the hash of another one: crafted keys with equal hashes would make
-     every lookup a linear search.
+     COLLISIONS_MAX elements of a set or keys of a dict have the hash of another one: crafted keys with equal
+     hashes would make every lookup a linear search.
 """
 
 from __future__ import annotations
