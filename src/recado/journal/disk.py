@@ -23,6 +23,8 @@ _reserve_descriptor = getattr(os, "posix_fallocate", None)
 
 
 class DiskFile(Protocol):
+    """An open file of a `Disk`."""
+
     def write(self, at: int, *parts: bytes) -> None:
         """Write all parts at an offset, or raise `OSError`. A failed write may leave some bytes behind."""
 
@@ -43,6 +45,8 @@ class DiskFile(Protocol):
 
 
 class Disk(Protocol):
+    """A folder of files without subfolders."""
+
     @property
     def folder(self) -> Path:
         """The path, for error messages."""
@@ -203,6 +207,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 class MemoryFile:
+    """An open file of a `MemoryDisk`."""
+
     __slots__ = ("_content",)
 
     def __init__(self, content: bytearray) -> None:

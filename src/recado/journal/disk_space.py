@@ -13,6 +13,8 @@ BALLAST_BYTES = 16 << 20
 
 
 class DiskSpace:
+    """Reports low disk space, and reserves the ballast."""
+
     def __init__(
         self, disk: Disk, min_free_bytes: int = 0, ballast_bytes: int = BALLAST_BYTES
     ) -> None:

@@ -76,6 +76,8 @@ class WriteBatch:
 
 
 class Journal:
+    """An append-only log in the segment files of a folder."""
+
     def __init__(self, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
         """Open nothing yet: exhaust `recover` before the first `append`."""
         self.position = 0

@@ -24,6 +24,8 @@ MARK_BYTES = 12
 
 
 class DurableMark:
+    """Reads and writes the mark file of a journal."""
+
     def __init__(self, disk: Disk) -> None:
         self._file: DiskFile = disk.open(MARK_FILE, create=True)
 

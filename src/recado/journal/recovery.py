@@ -30,6 +30,8 @@ _ZEROS = bytes(READ_CHUNK_BYTES)
 
 
 class RecoveryResult(NamedTuple):
+    """The end of a recovered journal."""
+
     position: int
     """Where the journal ends."""
     truncated_bytes: int

@@ -24,6 +24,8 @@ FULL_COLLECTION_GROWTH_MAX_BYTES = 32 << 20
 
 
 class GarbageCollector:
+    """Configures the cyclic garbage collector of this process between `start` and `stop`."""
+
     def __init__(self, used_memory: Callable[[], int] = memory.resident_bytes) -> None:
         self._read_used_memory = used_memory
         self._bytes_at_start = 0

@@ -22,6 +22,8 @@ PENDING_CHECKS_MAX = 64  # slow password checks that may wait or run
 
 
 class Authenticator:
+    """Decides on logins. At most two slow password checks run at a time."""
+
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._passwords = PasswordChecker()

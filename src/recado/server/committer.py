@@ -48,6 +48,8 @@ SYNC_EWMA_DECAY_FACTOR = 0.98
 
 
 class CommitterState(Enum):
+    """Whether records can be written."""
+
     RUNNING = auto()
     DISK_FULL = auto()  # writing is retried by `maintain`
     FAILED = auto()
@@ -55,6 +57,8 @@ class CommitterState(Enum):
 
 
 class Committer:
+    """Writes and syncs a `JournalStore`, in the loop and in a thread of its own."""
+
     def __init__(
         self,
         store: JournalStore,

@@ -48,6 +48,8 @@ class ConnectionPhase(Enum):
 
 
 class Connection(asyncio.BufferedProtocol):
+    """The protocol of one client socket. It owns a `Session`, timers and the pauses of its transport."""
+
     __slots__ = (
         "_blocked",
         "_eof_sent",
@@ -328,9 +330,8 @@ class Connection(asyncio.BufferedProtocol):
     def _check_heartbeat(self) -> None:
         """Twice per interval: send a heartbeat if nothing was sent, and abort a client that is silent."""
         nothing_sent = self._write_count == self._write_count_seen
-        self._write_count_seen = (
-            self._write_count + nothing_sent
-        )  # do not count the heartbeat itself
+        # The heartbeat itself must not count as output.
+        self._write_count_seen = self._write_count + nothing_sent
         if nothing_sent:
             self.session.send_heartbeat()
         received = self._read_count != self._read_count_seen or self.reading_paused

@@ -34,6 +34,8 @@ class _HeldOutput:
 
 
 class OutputBuffer:
+    """Collects the output of a session, with backpressure and held output."""
+
     __slots__ = (
         "_held",
         "_held_bytes",

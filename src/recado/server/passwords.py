@@ -60,6 +60,8 @@ def _hash(algorithm: str, data: bytes) -> bytes:
 
 
 class PasswordChecker:
+    """Checks passwords against hashes, and caches digests of right ones."""
+
     def __init__(self) -> None:
         self._key = os.urandom(32)
         self._verified_digests: set[bytes] = set()

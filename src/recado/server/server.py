@@ -39,6 +39,8 @@ MEMORY_PRESSURE_RATIO = 0.5  # of the memory limit, above which long queues are 
 
 
 class FlushState(Enum):
+    """When the next flush runs."""
+
     IDLE = auto()
     SCHEDULED = auto()  # for the next turn of the loop
     POSTPONED = auto()  # for the turn after that
@@ -55,6 +57,8 @@ class DurabilityWaiter:
 
 
 class Server:
+    """The listeners and connections of a broker, and its timers."""
+
     def __init__(
         self,
         broker: Broker,

@@ -78,6 +78,8 @@ class DeferredReply(msgspec.Struct):
 
 
 class SessionState(Enum):
+    """The life cycle of a session."""
+
     HANDSHAKE = auto()
     OPEN = auto()
     CLOSING = auto()  # connection.close was sent, close-ok is awaited
@@ -86,6 +88,8 @@ class SessionState(Enum):
 
 
 class Session(OutputBuffer):
+    """The AMQP session of one client connection, on top of its output buffer."""
+
     __slots__ = (
         "_access",
         "_handshake",

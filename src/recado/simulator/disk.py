@@ -35,6 +35,8 @@ class Inode:
 
 
 class SimulatedFile:
+    """An open file of a `SimulatedDisk`."""
+
     def __init__(self, disk: SimulatedDisk, number: int) -> None:
         self._disk = disk
         self._number = number

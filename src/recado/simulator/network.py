@@ -39,6 +39,8 @@ class NetworkConditions:
 
 
 class SimulatedNetwork(Generic[Packet]):
+    """Delivers packets between named nodes, on a `Schedule`."""
+
     def __init__(
         self,
         schedule: Schedule,

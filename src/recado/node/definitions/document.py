@@ -179,12 +179,16 @@ class PermissionDefinition(NamedTuple):
 
 
 class PolicyDefinition(NamedTuple):
+    """A policy or an operator policy of a vhost."""
+
     location: str
     vhost: str
     policy: Policy
 
 
 class ExchangeDefinition(NamedTuple):
+    """A declared exchange."""
+
     location: str
     vhost: str
     name: str
@@ -196,6 +200,8 @@ class ExchangeDefinition(NamedTuple):
 
 
 class QueueDefinition(NamedTuple):
+    """A declared queue."""
+
     location: str
     vhost: str
     name: str
@@ -207,6 +213,8 @@ class QueueDefinition(NamedTuple):
 
 
 class BindingDefinition(NamedTuple):
+    """A binding to a queue or to an exchange."""
+
     location: str
     vhost: str
     source: str

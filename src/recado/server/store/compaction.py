@@ -28,6 +28,8 @@ _SLICE_BYTES = 1 << 20  # read and written at a time: about 5 ms
 
 
 class Compactor:
+    """Chooses segments and moves their live messages, one slice per call."""
+
     def __init__(
         self,
         store: JournalStore,
@@ -38,9 +40,8 @@ class Compactor:
         self._store = store
         self._garbage_segments_min = garbage_segments_min
         self._slice_bytes = slice_bytes
-        self._records: Iterator[tuple[int, bytes]] | None = (
-            None  # the rest of the segment that is being compacted
-        )
+        # The rest of the segment that is being compacted.
+        self._records: Iterator[tuple[int, bytes]] | None = None
         self._source = SegmentStats(0)
 
     def compact(self, *, low_on_disk: bool = False) -> bool:

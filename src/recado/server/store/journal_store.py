@@ -48,6 +48,8 @@ PAGE_OUT_LOW_MEMORY_BYTES = 1 << 20  # the same under memory pressure
 
 
 class JournalStore(LsnTracker):
+    """Implements `MessageStore`, which documents the methods that the broker calls."""
+
     def __init__(
         self,
         journal: Journal,
@@ -191,9 +193,8 @@ class JournalStore(LsnTracker):
             self._deferred.add(partial(self._append_message_id, vhost, owner, message_id, record))
         else:
             self._batch.add_record(record)
-            self._batch.is_atomic = (
-                True  # after a crash, both the message and its id exist or neither
-            )
+            # After a crash, both the message and its id exist or neither.
+            self._batch.is_atomic = True
 
     def _append_message_id(
         self, vhost: str, owner: Exchange[Any], message_id: bytes, record: bytes
@@ -314,9 +315,8 @@ class JournalStore(LsnTracker):
             )
         else:
             self.settle(queue, first_position, count, stride)
-            self._batch.is_atomic = (
-                True  # else a crash could leave both, and the message would be dead-lettered again
-            )
+            # Otherwise a crash could leave both, and the message would be dead-lettered again.
+            self._batch.is_atomic = True
 
     def _includes_stream(self, targets: Iterable[Queue]) -> bool:
         """Whether a target is a stream, whose journal may become durable later than this one."""
@@ -337,9 +337,8 @@ class JournalStore(LsnTracker):
         if index.durable:
             index.delivered_spans.append((first_position, count, stride))
             self._batch.touch(index)
-            self._batch.is_urgent = (
-                True  # else a crash could redeliver it without the redelivered flag
-            )
+            # Otherwise a crash could redeliver it without the redelivered flag.
+            self._batch.is_urgent = True
 
     def set_memory_pressure(self, *, active: bool) -> None:
         self.memory_pressure = active

@@ -14,6 +14,8 @@ from recado.broker.store import DurabilityListener, MessageStore
 
 
 class LsnTracker(MessageStore):
+    """The LSNs of a store, and the listeners that wait for them."""
+
     has_disk = True
 
     def __init__(self) -> None:

@@ -90,6 +90,8 @@ class SegmentExtents:
 
 
 class QueueIndex:
+    """The state of one queue in the journal."""
+
     __slots__ = (
         "_newest_extents",
         "deleted",

@@ -104,9 +104,8 @@ class RangeSet:
 
     def add(self, start: int, end: int) -> None:
         chunks, last_ends = self._chunks, self._last_ends
-        at = bisect_left(
-            last_ends, start
-        )  # the first chunk with a range that it overlaps or touches
+        # The first chunk with a range that it overlaps or touches.
+        at = bisect_left(last_ends, start)
         if at == len(chunks):
             if not chunks:
                 chunks.append(_RangeChunk(array("Q"), array("Q")))

@@ -31,6 +31,8 @@ class SegmentStats:
 
 
 class StoreSegments:
+    """Appends records to the journal, and tracks segments and checkpoints."""
+
     __slots__ = (
         "_checkpoint_base",
         "_checkpoint_bytes",

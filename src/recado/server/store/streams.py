@@ -102,6 +102,8 @@ class DurabilityTracker(Protocol):
 
 
 class DiskStreamFolders:
+    """The folders of streams below a path of the file system."""
+
     def __init__(self, path: Path) -> None:
         self._path = path
 

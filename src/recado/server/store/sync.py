@@ -21,6 +21,8 @@ class SecondaryJournal(Protocol):
 
 
 class SyncJob(msgspec.Struct, frozen=True):
+    """The work of one sync, prepared in the loop and run in any thread."""
+
     lsn: int
     journal: Journal
     secondaries: tuple[SecondaryJournal, ...]

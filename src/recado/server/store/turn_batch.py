@@ -17,6 +17,8 @@ from .segments import StoreSegments
 
 
 class TurnBatch:
+    """Collects runs, records and the queues with settled or delivered messages."""
+
     __slots__ = (
         "_has_deleted_queue",
         "_last",
