@@ -106,9 +106,8 @@ class RobustConnection:
         self.error: Exception | None = None
         self.on_event = on_event
         self._tls = tls
-        self._retry_policy = retry_policy
         self._wait_for_broker = wait_for_broker
-        self._retry = ReconnectSchedule(retry_policy)
+        self._schedule = ReconnectSchedule(retry_policy)
         self._current: Connection | None = None  # None while disconnected or recovering
         self._channels: dict[RobustChannel, None] = {}
         self._notifier = Notifier()
@@ -147,18 +146,19 @@ class RobustConnection:
             except CannotConnectError as error:
                 if not self._wait_for_broker or isinstance(error, ConnectionRejectedError):
                     raise
-                self._retry.record_loss(asyncio.get_running_loop().time())
+                self._schedule.record_loss(asyncio.get_running_loop().time())
                 self._emit(ConnectionLost(error))
                 ended = await self._reconnect(error)
             self._supervisor = asyncio.create_task(self._supervise(ended))
         return self
 
     async def _connect_first(self) -> "asyncio.Future[Exception]":
-        bare, ended = await self._connect()
-        self._set_current(bare)
+        connection, ended = await self._connect()
+        self._set_current(connection)
         return ended
 
     async def _connect(self) -> "tuple[Connection, asyncio.Future[Exception]]":
+        """Open a plain connection; return it and a future that gets the error when it ends."""
         ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         connection = await Connection.open(
             self.parameters, tls=self._tls, wait_counter=self.wait_counter
@@ -176,10 +176,10 @@ class RobustConnection:
     async def close(self) -> None:
         """Close the connection. Unconfirmed messages are not sent again: call `wait_for_confirms` before."""
         if self.error is None:
-            bare = self._current
+            connection = self._current
             self._terminate(ConnectionClosedByClientError())
-            if bare is not None:
-                await bare.close()
+            if connection is not None:
+                await connection.close()
         if self._supervisor is not None:
             self._supervisor.cancel()
             with suppress(asyncio.CancelledError):
@@ -196,13 +196,14 @@ class RobustConnection:
     # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _supervise(self, ended: "asyncio.Future[Exception]") -> None:
+        """Reconnect whenever the current connection ends, until the connection ends for good."""
         loop = asyncio.get_running_loop()
         while True:
             loss = await ended
             if self.error is not None:
                 return
             self._current = None
-            self._retry.record_loss(loop.time())
+            self._schedule.record_loss(loop.time())
             self._emit(ConnectionLost(loss))
             try:
                 ended = await self._reconnect(loss)
@@ -213,8 +214,8 @@ class RobustConnection:
                 log.exception(
                     "reconnecting stopped by an internal error (broker=%s)", self.parameters
                 )
-                elapsed = self._retry.seconds_since_loss(loop.time())
-                timeout = ReconnectTimeoutError(elapsed, self._retry.attempt_count, error)
+                elapsed = self._schedule.seconds_since_loss(loop.time())
+                timeout = ReconnectTimeoutError(elapsed, self._schedule.attempt_count, error)
             else:
                 continue
             self._terminate(timeout)
@@ -223,14 +224,14 @@ class RobustConnection:
 
     async def _reconnect(self, error: Exception) -> "asyncio.Future[Exception]":
         """Attempt to reconnect until it succeeds; raises `ReconnectTimeoutError` after `reconnect_timeout`."""
-        loop, retry = asyncio.get_running_loop(), self._retry
+        loop, schedule = asyncio.get_running_loop(), self._schedule
         while True:
-            delay = retry.next_delay(loop.time(), random.random())
+            delay = schedule.next_delay(loop.time(), random.random())
             if delay is None:
                 raise ReconnectTimeoutError(
-                    retry.seconds_since_loss(loop.time()), retry.attempt_count - 1, error
+                    schedule.seconds_since_loss(loop.time()), schedule.attempt_count - 1, error
                 ) from error
-            self._emit(ReconnectScheduled(retry.attempt_count, delay, error))
+            self._emit(ReconnectScheduled(schedule.attempt_count, delay, error))
             await asyncio.sleep(delay)
             try:
                 return await self._attempt_recovery()
@@ -242,7 +243,8 @@ class RobustConnection:
                 error = failure
 
     async def _attempt_recovery(self) -> "asyncio.Future[Exception]":
-        loop, retry = asyncio.get_running_loop(), self._retry
+        """Open a connection and restore everything on it; return the future of its end."""
+        loop, schedule = asyncio.get_running_loop(), self._schedule
         connection, ended = await self._connect()
         try:
             recovery = ConnectionRecovery(connection, self.topology, self._emit)
@@ -253,12 +255,12 @@ class RobustConnection:
             connection.abort(ConnectionLostError(f"recovery failed: {failure}"))
             await connection.close()
             raise
-        retry.record_recovery(loop.time())
+        schedule.record_recovery(loop.time())
         self._set_current(connection)
-        seconds = retry.seconds_since_loss(loop.time())
+        seconds = schedule.seconds_since_loss(loop.time())
         self._emit(
             ConnectionRecovered(
-                retry.attempt_count, seconds, recovery.renamed_queues, recovery.republished_count
+                schedule.attempt_count, seconds, recovery.renamed_queues, recovery.republished_count
             )
         )
         return ended
@@ -306,8 +308,8 @@ class RobustConnection:
     def handle_consumer_removed(self, queue: str) -> None:
         """A consumer has ended; an auto-delete queue without consumers is deleted by the broker."""
         name = self.current_queue_name(queue)
-        others = (each for channel in self._channels for each in channel.consumers.values())
-        if all(self.current_queue_name(each.queue) != name for each in others):
+        remaining = (each for channel in self._channels for each in channel.consumers.values())
+        if all(self.current_queue_name(each.queue) != name for each in remaining):
             self.topology.record_last_consumer_removed(name)
 
     async def _wait_connected(self) -> Connection:

@@ -71,7 +71,11 @@ class RobustConsumer(Consumer):
 
 
 class RobustChannel(ChannelCommands[RobustConsumer]):
-    """Made by `RobustConnection.channel`."""
+    """A channel that survives reconnections; made by `RobustConnection.channel`.
+
+    `on_confirm` is called with a range of sequence numbers and whether they were acked, `on_return` with each
+    returned message.
+    """
 
     def __init__(
         self, connection: "RobustConnection", *, confirms: bool, unconfirmed_max_bytes: int
@@ -85,7 +89,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self.unconfirmed = UnconfirmedPublishes() if confirms else None
         self.consumers: dict[str, RobustConsumer] = {}
         self.prefetch: dict[bool, m.BasicQos] = {}
-        self._current: Channel | None = None
+        self._current: Channel | None = None  # None while disconnected or recovering
         self._notifier = Notifier()
         self._is_republishing = False  # connected, but unconfirmed messages are sent first
         self._last_declared_queue = ""
@@ -151,11 +155,11 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     async def close(self) -> None:
         """Close the channel. Unconfirmed messages are not sent again."""
-        bare, closed = self._current, ChannelClosedByClientError()
-        self.terminate(closed)
-        if bare is not None:
+        channel = self._current
+        self.terminate(ChannelClosedByClientError())
+        if channel is not None:
             try:
-                await bare.close()
+                await channel.close()
             except ConnectionClosedError as error:
                 if not is_recoverable(error):
                     raise
