@@ -89,7 +89,12 @@ _accept = MembershipLayer._accept_view
 
 def accept_any(self: MembershipLayer, new: NewView, now: float) -> None:
     answer = Prepared(
-        new.view.id, self.context.role, self._view_id, self._since_view, {}, OutsiderReport.NONE
+        new.view.id,
+        self.context.role,
+        self.detector.view_id,
+        self.detector.since_view,
+        {},
+        OutsiderReport.NONE,
     )
     self._promise = ViewPromise(self.context.member_id, answer, 1, 1.0, now)
     _accept(self, new, now)

@@ -24,6 +24,7 @@ from recado.feeds.layer import MemberContext
 from recado.feeds.layers import stability
 from recado.feeds.layers.agreed_view import AgreedView
 from recado.feeds.layers.archiver import ArchiverLayer
+from recado.feeds.layers.failure_detector import FailureDetector
 from recado.feeds.layers.fifo import FifoLayer
 from recado.feeds.layers.membership import MembershipLayer
 from recado.feeds.layers.nak import NakMemberLayer, NakPublisherLayer
@@ -371,8 +372,8 @@ MUTATIONS = (
     ),
     Mutation(
         "every view is thought to have all in it who live",
-        MembershipLayer,
-        "_report_outsiders",
+        FailureDetector,
+        "report_outsiders",
         lambda *_: OutsiderReport.NONE,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=12,
@@ -380,8 +381,8 @@ MUTATIONS = (
     ),
     Mutation(
         "who has just come says that nobody else is there",
-        MembershipLayer,
-        "_has_listened",
+        FailureDetector,
+        "has_listened",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
         seed=12,
@@ -389,7 +390,7 @@ MUTATIONS = (
     ),
     Mutation(
         "who hears nothing at all takes it for silence",
-        MembershipLayer,
+        FailureDetector,
         "_is_hearing",
         lambda *_: True,
         frozenset({Rule.CERTAINTY, Rule.MARK}),
