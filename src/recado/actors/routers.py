@@ -69,10 +69,10 @@ class Router(Actor[M]):
             case RoutingLogic.ROUND_ROBIN:
                 index = self._next_index % len(routees)
             case RoutingLogic.SMALLEST_MAILBOX:
-                turn, count = self._next_index, len(routees)
+                first, count = self._next_index, len(routees)
                 index = min(
-                    (position % count for position in range(turn, turn + count)),
-                    key=lambda place: _pending_count(routees[place]),
+                    (position % count for position in range(first, first + count)),
+                    key=lambda position: _pending_count(routees[position]),
                 )
             case never:
                 assert_never(never)

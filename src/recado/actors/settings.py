@@ -208,7 +208,7 @@ async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["Act
         if settings.mailbox_folder is not None:
             from .durable_mailbox.mailboxes import DurableMailboxes
 
-            system.durable_mailboxes = DurableMailboxes(
+            system._durable_mailboxes = DurableMailboxes(
                 system, settings.mailbox_folder, pickle=settings.pickle
             )
         yield system

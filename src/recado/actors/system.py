@@ -384,10 +384,6 @@ class ActorSystem:
             )
         return self._durable_mailboxes
 
-    @durable_mailboxes.setter
-    def durable_mailboxes(self, mailboxes: DurableMailboxesPort) -> None:
-        self._durable_mailboxes = mailboxes
-
     def mailbox_size(self, ref: ActorRef[Any]) -> int:
         """Return the number of messages that wait for an actor; 0 if it has stopped or is on another node."""
         cell = self._find_cell(ref.address)

@@ -179,9 +179,8 @@ class DurableMailbox(DurableMailboxPort):
                 except (InvalidEnvelopeError, ValueError) as error:
                     unreadable.append((pending, record, reply, error))
             mailboxes._open_mailboxes[name] = self
-        for (
-            each
-        ) in unreadable:  # without the lock: a subscriber of dead letters may send to this mailbox
+        # Without the lock: a subscriber of dead letters may send to this mailbox.
+        for each in unreadable:
             self._dead_letter_unreadable(*each)
 
     def attach(self, wake: Callable[[], None]) -> None:

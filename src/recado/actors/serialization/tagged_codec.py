@@ -101,10 +101,8 @@ class TaggedCodec:
             return self._encode(value, 0)
         except UnserializableError as error:
             path = "".join((type(value).__qualname__, *reversed(error.path)))
-            whole = not error.path and error.reason.startswith(
-                path
-            )  # the reason names the class itself
-            problem = error.reason if whole else f"{path}: {error.reason}"
+            names_class = not error.path and error.reason.startswith(path)
+            problem = error.reason if names_class else f"{path}: {error.reason}"
             raise SerializationError(problem, error.hint) from None
         except RecursionError:
             raise SerializationError(f"{type(value).__qualname__}: nested too deeply") from None
