@@ -29,8 +29,9 @@ class ElasticPool(WorkerThreads):
         *,
         grow_delay: float = 0.01,
         idle_timeout: float = 5.0,
-        name: str = "recado-sizing",
+        name: str = "recado-elastic",
     ) -> None:
+        """Use from `threads_min` to `threads_max` threads. `grow_delay` and `idle_timeout` are in seconds (SZ1)."""
         if not 1 <= threads_min <= threads_max:
             raise ValueError(
                 f"threads_min must be from 1 to threads_max: {threads_min}, {threads_max}"
@@ -42,10 +43,12 @@ class ElasticPool(WorkerThreads):
         self._idle_timeout = idle_timeout
         self._ready: deque[tuple[float, Cell]] = deque()  # with the time at which they became ready
         self._work_available = threading.Condition(self._lock)  # idle workers wait for it
-        self._check_growth = threading.Condition(self._lock)  # the monitor thread waits for it
+        self._growth_check = threading.Condition(self._lock)  # the monitor thread waits for it
         self._has_monitor = False
         self._idle_count = 0
-        self._is_waking = False
+        self._is_waking = (
+            False  # whether a thread was woken or started, and has not taken a cell yet
+        )
         self.worker_count = 0
         self.wakeup_count = 0
         """How often a thread was woken or started because there was work."""
@@ -68,7 +71,7 @@ class ElasticPool(WorkerThreads):
             self._has_monitor = True
             self._start_thread(self._monitor_loop)
         else:
-            self._check_growth.notify()
+            self._growth_check.notify()
 
     def _start_worker(self) -> None:
         self._is_waking = True
@@ -76,9 +79,9 @@ class ElasticPool(WorkerThreads):
         self.worker_count += 1
         self._start_thread(self._worker_loop)
 
-    def _wake_all(self) -> None:
+    def _end_threads(self) -> None:
         self._work_available.notify_all()
-        self._check_growth.notify()
+        self._growth_check.notify()
 
     def _worker_loop(self) -> None:
         while (cell := self._next_cell()) is not None:
@@ -109,12 +112,12 @@ class ElasticPool(WorkerThreads):
         with self._lock:
             while not self._is_closed:
                 if not self._ready or self.worker_count == self._threads_max:
-                    self._check_growth.wait()
+                    self._growth_check.wait()
                     continue
-                patience = self._ready[0][0] + self._grow_delay - time.monotonic()
-                if patience > 0:
-                    self._check_growth.wait(patience)
+                remaining = self._ready[0][0] + self._grow_delay - time.monotonic()
+                if remaining > 0:
+                    self._growth_check.wait(remaining)
                 elif self._is_waking or self._idle_count:
-                    self._check_growth.wait(self._grow_delay)
+                    self._growth_check.wait(self._grow_delay)
                 else:
                     self._start_worker()

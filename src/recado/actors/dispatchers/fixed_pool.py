@@ -31,7 +31,7 @@ class FixedPool(WorkerThreads):
         if len(self._threads) < min(self._threads_max, self._unfinished_count):
             self._start_thread(self._worker_loop)
 
-    def _wake_all(self) -> None:
+    def _end_threads(self) -> None:
         for _ in self._threads:
             self._ready.put(None)
 

@@ -35,7 +35,7 @@ class ThreadPerActor(WorkerThreads):
             if queue := self._queues.pop(cell, None):
                 queue.put(None)
 
-    def _wake_all(self) -> None:
+    def _end_threads(self) -> None:
         for queue in self._queues.values():
             queue.put(None)
         self._queues.clear()

@@ -56,7 +56,7 @@ class WorkerThreads(ABC):
         """Let a thread run the cell. Called with the lock held."""
 
     @abstractmethod
-    def _wake_all(self) -> None:
+    def _end_threads(self) -> None:
         """Let every thread end when there is nothing left to run. Called with the lock held."""
 
     def _start_thread(self, work: Callable[[], None]) -> None:
@@ -91,14 +91,14 @@ class WorkerThreads(ABC):
         may wait for the loop; `async with` uses another thread."""
         with self._lock:
             self._is_closed = True
-            self._wake_all()
-            runs, until = self._finished_runs, time.monotonic() + STOP_GRACE_S
+            self._end_threads()
+            runs, deadline = self._finished_runs, time.monotonic() + STOP_GRACE_S
             while self._threads:
-                if time.monotonic() >= until:
+                if time.monotonic() >= deadline:
                     if self._finished_runs == runs:
                         break
-                    runs, until = self._finished_runs, time.monotonic() + STOP_GRACE_S
-                self._thread_ended.wait(until - time.monotonic())
+                    runs, deadline = self._finished_runs, time.monotonic() + STOP_GRACE_S
+                self._thread_ended.wait(deadline - time.monotonic())
             if self._threads:
                 log.error(
                     "threads abandoned: their handlers do not end (dispatcher=%s threads=%d)",
