@@ -93,11 +93,8 @@ class Serializers:
         default: Literal["msgpack", "json"] = "msgpack",
         pickle: bool = False,
     ) -> None:
-        """Args:
-        encode_ref, decode_ref: convert references to actors.
-        default: the format of messages without another one.
-        pickle: whether pickles are sent and accepted.
-        """
+        """Create the serializers. `encode_ref` and `decode_ref` convert references to actors, `default` is the
+        format of messages without another one, and `pickle` says whether pickles are sent and accepted."""
         self._default = _FORMAT_IDS[default]
         self._pickle = pickle
         self._encode_ref = encode_ref
