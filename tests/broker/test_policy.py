@@ -21,13 +21,8 @@ from recado.broker.arguments import (
     parse_queue_arguments,
 )
 from recado.broker.broker import Broker
-from recado.broker.policy import (
-    OPERATOR_POLICY_KEYS,
-    POLICY_KEYS,
-    InvalidPolicyError,
-    Policies,
-    Policy,
-)
+from recado.broker.errors import InvalidPolicyError
+from recado.broker.policy import OPERATOR_POLICY_KEYS, POLICY_KEYS, Policies, Policy
 from recado.broker.queue import Queue
 from recado.broker.store import MessageStore
 

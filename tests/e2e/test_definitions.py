@@ -19,7 +19,8 @@ import pytest
 from pika.exceptions import AMQPError
 
 import recado
-from recado.broker.policy import InvalidPolicyError, Policy
+from recado.broker.errors import InvalidPolicyError
+from recado.broker.policy import Policy
 from workshop import peers, system
 from workshop.peers import HOST, Server
 from workshop.time_limit import scale

@@ -15,6 +15,7 @@ from recado.amqp.errors import PreconditionFailedError
 from recado.amqp.values import FieldTable, FieldValue
 
 from . import checks
+from .errors import InvalidValueError
 
 if TYPE_CHECKING:
     from .message_filter import MessageFilter
@@ -380,7 +381,7 @@ def _check_argument(
         return default
     try:
         return check(arguments[argument])
-    except checks.InvalidValueError as refusal:
+    except InvalidValueError as refusal:
         raise _invalid_argument_error(argument, described, str(refusal)) from None
 
 

@@ -25,6 +25,8 @@ from recado.amqp.values import (
     UInt32,
 )
 
+from .errors import InvalidValueError
+
 MAX_EXPIRY_MS: Final = 315_360_000_000  # ten years
 MAX_PRIORITY: Final = 255
 # Each id is written again at every checkpoint, 2 µs in one turn.
@@ -100,10 +102,6 @@ def format_value(value: FieldValue) -> str:
 
 
 # ── validation functions ─────────────────────────────────────────────────────────────────────────
-
-
-class InvalidValueError(Exception):
-    """The value is invalid. The message is only the reason."""
 
 
 def integer(value: FieldValue) -> int:

@@ -20,15 +20,12 @@ from recado.amqp.values import FieldValue
 
 from . import checks
 from .arguments import QUEUE_ARGUMENTS, ExchangeSettings, QueueSettings
+from .errors import InvalidPolicyError, InvalidValueError
 from .pattern import compile_name_pattern
 
 POLICY_KINDS: Final = ("policy", "operator_policy")
 
 ApplyTo = Literal["queues", "exchanges", "all"]
-
-
-class InvalidPolicyError(ValueError):
-    """The policy is invalid; the message says why."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +172,7 @@ def _check_definition(definition: object, keys: Mapping[str, _PolicyKey]) -> Non
         if key in keys:
             try:
                 keys[key].check(value)
-            except checks.InvalidValueError:
+            except InvalidValueError:
                 raise InvalidPolicyError(
                     f"{_format_erlang(value)} is not a valid {keys[key].noun}"
                 ) from None
