@@ -12,7 +12,7 @@ from bench.pipeline.ground import Ground
 from bench.plan import Plan
 from bench.scenario import Comparison, Scenario
 from recado.amqp.properties import Properties
-from recado.client import blocking
+from recado.client import connect_blocking
 
 ROWS: Final = 400_000
 """Of 150,000 on RabbitMQ the start and the end of ours, 0.7 s, are a fifth of its time (decision 13)."""
@@ -39,7 +39,7 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
 
 
 def fill(url: str, rows: int) -> None:
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(QUEUE, durable=True)
         body = b"x" * 100

@@ -11,7 +11,7 @@ from bench.pipeline.brokers import measure
 from bench.pipeline.ground import Ground
 from bench.plan import Plan
 from bench.scenario import Comparison, Scenario
-from recado.client import blocking
+from recado.client import connect_blocking
 
 ROWS: Final = 20_000
 QUEUE: Final = "bench-sink"
@@ -37,7 +37,7 @@ def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
 
 def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     """The queue is empty when it begins."""
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(QUEUE, durable=True)
         channel.purge_queue(QUEUE)
@@ -48,7 +48,7 @@ def rate(ground: Ground, sink: str, url: str, count: int) -> float:
     begun = time.perf_counter()
     writer.options(exchange="", routingKey=QUEUE).save()
     seconds = time.perf_counter() - begun
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         arrived = connection.channel().declare_queue(QUEUE, passive=True).message_count
     if arrived != count:
         raise NotMeasuredError(f"{sink} has written {arrived:,} of {count:,} messages")

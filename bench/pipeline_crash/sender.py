@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.pipeline_crash.routes import Layout, Source
 from recado.amqp.properties import Properties
-from recado.client import blocking
+from recado.client import BlockingChannel, connect_blocking
 from recado.feeds.archive.store import ArchiveStore
 from recado.feeds.block import Block
 from recado.feeds.boundary import MessageBatch
@@ -28,7 +28,7 @@ class Sender(Thread):
         self,
         store: ArchiveStore,
         queues: Sequence[Source],
-        channels: Mapping[str, blocking.BlockingChannel],
+        channels: Mapping[str, BlockingChannel],
     ) -> None:
         super().__init__(name="sender")
         self.sent = 0
@@ -70,7 +70,7 @@ def sending(folder: Path, layout: Layout) -> Iterator[Sender]:
     with ExitStack() as stack:
         store = stack.enter_context(ArchiveStore(folder / "archive", "numbers"))
         channels = {
-            name: stack.enter_context(blocking.connect_blocking(url)).channel()
+            name: stack.enter_context(connect_blocking(url)).channel()
             for name, url in layout.urls.items()
         }
         sender = Sender(store, layout.queues, channels)

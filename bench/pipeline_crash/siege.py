@@ -33,7 +33,7 @@ from bench.pipeline_crash.routes import (
 from bench.pipeline_crash.sender import sending
 from bench.pipeline_crash.victim import Kill, Victim
 from recado.amqp.values import FieldTable
-from recado.client import blocking
+from recado.client import connect_blocking
 from recado.pipeline.lake.iceberg import open_catalogue
 from recado.pipeline.lake.options import IcebergSourceOptions
 from workshop import peers
@@ -101,7 +101,7 @@ def judged(arrived: Mapping[Route, Arrived], sent: int, victim: Victim) -> Outco
 
 def declare(layout: Layout) -> None:
     for broker, url in layout.urls.items():
-        with blocking.connect_blocking(url) as connection:
+        with connect_blocking(url) as connection:
             channel = connection.channel()
             for source in layout.queues:
                 if source.broker == broker:
@@ -130,7 +130,7 @@ def collect(route: Route, folder: Path, urls: Mapping[str, str], listener: Liste
         return Arrived(route.name, [number for number, _ in heard], [named for _, named in heard])
     numbers: list[int] = []
     ids: list[str] = []
-    with blocking.connect_blocking(urls[route.broker]) as connection:
+    with connect_blocking(urls[route.broker]) as connection:
         channel = connection.channel()
         left = channel.declare_queue(route.queue, passive=True).message_count
         with channel.consume(route.queue, no_ack=True) as consumer:

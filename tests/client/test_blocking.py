@@ -14,7 +14,7 @@ from recado.client import (
     ConnectionRecovered,
     PublishNackedError,
     ReturnedMessage,
-    blocking,
+    connect_blocking,
 )
 from tests.e2e.proxy import proxy_to
 from workshop.peers import HOST, Server, free_ports
@@ -23,7 +23,7 @@ Name = Callable[[str], str]
 
 
 def test_there_and_back(server: Server, name: Name) -> None:
-    with blocking.connect_blocking(server.url, name="a test") as connection:
+    with connect_blocking(server.url, name="a test") as connection:
         assert connection.is_connected
         assert connection.blocked_reason is None
         with connection.channel() as channel:
@@ -51,7 +51,7 @@ def test_there_and_back(server: Server, name: Name) -> None:
 
 
 def test_many_in_a_loop(server: Server) -> None:
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.qos(500)
         queue = channel.declare_queue(exclusive=True)
@@ -73,7 +73,7 @@ def test_many_in_a_loop(server: Server) -> None:
 
 
 def test_threads_share_a_channel(server: Server) -> None:
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         queue = channel.declare_queue(exclusive=True)
         numbers: list[int] = []
@@ -92,7 +92,7 @@ def test_threads_share_a_channel(server: Server) -> None:
 
 
 def test_settled_by_another_thread(server: Server) -> None:
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         queue = channel.declare_queue(exclusive=True)
         channel.publish_many("", queue.name, [b"a", b"b"])
@@ -113,10 +113,10 @@ def test_settled_by_another_thread(server: Server) -> None:
 def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
     (port,) = free_ports(1)
     with pytest.raises(CannotConnectError, match=r"connection to .* refused"):
-        blocking.connect_blocking(f"amqp://{HOST}:{port}").open()
+        connect_blocking(f"amqp://{HOST}:{port}").open()
     with pytest.raises(AuthenticationError):
-        blocking.connect_blocking(server.url.replace("guest:guest", "guest:wrong")).open()
-    with blocking.connect_blocking(server.url) as connection:
+        connect_blocking(server.url.replace("guest:guest", "guest:wrong")).open()
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         with pytest.raises(ChannelClosedByBrokerError, match="404"):
             channel.declare_queue(name("missing"), passive=True)
@@ -137,7 +137,7 @@ def test_errors_are_those_of_the_client(server: Server, name: Name) -> None:
 
 
 def test_hooks_are_called_and_must_not_wait(server: Server, name: Name) -> None:
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         found: list[object] = []
         done = threading.Event()
@@ -168,7 +168,7 @@ def test_it_comes_back(server: Server) -> None:
 
     with (
         proxy_to(server) as proxy,
-        blocking.connect_blocking(
+        connect_blocking(
             proxy.url, on_event=on_event, retry_initial=0.01, retry_max=0.1
         ) as connection,
     ):

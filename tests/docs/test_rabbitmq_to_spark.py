@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recado.client import Properties, blocking
+from recado.client import Properties, connect_blocking
 from workshop.peers import Server
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "rabbitmq-to-spark.md"
 
 
 def test_the_page(spark: SparkSession, server: Server, tmp_path: Path) -> None:
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue("orders", durable=True)
         for number, price in enumerate((50, 150, 250)):

@@ -18,7 +18,7 @@ import pytest
 
 import recado.feeds
 from recado.amqp.properties import Properties
-from recado.client import blocking
+from recado.client import connect_blocking
 from recado.feeds.archive.archive import Archive
 from tests.pipeline.making import filled, quotes, truth
 from workshop import peers
@@ -47,7 +47,7 @@ def until(reached: Callable[[], bool], what: str) -> None:
 
 
 def publish(url: str, queue: str, numbers: Iterable[int]) -> None:
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         channel = connection.channel()
         for number in numbers:
             named = Properties(message_id=f"id-{number}", delivery_mode=2)
@@ -59,7 +59,7 @@ def arrived(url: str, queue: str, count: int) -> set[Named]:
     """What is in a queue, when so many different ones came."""
     found: set[Named] = set()
     with (
-        blocking.connect_blocking(url) as connection,
+        connect_blocking(url) as connection,
         connection.channel().consume(queue) as consumer,
     ):
         while len(found) < count:
@@ -117,7 +117,7 @@ def test_a_broker_that_is_away_for_a_minute(
     source = filled(tmp_path / "in", [[quotes(1, 1, COUNT)]])
     with ExitStack() as first:
         url = first.enter_context(life()).url
-        with blocking.connect_blocking(url) as connection:
+        with connect_blocking(url) as connection:
             for queue in ("orders", "seen", "target"):
                 connection.channel().declare_queue(queue, durable=True)
         publish(url, "orders", range(COUNT))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import recado.feeds
-from recado.client import blocking
+from recado.client import BlockingChannel, connect_blocking
 from recado.pipeline.definition import Pipeline
 from recado.pipeline.runner import run
 from tests.pipeline.making import filled, quotes, stored, truth
@@ -29,7 +29,7 @@ def forget_the_first_batch(state: Path) -> None:
         (state / "commits" / name).unlink(missing_ok=True)
 
 
-def taken(channel: blocking.BlockingChannel, queue: str) -> list[tuple[str | None, bytes]]:
+def taken(channel: BlockingChannel, queue: str) -> list[tuple[str | None, bytes]]:
     """All that is in a queue: ids and bodies."""
     got = []
     while (message := channel.get(queue, no_ack=True)) is not None:
@@ -44,7 +44,7 @@ def test_a_repeated_batch(spark: SparkSession, tmp_path: Path) -> None:
         recado.Broker(port=0) as broker,
         recado.feeds.connect_blocking(broker.url) as link,
         link.archive("dear", tmp_path / "dear"),
-        blocking.connect_blocking(broker.url) as connection,
+        connect_blocking(broker.url) as connection,
     ):
         channel = connection.channel()
         channel.declare_queue("dear", durable=True)
@@ -85,7 +85,7 @@ def test_a_repeated_batch_has_its_ids_again_on_any_broker(
         .write("exchange", "amqp", url=server.url, exchange="", routingKey=queue)
         .write("dead_letters", "parquet", path=str(tmp_path / "dead"))
     )
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         run(pipeline, spark)

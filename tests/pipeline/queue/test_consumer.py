@@ -18,7 +18,7 @@ from recado.client import (
     ChannelClosedByBrokerError,
     Connection,
     RobustConnection,
-    blocking,
+    connect_blocking,
 )
 from recado.client.publish_encoding import encode_publish
 from recado.journal.disk import FolderInUseError
@@ -45,7 +45,7 @@ def taking(url: str, queue: str, spool: Path, **options: int | bool) -> Iterator
 
 
 def publish(url: str, queue: str, numbers: Sequence[int], *, ids: bool = True) -> None:
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for number in numbers:
@@ -55,7 +55,7 @@ def publish(url: str, queue: str, numbers: Sequence[int], *, ids: bool = True) -
 
 
 def left(url: str, queue: str) -> int:
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         return connection.channel().declare_queue(queue, passive=True).message_count
 
 
@@ -127,7 +127,7 @@ def test_others_may_take_messages_meanwhile(server: Server, name: Name, tmp_path
     queue = name("shared")
     publish(server.url, queue, range(20))
     with (
-        blocking.connect_blocking(server.url) as connection,
+        connect_blocking(server.url) as connection,
         taking(server.url, queue, tmp_path) as source,
     ):
         channel = connection.channel()

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from recado.amqp.properties import Properties
-from recado.client import ChannelClosedByBrokerError, blocking
+from recado.client import ChannelClosedByBrokerError, connect_blocking
 from recado.pipeline.options import OptionError
 from recado.pipeline.queue import consumer
 from recado.pipeline.queue.consumer import NoDeliveriesError
@@ -31,7 +31,7 @@ def reader(url: str, queue: str, spool: Path, **options: str) -> QueueStreamRead
 
 
 def publish(url: str, queue: str, count: int) -> None:
-    with blocking.connect_blocking(url) as connection:
+    with connect_blocking(url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for number in range(count):
@@ -125,7 +125,7 @@ def test_messages_that_do_not_come_are_not_waited_for(
     """A stream gives out what comes from now on; availableNow would wait for what is there for ever."""
     monkeypatch.setattr(consumer, "_IDLE_POLL_COUNT_MAX", 3)
     queue = name("stream")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True, arguments={"x-queue-type": "stream"})
         channel.publish("", queue, b"kept", Properties())
@@ -162,9 +162,7 @@ def test_a_checkpoint_and_a_spool_that_do_not_belong_together(
     with pytest.raises(SpoolMismatchError, match="at row 7, but the spool ends at"):
         source.latestOffset(offset | {"next": 7}, ReadAllAvailable())
     source.stop()
-    with blocking.connect_blocking(
-        server.url
-    ) as connection:  # who then deletes both has lost nothing
+    with connect_blocking(server.url) as connection:  # who then deletes both has lost nothing
         assert connection.channel().declare_queue(queue, passive=True).message_count == 1
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from recado.amqp.properties import Properties
 from recado.amqp.values import LongString, ScaledDecimal
-from recado.client import blocking
+from recado.client import connect_blocking
 from workshop.peers import Server
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_every_message_is_a_row_however_odd(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     queue = name("odd")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for body, properties in ODD:
@@ -111,7 +111,7 @@ def test_all_that_is_there_is_more_than_the_spool_may_have(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     queue = name("full")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         for number in range(30):
@@ -128,7 +128,7 @@ def test_from_queue_to_exchange_as_a_stream_and_as_a_batch(
     spark: SparkSession, server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     source, target = name("from"), name("to")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(source, durable=True)
         channel.declare_queue(target, durable=True)

@@ -9,7 +9,12 @@ import pyarrow as pa
 import pytest
 
 from recado.amqp.values import FieldTable
-from recado.client import AuthenticationError, PublishNackedError, ReconnectTimeoutError, blocking
+from recado.client import (
+    AuthenticationError,
+    PublishNackedError,
+    ReconnectTimeoutError,
+    connect_blocking,
+)
 from recado.pipeline.queue.options import QueueWriteOptions
 from recado.pipeline.queue.writer import PublishFailedError, QueueBatchWriter
 from workshop import peers
@@ -36,7 +41,7 @@ def write(url: str, queue: str, *batches: pa.RecordBatch, **options: object) -> 
 
 def test_all_is_confirmed_before_the_task_is_done(server: Server, name: Name) -> None:
     queue = name("sink")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         channel.declare_queue(queue, durable=True)
         assert write(server.url, queue, rows(1000), rows(0), rows(500, 1000)) == 1500
@@ -50,7 +55,7 @@ def test_all_is_confirmed_before_the_task_is_done(server: Server, name: Name) ->
 @pytest.mark.parametrize("server", ["recado"], indirect=True)
 def test_a_task_that_is_repeated_adds_nothing_within_the_window(server: Server, name: Name) -> None:
     queue = name("once")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         channel = connection.channel()
         window: FieldTable = {"x-message-deduplication": True, "x-cache-size": 500}
         channel.declare_queue(queue, durable=True, arguments=window)
@@ -75,7 +80,7 @@ def test_messages_that_no_queue_wants(server: Server, name: Name) -> None:
 
 def test_messages_that_a_queue_refuses(server: Server, name: Name) -> None:
     queue = name("short")
-    with blocking.connect_blocking(server.url) as connection:
+    with connect_blocking(server.url) as connection:
         limit: FieldTable = {"x-max-length": 2, "x-overflow": "reject-publish"}
         connection.channel().declare_queue(queue, arguments=limit)
         with pytest.raises(PublishNackedError):
@@ -94,7 +99,7 @@ def test_a_broker_that_is_away_is_waited_for_and_not_for_ever(tmp_path: Path) ->
         write(url, "any", rows(1), confirm_timeout=0.3)
     with (
         peers.recado(port=port, data=tmp_path) as server,
-        blocking.connect_blocking(server.url) as connection,
+        connect_blocking(server.url) as connection,
     ):
         connection.channel().declare_queue("any", durable=True)
 
@@ -115,7 +120,7 @@ def test_a_broker_that_is_away_is_waited_for_and_not_for_ever(tmp_path: Path) ->
             batches()
         )
         assert done.messages == 30
-        with blocking.connect_blocking(url) as connection:
+        with connect_blocking(url) as connection:
             assert connection.channel().declare_queue("any", passive=True).message_count >= 30
     finally:
         again.__exit__(None, None, None)
