@@ -489,7 +489,9 @@ async def test_the_asker_of_a_refused_message_learns_the_reason() -> None:
         (told,) = heard
         assert isinstance(told, MessageRefused)
         assert "missing required field" in told.detail
-        with pytest.raises(SerializationError, match=r"Place\.order: the str 'x' does not fit int"):
+        with pytest.raises(
+            SerializationError, match=r"Place\.order: the str 'x' does not match int"
+        ):
             await it.book().ask(Place("x"))  # type: ignore[arg-type]
         assert await it.book().ask(Place(1)) == Ack(1)
 

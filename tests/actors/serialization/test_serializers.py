@@ -125,14 +125,14 @@ def test_a_plain_answer_is_what_the_message_says() -> None:
     serializers = make()
     orders = [Order(1), Order(2, ("x",))]
     assert there_and_back(serializers, orders, reply_type_of(Listed)) == orders
-    with pytest.raises(InvalidEnvelopeError, match="cannot be read"):
+    with pytest.raises(InvalidEnvelopeError, match="cannot be decoded"):
         there_and_back(serializers, ["no order"], reply_type_of(Listed))
 
 
 def test_a_reply_type_that_says_nothing_gives_plain_values() -> None:
     serializers = make()
     assert there_and_back(serializers, [{"a": 1}], Any) == [{"a": 1}]
-    with pytest.raises(InvalidEnvelopeError, match="list does not fit"):
+    with pytest.raises(InvalidEnvelopeError, match="list does not match"):
         there_and_back(serializers, [{"a": 1}], Order | Ack)
 
 

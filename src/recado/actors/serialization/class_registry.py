@@ -51,7 +51,7 @@ def register(cls: type[T], name: str | None = None) -> type[T]:
     manifest = name or _default_manifest(cls)
     before = _registered.get(manifest)
     if before is not None and before is not cls and not _same_source(before, cls):
-        raise ValueError(f"{before!r} is registered as {manifest} already")
+        raise ValueError(f"{before!r} is already registered as {manifest}")
     _registered[manifest] = cls
     _manifests[cls] = manifest
     return cls

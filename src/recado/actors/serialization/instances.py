@@ -51,7 +51,7 @@ def fields_for(cls: type) -> Iterable[tuple[str, Any, Callable[[Any], bool]]]:
 
 
 def describe_mismatch(value: object, annotation: Any) -> str:
-    return f"{_describe_value(value)} does not fit {describe_type(annotation)}"
+    return f"{_describe_value(value)} does not match {describe_type(annotation)}"
 
 
 def _describe_value(value: object) -> str:
@@ -65,11 +65,11 @@ def check_instance(cls: type, value: Any) -> None:
     _check_attributes(cls, value)
     if is_named_tuple(cls):
         if not survives_rebuild(value):
-            raise UnserializableError(f"{cls.__qualname__} cannot be made of its fields")
+            raise UnserializableError(f"{cls.__qualname__} cannot be recreated from its fields")
     elif dataclasses.is_dataclass(cls):
         _check_dataclass(cls, value)
     elif hasattr(cls, "__post_init__") and not survives_rebuild(value):
-        raise UnserializableError("__post_init__ raises for these fields, or changes them")
+        raise UnserializableError("__post_init__ raises for these fields or changes them")
 
 
 def _check_attributes(cls: type, value: Any) -> None:
@@ -78,7 +78,7 @@ def _check_attributes(cls: type, value: Any) -> None:
         return
     for extra in value.__dict__.keys() - {*field_names(cls)}:
         if not isinstance(inspect.getattr_static(cls, extra, None), cached_property):
-            raise UnserializableError(f"the attribute {extra} is no field of {cls.__qualname__}")
+            raise UnserializableError(f"the attribute {extra} is not a field of {cls.__qualname__}")
 
 
 def _check_dataclass(cls: type, value: Any) -> None:
@@ -91,7 +91,7 @@ def _check_dataclass(cls: type, value: Any) -> None:
         ]
     except Exception as error:  # noqa: BLE001  a constructor of the application
         raise UnserializableError(
-            f"{cls.__qualname__} cannot be made of its fields: {error}"
+            f"{cls.__qualname__} cannot be recreated from its fields: {error}"
         ) from None
     if changed:
         raise UnserializableError(
@@ -110,10 +110,12 @@ def exception_parts(
         recreated = constructor(*args)
     except Exception as error:  # noqa: BLE001  as above
         raise UnserializableError(
-            f"{kind.__qualname__} cannot be made of its args: {error}"
+            f"{kind.__qualname__} cannot be recreated from its args: {error}"
         ) from None
     if constructor is not kind or recreated.args != value.args or not isinstance(attributes, dict):
-        raise UnserializableError(f"{kind.__qualname__} is another one when it is made of its args")
+        raise UnserializableError(
+            f"{kind.__qualname__} is not equal when it is recreated from its args"
+        )
     return args, attributes
 
 
@@ -158,7 +160,7 @@ def _create_dataclass(cls: type, values: dict[str, Any]) -> Any:
 def encode_enum(cls: type[enum.Enum], value: enum.Enum) -> TaggedTree:
     if issubclass(cls, enum.Flag):
         if type(value.value) is not int:
-            raise UnserializableError(f"the value of {value!r} is no int")
+            raise UnserializableError(f"the value of {value!r} is not an int")
         return ["flag", manifest_for(cls), value.value]
     return ["enum", manifest_for(cls), value.name]
 
@@ -174,7 +176,7 @@ def _decode_enum(manifest: str, name: str) -> enum.Enum:
 def _decode_flag(manifest: str, value: int) -> enum.Enum:
     cls = class_for(manifest)
     if not issubclass(cls, enum.Flag) or type(value) is not int:
-        raise InvalidEnvelopeError(f"{cls.__qualname__} is no Flag")
+        raise InvalidEnvelopeError(f"{cls.__qualname__} is not a Flag")
     known = cls._value2member_map_
     if value not in known and len(known) >= FLAG_VALUES_MAX:
         raise InvalidEnvelopeError(

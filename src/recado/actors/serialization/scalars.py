@@ -42,7 +42,7 @@ def check_unicode(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise UnserializableError(f"a text that is not Unicode: {error.reason}") from None
+        raise UnserializableError(f"text that is not valid Unicode: {error.reason}") from None
     return value
 
 
@@ -66,7 +66,7 @@ def _encode_number(value: float) -> TaggedTree:
 
 def _decode_decimal(text: str) -> decimal.Decimal:
     if not isinstance(text, str):
-        raise InvalidEnvelopeError("a decimal that is no text")
+        raise InvalidEnvelopeError("a decimal that is not text")
     return decimal.Decimal(text)
 
 
@@ -154,7 +154,7 @@ DECODERS: Final[dict[str, Callable[..., Any]]] = {
 
 def _create_fraction(numerator: object, denominator: object) -> fractions.Fraction:
     if not isinstance(numerator, int) or not isinstance(denominator, int):
-        raise InvalidEnvelopeError("a fraction that is not of integers")
+        raise InvalidEnvelopeError("a fraction whose parts are not integers")
     return fractions.Fraction(numerator, denominator)
 
 

@@ -233,16 +233,16 @@ class Serializers:
             raise
         except (msgspec.MsgspecError, DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise InvalidEnvelopeError(
-                f"{manifest or 'a value'} that cannot be read: {error}"
+                f"{manifest or 'a value'} cannot be decoded: {error}"
             ) from None
         except RemoteError as error:
             raise InvalidEnvelopeError(
-                f"{manifest or 'a value'} that cannot be read: {error}"
+                f"{manifest or 'a value'} cannot be decoded: {error}"
             ) from None
         except Exception as error:
             # Pickles and hooks can raise anything; the sender must get an error, and this node must not fail.
             raise InvalidEnvelopeError(
-                f"{manifest or 'a value'} that cannot be read: {error!r}"
+                f"{manifest or 'a value'} cannot be decoded: {error!r}"
             ) from error
         if (
             reply_type is not None
@@ -334,7 +334,7 @@ class Serializers:
             return msgspec.json.Decoder(target_type, dec_hook=self._decode_ref).decode
         except Exception as error:  # noqa: BLE001  annotations of the application
             raise UnacceptableMessageError(
-                f"{describe_type(target_type)} cannot be read untagged: {error}"
+                f"{describe_type(target_type)} cannot be decoded without tags: {error}"
             ) from None
 
 
@@ -348,7 +348,7 @@ def _check_reply_type(value: object, reply_type: Any) -> None:
     if not matches_type(value, reply_type):
         kind = type(value).__qualname__
         raise InvalidEnvelopeError(
-            f"a value that cannot be read: {kind} does not fit {describe_type(reply_type)}"
+            f"a value cannot be decoded: {kind} does not match {describe_type(reply_type)}"
         )
 
 

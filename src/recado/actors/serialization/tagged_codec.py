@@ -118,7 +118,9 @@ class TaggedCodec:
         if kind is float:
             return value if math.isfinite(value) else ["float", repr(value)]
         if depth >= DEPTH_LEVELS_MAX:
-            raise UnserializableError(f"nested deeper than {DEPTH_LEVELS_MAX}, or contains itself")
+            raise UnserializableError(
+                f"nested deeper than {DEPTH_LEVELS_MAX} levels, or contains itself"
+            )
         if (tag := _SEQUENCE_TAGS.get(kind)) is not None:
             return self._encode_sequence(tag, value, depth + 1)
         if kind is dict:
@@ -217,7 +219,7 @@ class TaggedCodec:
         if kind is str or kind is int or kind is float or kind in _PLAIN_TYPES:
             return tree
         if kind is not list or not tree or type(tree[0]) is not str:
-            raise InvalidEnvelopeError("a part without a tag")
+            raise InvalidEnvelopeError("a list without a type tag")
         if depth >= DEPTH_LEVELS_MAX:
             raise InvalidEnvelopeError(f"nested deeper than {DEPTH_LEVELS_MAX}")
         tag = tree[0]
