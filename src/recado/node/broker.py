@@ -63,19 +63,22 @@ class Broker:
 
     @property
     def host(self) -> str:
+        """The host to listen on, as configured."""
         return self.settings.server.host
 
     @property
     def port(self) -> int:
+        """The port it listens on. Raises `RuntimeError` if the broker is not running."""
         return self._require_running().port
 
     @property
     def tls_port(self) -> int | None:
+        """The port of the TLS listener, if any. Raises `RuntimeError` if the broker is not running."""
         return self._require_running().tls_port
 
     @property
     def url(self) -> str:
-        """The AMQP URL, with user and password if there is the default user guest. Raises `RuntimeError` if stopped."""
+        """The AMQP URL, with user and password if the default user guest exists. Raises `RuntimeError` if stopped."""
         has_guest = (
             not self.settings.access.users
             and "guest" in self._require_running().server.broker.users
@@ -85,6 +88,7 @@ class Broker:
 
     @property
     def address(self) -> str:
+        """Host and port, as in a URL. Raises `RuntimeError` if the broker is not running."""
         return format_address(self.host, self.port)
 
     @property
