@@ -121,7 +121,7 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 metavar="N",
                 help="seal a Parquet file after N rows",
             )
-            add("--seal-seconds", type=parse_duration, metavar="TIME", help="or after this time")
+            add("--seal-interval", type=parse_duration, metavar="TIME", help="or after this time")
         case "replay":
             add(
                 "--from",

@@ -141,7 +141,7 @@ async def archive(args: argparse.Namespace) -> int:
     from recado.feeds.archiver import ArchiveOptions
 
     limits = RetentionLimits(args.max_age, args.max_messages, args.max_share)
-    values = {name: getattr(args, name) for name in ("seal_rows", "seal_seconds", "grace")}
+    values = {name: getattr(args, name) for name in ("seal_rows", "seal_interval", "grace")}
     set_values = {name: value for name, value in values.items() if value is not None}
     archive_options = ArchiveOptions(retention=limits, **set_values)
     async with recado.feeds.connect(
