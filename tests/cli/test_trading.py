@@ -44,7 +44,7 @@ def test_report_of_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trading", "report", "/nowhere"]) == 1
-    assert "there is no archive in /nowhere" in capsys.readouterr().err
+    assert "no archive in /nowhere" in capsys.readouterr().err
     archive_of(tmp_path, asks_of("a", 3))
     assert main(["trading", "report", str(tmp_path)]) == 1
     assert "has no finished run" in capsys.readouterr().err
@@ -72,10 +72,10 @@ def test_the_words_of_run() -> None:
     ("words", "why"),
     [
         (["run", "--clients", "1,x"], "'x' is not a number above 0"),
-        (["run", "--latency", "2"], "write 500us, 2ms or 1s"),
+        (["run", "--latency", "2"], "not a duration such as 500us, 2ms or 1s"),
         (["run", "--transport", "udp"], "'udp' is neither tcp nor amqp"),
-        (["run", "--broker", "rabbit"], "write recado, or NAME=amqp://…"),
-        (["network", "localhost"], "write HOST:PORT"),
+        (["run", "--broker", "rabbit"], "expected recado or NAME=amqp://…"),
+        (["network", "localhost"], "expected HOST:PORT"),
     ],
 )
 def test_words_that_are_no_values(
@@ -89,7 +89,7 @@ def test_words_that_are_no_values(
 
 def test_asks_that_cannot_be_shared(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trading", "run", "--clients", "7"]) == 2
-    assert "30000 asks cannot be shared evenly by 7 clients" in capsys.readouterr().err
+    assert "30000 asks cannot be divided evenly among 7 clients" in capsys.readouterr().err
 
 
 def test_a_verb_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +139,6 @@ def test_an_exchange_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["trading", "trade", "--transport", "tcp"]) == 2
     assert "--url tcp://HOST:PORT" in capsys.readouterr().err
     assert main(["trading", "trade", "--transport", "amqp", "--clients", "7"]) == 2
-    assert "cannot be shared evenly" in capsys.readouterr().err
+    assert "cannot be divided evenly" in capsys.readouterr().err
     assert main(["trading", "serve", "--transport", "amqp", "--url", "amqp://127.0.0.1:1"]) == 1
     assert "connection to 127.0.0.1:1 refused" in capsys.readouterr().err
