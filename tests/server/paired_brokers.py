@@ -144,7 +144,7 @@ class PairedBrokers:
         self.tags[connection] = {}
 
     def reconnect(self, connection: int) -> None:
-        self._let_in()  # a closing client is not delivered coalesced messages: see test_coalescer.py
+        self._flush_coalescer()  # a closing client is not delivered coalesced messages: see test_coalescer.py
         for wire in self.wires[connection]:
             wire.client.session.terminate(self.now)
         self.connect(connection)
@@ -165,7 +165,7 @@ class PairedBrokers:
 
     def compare(self) -> None:
         """At the end of a turn every observable effect is equal, once dead letters that were put off went."""
-        self._let_in()
+        self._flush_coalescer()
         while any(broker.deadline() == 0 for broker in self.brokers):
             for broker in self.brokers:
                 broker.tick(self.now)
@@ -179,7 +179,7 @@ class PairedBrokers:
         one_state, other_state = ([*map(_state, self.queues(i).values())] for i in (0, 1))
         assert one_state == other_state
 
-    def _let_in(self) -> None:
+    def _flush_coalescer(self) -> None:
         for broker in self.brokers:
             broker.coalescer.flush(self.now)
 
