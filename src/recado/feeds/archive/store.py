@@ -95,7 +95,7 @@ class ArchiveStore:
     ) -> None:
         """Open the archive in a folder, or create it. A file holds about `seal_rows` rows at most.
 
-        Raises `InUse` if another process writes it, `ArchiveMismatchError` if it is another archive,
+        Raises `FolderInUseError` if another process writes it, `ArchiveMismatchError` if it is another archive,
         `CorruptArchiveError`.
         """
         self._tree: ArchiveTree = FolderTree(Path(folder)) if tree is None else tree
