@@ -50,7 +50,7 @@ class BenchmarkPlan:
         for clients in self.clients:
             if clients < 1 or self.asks < clients or self.asks % clients:
                 raise InvalidPlanError(
-                    f"{self.asks} asks cannot be shared evenly by {clients} clients"
+                    f"{self.asks} asks cannot be divided evenly among {clients} clients"
                 )
         if self.runs < 1:
             raise InvalidPlanError(f"a plan needs at least one run: {self.runs}")
