@@ -1,11 +1,11 @@
-"""The benchmark of actors: within a process, between two, and the Trading System.
+"""The benchmark of actors: within a process, between two processes, and the Trading System.
 
-    local.py        tell and ask, beside Pykka
-    crowds.py       up to 100,000 actors at once
-    remote.py       asks to another process, beside a raw echo, xoscar, Thespian and Ray
-    trading.py      the Trading System over AMQP, beside point to point and beside RabbitMQ
-    environment.py  where the larger peers are installed, in an environment of their own
-    running.py      starts the programs, and tells what their processes use
+    local.py        tell and ask, compared with Pykka
+    crowds.py       up to 100,000 actors
+    remote.py       asks to another process, compared with a raw echo, xoscar, Thespian and Ray
+    trading.py      the Trading System over AMQP, compared with point to point and with RabbitMQ
+    environment.py  the virtual environment of the larger peers
+    running.py      starts the programs, and measures their processes
     programs/       a program for each library
 
 All rounds are interleaved: one of recado, then one of the peer.
@@ -25,7 +25,7 @@ SCENARIOS = (*local.SCENARIOS, *crowds.SCENARIOS, *remote.SCENARIOS, *trading.SC
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     book.peer = "peers"  # each scenario names its own
     CACHE.mkdir(exist_ok=True)
     with peers.temporary_folder("bench-actors", CACHE) as folder:

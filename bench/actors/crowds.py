@@ -1,7 +1,7 @@
-"""Many actors: what one costs to start, what a tell to one of them does, and how both grow with the crowd.
+"""Many actors: the time to start one, the time of a tell to one of them, and how both grow with their number.
 
-Each crowd is in a process that has seen no other. Pykka's actors are threads, so it is measured with a thousand
-of them; the peer of larger crowds is our own smallest.
+Each size is measured in a new process. Pykka's actors are threads, so it is measured with a thousand of them;
+larger sizes are compared with recado's own smallest one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SCENARIOS = (*(each for crowd in CROWDS for each in (crowd.spawn, crowd.tell)), 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one actor took to start, what one tell took, and of all together the seconds and the memory."""
+    """The time to start one actor and of one tell, and the seconds and the memory of all actors."""
 
     spawned: Sample
     told: Sample

@@ -1,8 +1,9 @@
-"""The environment of the peers that are too large for ours: made when they are first measured, in .cache.
+"""The virtual environment of the peers that are too large for that of the project: created on first use, in
+.cache.
 
-xoscar comes with pandas and SciPy, Ray with half a gigabyte. `peers.txt` has their exact versions. What is made
-is kept under a name that they decide, so new versions make a new one. It is made by Python's own venv and pip,
-with whatever index and certificates are configured.
+xoscar needs pandas and SciPy, Ray half a gigabyte. `peers.txt` pins their versions. The name of the folder is
+derived from them, so new versions get a new environment. It is created by Python's own venv and pip, with the
+configured index and certificates.
 """
 
 from __future__ import annotations

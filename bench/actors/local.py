@@ -1,7 +1,7 @@
-"""Actors within one process, beside Pykka: what a tell and an ask cost.
+"""Actors within one process, compared with Pykka: the time of a tell and of an ask.
 
-Tells are timed from the first until the last was handled, which an ask behind them tells. All asks have a
-time-out. The processor time is that of all threads.
+Tells are measured from the first one until the last was handled, which a final ask shows. All asks have a
+timeout. The processor time is that of all threads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WARM_UP_SHARE = 40
 
 @dataclass(frozen=True)
 class Work:
-    """A task of both programs, and how many operations keep each of them busy for about a second."""
+    """A task of both programs, and how many operations take each of them about a second."""
 
     task: str
     title: str

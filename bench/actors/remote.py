@@ -1,8 +1,9 @@
-"""Asks to an actor of another process on this machine: recado over TCP beside others, and beside no actors.
+"""Asks to an actor of another process on this machine: recado over TCP, compared with other libraries and a raw
+echo.
 
-One program for each, started once: it has the process that asks and the one that answers. Each peer is measured
-with recado beside it, round by round. The raw echo sends 64 bytes and gets them back, by asyncio's own
-protocols, with nothing written, checked or looked up: what any ask over asyncio has to pay.
+Each program is started once, and has an asking and an answering process. Each peer is measured alternately with
+recado. The raw echo sends 64 bytes and gets them back through asyncio protocols, without serialization, checks
+or lookups: the lower bound for any ask over asyncio.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ WINDOW = 64
 class Peer:
     key: str
     title: str
-    share: int = 1  # of our asks that it is given
+    share: int = 1  # of the asks of recado
     large: bool = False  # in an environment of its own
     slow_start: bool = False
     has_flight: bool = True

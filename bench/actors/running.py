@@ -1,8 +1,8 @@
-"""Runs the programs of programs/, each a process of its own that does what it is told, line by line.
+"""Runs the programs of programs/, each in its own process, with one task per line.
 
-A program is told `TASK NUMBER …` and answers with a line of JSON. Processor time and memory are those of all
-processes that it has started, also of those that it has let go: Thespian's are nobody's children, so every
-process inherits a mark in its environment; Ray's workers overwrite theirs, but are children of marked ones.
+A program reads `TASK NUMBER …` and answers with a line of JSON. Processor time and memory are summed over all
+processes that it has started, also daemons: Thespian detaches its processes, so every process inherits a mark
+in its environment; Ray's workers overwrite theirs, but are children of marked processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARK = "RECADO_BENCH_ACTORS"
 
 
 class Worker(Program):
-    """One that waits for work. What it answers is seconds, and what else it has to tell."""
+    """A program that waits for tasks. Its answers have the seconds, and further figures."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], mark: str) -> None:
         super().__init__(name, process)
@@ -39,7 +39,7 @@ class Worker(Program):
         """Its figures, with `cpu`, the seconds of processor time of all its processes."""
         before = self.processor_seconds()
         command = " ".join([task, *map(str, numbers)])
-        with suppress(BrokenPipeError):  # its last words say more
+        with suppress(BrokenPipeError):  # its error output explains more
             print(command, file=stream(self._process.stdin), flush=True)
         figures = self.figures()
         figures["cpu"] = self.processor_seconds() - before
@@ -52,7 +52,7 @@ class Worker(Program):
         return {each for pid in marked(self._mark) for each in family(pid)}
 
     def end(self) -> None:
-        """It ends when it is told nothing more; whatever it leaves behind is ended by us."""
+        """Close its input, and kill the processes that it leaves behind."""
         stream(self._process.stdin).close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(END_SECONDS)
@@ -63,7 +63,7 @@ class Worker(Program):
 
 @contextmanager
 def started(name: str, *arguments: object, python: Path | str = sys.executable) -> Iterator[Worker]:
-    """Gone when the block ends. It is ready when it has told its first figures."""
+    """Run a program during the block. It is ready when it has printed its first figures."""
     mark = uuid.uuid4().hex
     with subprocess.Popen(
         [str(python), "-m", f"bench.actors.programs.{name}", *map(str, arguments)],
@@ -87,7 +87,7 @@ def marked(mark: str) -> list[int]:
     found = []
     for folder in PROC.iterdir():
         if folder.name.isdecimal():
-            # It has ended while we looked, or is somebody else's.
+            # It has ended meanwhile, or belongs to another user.
             with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
                 if wanted in (folder / "environ").read_bytes().split(b"\0"):
                     found.append(int(folder.name))

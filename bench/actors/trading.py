@@ -1,11 +1,11 @@
-"""The Trading System over AMQP: beside the same point to point, and through recado beside RabbitMQ.
+"""The Trading System over AMQP: compared with point to point, and recado compared with RabbitMQ.
 
-`recado trading run` measures, and its archive is read. What counts is the mean time of an ask, and beside
-RabbitMQ the asks per second. With latency every figure over AMQP is compared with that of table 7.2 in "Uso do
-padrão AMQP para transporte de mensagens entre atores remotos" by Thadeu de Russo e Carmo, at each number of
-clients: the rate, the mean, the percentiles. The difference to point to point in percent is shown and no aim:
-an ask through a broker makes two round trips instead of one, so the less a program adds to those, the closer it
-comes to +100 % (decision 12).
+`recado trading run` measures, and its archive is evaluated: the mean time of an ask, and compared with RabbitMQ
+the asks per second. With network latency, the figures over AMQP are compared with those of table 7.2 in "Uso do
+padrão AMQP para transporte de mensagens entre atores remotos" by Thadeu de Russo e Carmo, for each number of
+clients: the rate, the mean, the percentiles. The difference to point to point in percent is reported without an
+aim: an ask through a broker takes two round trips instead of one, so the less overhead a program adds, the
+closer the difference is to +100 % (decision 12).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ RABBITMQ = "rabbitmq"
 RECADO = "recado"
 # As large as the round trips of the dissertation's wireless network.
 LATENCY_MICROSECONDS = 1670
-# A run takes seconds. The dissertation's 30,000 asks would be half a second of eighty clients, in which two
-# processes work either in turns or at the same time, point to point, and change between the two only now and
-# then: five such runs gave between 1.1 and 1.5 times for the same code.
+# A run takes seconds. The 30,000 asks of the dissertation would take eighty clients half a second, in which two
+# processes run either alternately or concurrently, point to point, and rarely change between the two: five such
+# runs resulted in ratios from 1.1 to 1.5 for the same code.
 ASKS = {FEW: 30_000, MANY: 240_000}
 QUICK_ASKS, DELAYED_ASKS = 1_200, 2_400
 LONGEST_SECONDS = 1_200
@@ -123,7 +123,7 @@ def trade(
     brokers: Mapping[str, str],
     rounds: int = 1,
 ) -> None:
-    """So many runs of each kind, in turn. A broker without an address is the one that the program starts."""
+    """Runs of each kind, interleaved. Without the address of a broker the program starts one."""
     words = ["--clients", ",".join(map(str, clients)), "--latency", f"{latency}us"]
     words += ["--asks", str(asks), "--runs", str(rounds), "--archive", str(archive)]
     for name, url in brokers.items():
@@ -133,7 +133,7 @@ def trade(
 
 def every_run(archive: Path) -> list[Report]:
     """In the form of the report, which has only the best of each kind."""
-    # The peers' programs import this package too, and where they live there is no recado.
+    # The programs of the peers import this package too, in an environment without recado.
     from msgspec.structs import asdict
 
     from recado.apps.trading.results import load_complete_runs
@@ -175,7 +175,7 @@ def enter(runs: Sequence[Report], wanted: Sequence[str], book: Book) -> None:
 
 
 def excess(tables: Sequence[Report]) -> Sample:
-    """By how much more AMQP costs beside point to point than it did in the dissertation."""
+    """Return the additional time over AMQP compared with point to point, in relation to the dissertation."""
     return worst(
         {
             line["clients"]: line["recado"]["mean"] - line["published"]["mean"]
@@ -186,7 +186,7 @@ def excess(tables: Sequence[Report]) -> Sample:
 
 
 def share_of_published(tables: Sequence[Report]) -> Sample:
-    """What an ask over AMQP takes, as a share of what it took in the dissertation, in the worst column."""
+    """Return the time of an ask over AMQP as a share of that in the dissertation, for the worst column."""
     return worst(
         {
             line["clients"]: max(
@@ -205,7 +205,7 @@ def lines(tables: Sequence[Report]) -> Iterator[Report]:
 
 
 def worst(found: Mapping[int, float]) -> Sample:
-    """Of all numbers of clients, with each of them beside it."""
+    """Return the worst of all numbers of clients, with each of them as a detail."""
     if sorted(found) != sorted(CLIENTS):
         raise NotMeasuredError(f"the report has only {sorted(found)} clients")
     return Sample(max(found.values()), {f"with_{n}": value for n, value in found.items()})

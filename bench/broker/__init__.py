@@ -1,11 +1,11 @@
-"""The broker benchmark: recado and RabbitMQ side by side, under the same load, in turns.
+"""The broker benchmark: recado and RabbitMQ under the same load, measured alternately.
 
-    life.py     a fresh broker: how soon it answers, and what it takes when idle
-    growth.py   memory with idle connections, memory with messages in a queue
-    traffic.py  processor time per message, and round trips, of many kinds of load
+    life.py     a new broker: its start-up time, and its memory when idle
+    growth.py   memory with idle connections, and with messages in a queue
+    traffic.py  processor time per message, and round-trip times, for many kinds of load
 
-Every sample of one side is followed by one of the other, so that a machine that slows down slows
-down both. The figures of a scenario are the medians of its rounds.
+Every sample of one broker is followed by one of the other, so that a machine that slows down affects both. The
+figure of a scenario is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SCENARIOS = (*traffic.SCENARIOS, *growth.SCENARIOS, *life.SCENARIOS)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     processes.allow_many_open_files()
     yield from growth.run(plan, book)
-    # Traffic comes last because it can use whatever time is left.
+    # Traffic comes last because it can use the remaining time.
     yield from traffic.run(plan, book)
     yield from life.run(plan, book)

@@ -1,10 +1,10 @@
 """Memory with idle connections, and memory with messages that wait in a queue.
 
-The full form fills new brokers in each round, to the number in the scenario's name. RabbitMQ needs
-ten seconds for 10,000 connections and half a minute for a million messages, so the quick form
-stops at fewer and takes its rounds there, each a little above the one before. Nothing is
-extrapolated: RabbitMQ's memory does not grow along a line. Fewer is also the harder case for the
-share of memory, because what both brokers take when idle weighs more.
+The full form fills new brokers in each round, up to the number in the name of the scenario. RabbitMQ takes ten
+seconds for 10,000 connections and half a minute for a million messages, so the quick form stops earlier and
+takes its rounds there, each slightly above the previous one. Nothing is extrapolated, because the memory of
+RabbitMQ does not grow linearly. A smaller number is also the harder case for recado, because the memory of both
+idle brokers has more weight.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from workshop.peers import Server
 
 @dataclass(frozen=True)
 class Mark:
-    """A number at which memory is looked at."""
+    """A number of connections or messages at which memory is measured."""
 
     scenario: Scenario
     number: int
@@ -83,7 +83,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 
 
 def paths(marks: Sequence[Mark], plan: Plan) -> list[list[tuple[int, Mark]]]:
-    """For each life of a broker, at which numbers to stop and take a sample."""
+    """Return, for each run of a broker, the numbers at which to stop and take a sample."""
     if plan.quick:
         return [[(stop, each) for each in marks for stop in stops_near(each, plan)]]
     return [[(each.number_in(plan), each) for each in marks]] * plan.rounds
@@ -96,7 +96,7 @@ def stops_near(each: Mark, plan: Plan) -> list[int]:
 
 
 def grow(growth: Growth, path: Sequence[tuple[int, Mark]], plan: Plan, book: Book) -> None:
-    """One life of a broker on each side, from stop to stop in turns."""
+    """Run one broker of each side through all stops, alternately."""
     with ExitStack() as stack:
         servers = {side: stack.enter_context(fresh(side, book)) for side in sides(plan)}
         held = 0

@@ -1,6 +1,6 @@
-"""A fresh broker: how soon after its start it answers, and what memory it takes when idle.
+"""A new broker: the time until it answers, and its memory when idle.
 
-Each broker that the benchmark starts, for whatever purpose, gives one sample of both.
+Each broker that the benchmark starts for any purpose is one sample of both.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ SCENARIOS = (IDLE_MEMORY, START_UP)
 
 # Knocking each millisecond, on two cores, made the start that it waits for 13 ms longer (158 instead of 145).
 PROBE_PAUSE = 0.005
-SETTLE_SECONDS = 10.0  # RabbitMQ takes some to end, and starts beside that took 30 ms longer
+SETTLE_SECONDS = 10.0  # RabbitMQ takes seconds to stop, and a start meanwhile took 30 ms longer
 
 STARTS = 21  # of recado, in the full form: one costs a fifth of a second, a median of three wanders by 40 ms
 
 
 class Probe:
-    """Knocks at a port until connection.start comes, in a thread beside the one that starts it.
+    """Connects to a port until connection.start is received, in a thread concurrent to the one that starts the
+    broker.
 
-    The peers' own readiness check looks every ten milliseconds and reads the log, which is too coarse.
+    The readiness check of the peers polls every ten milliseconds and reads the log, which is too coarse.
     """
 
     def __init__(self, port: int) -> None:
@@ -84,7 +85,9 @@ def sides(plan: Plan) -> tuple[Side, ...]:
 def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
     """A broker that has just started; its start and its idle memory are entered."""
     (port,) = peers.free_ports(1)
-    if data is None:  # with it several may start side by side, and nothing is said of how soon
+    if (
+        data is None
+    ):  # with a data folder several brokers may start concurrently, so the time is not measured
         settle(SETTLE_SECONDS)
     try:
         with Probe(port) as probe, starting(side, port, data) as server:
@@ -95,13 +98,13 @@ def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
                 book.peer = f"{server.name} {version_in(probe.greeting)}".strip()
             yield server
     except peers.PeerStartError as error:
-        # What happened is in the first line, why in the last one of the log that follows it.
+        # The first line has the event, the last one of the log that follows has its cause.
         lines = str(error).strip().splitlines()
         raise NotMeasuredError(" ".join(dict.fromkeys((lines[0], lines[-1])))) from error
 
 
 def starting(side: Side, port: int, data: Path | None) -> AbstractContextManager[Server]:
-    """With `data` either broker is killed in the end: what it promised may need no farewell."""
+    """With `data` either broker is killed at the end: its guarantees do not depend on an orderly stop."""
     if side is Side.PEER:
         return peers.rabbitmq(port=port, data=data)
     stop = signal.SIGTERM if data is None else signal.SIGKILL

@@ -15,7 +15,7 @@ from bench.scenario import Comparison, Scenario
 SAMPLE_SECONDS = 1.0
 QUICK_SAMPLE_SECONDS = (0.10, 0.40)
 
-# What a sample takes beyond its traffic: connections, declarations, processes.
+# The time of a sample besides its traffic: connections, declarations, processes.
 OVERHEAD_SECONDS = 0.06
 
 
@@ -84,7 +84,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 
 
 def sample_seconds(plan: Plan, loads_left: int) -> float:
-    """How long a sample may take, so that the quick form keeps its minute."""
+    """Return how long a sample may take, so that the quick form takes about a minute."""
     if not plan.quick:
         return SAMPLE_SECONDS
     runs = len(sides(plan)) * (plan.rounds + 1)  # the trials count as one round more

@@ -1,8 +1,9 @@
-"""The benchmark of the client: messages out and in, beside pika and aio-pika, each against the same recado.
+"""The benchmark of the client: sending and receiving messages, compared with pika and aio-pika on the same
+broker.
 
-A sample is a process of its own (`work.py`) that talks to a broker on the other processor. What counts is the
-rate, with the client's processor time per message beside it. Every client does the work as its users would:
-ours in batches, the others by the message, because they have nothing else.
+A sample is a separate process (`work.py`) that uses a broker on the other processor. The figure is the rate;
+the processor time of the client per message is reported as a detail. Every client is used as its documentation
+suggests: ours in batches, the others message by message, because they have no batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One client at one piece of work: `python -m bench.client.work CLIENT WORK URL COUNT`.
+"""One client with one task: `python -m bench.client.work CLIENT WORK URL COUNT`.
 
-It prints the seconds that passed and those of the processor, from when the client was ready until the last
-message was known to have arrived: by an answer that the broker gives behind it, or by having it.
+It prints the elapsed and the processor seconds, from when the client was ready until the last message is known
+to have arrived: by a later answer of the broker, or by its reception.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Meter:
 
 
 async def fill(url: str, queue: str, count: int) -> None:
-    """The work of those who receive, prepared by ours; it is not measured."""
+    """Fill the queue for receiving tasks, with our client; not measured."""
     from recado.client import Connection
 
     async with await Connection.open(url) as connection:

@@ -1,21 +1,21 @@
-"""The crash benchmark: a broker that is killed a thousand times, and what its clients then miss.
+"""The crash benchmark: a broker is killed a thousand times, and its clients check its guarantees.
 
-    message.py     a body that tells whose it is, and whether it is whole
-    topology.py    queues of every kind that must outlast a crash
+    message.py     a body that identifies its message and has a checksum
+    topology.py    queues of every kind that must survive a crash
     client.py      a small AMQP client
-    publishers.py  those who publish, each in its own way
-    consumers.py   those who consume, each in its own way
-    surveyor.py    who declares everything, and looks whether it is still there
-    drain.py       the end: whatever is left is taken out
-    history.py     what they all did and saw
-    checker.py     whether that may be: pure, and tested by itself
+    publishers.py  publishers, each with another behaviour
+    consumers.py   consumers, each with another behaviour
+    surveyor.py    declares everything, and checks whether it still exists
+    drain.py       empties all queues at the end
+    history.py     what all of them did and observed
+    checker.py     whether that is consistent with the guarantees: pure, with its own tests
     subject.py     the broker, and how it is killed
-    era.py         many lives on one folder
+    era.py         many lives on one data folder
 
-An aim here is a limit that must never be passed, so the figure of every round is that of all rounds
-together: a median would forgive a loss. There is no peer. `--seed` repeats the clients' choices and the
-moments of death, but not the scheduling of processes: a fault may need several runs to show again. The
-history of an era with a fault is kept, and `python -m bench.crash FILE` judges it again.
+Each aim is a limit that must never be exceeded, so every round has the total of all rounds: a median would hide
+a loss. There is no peer. `--seed` repeats the choices of the clients and the moments of the kills, but not the
+scheduling of processes: a fault may need several runs to occur again. The history of an era with a fault is
+retained, and `python -m bench.crash FILE` checks it again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         try:
             enter(rounds(plan, seed), seed, book)
         except PeerStartError as error:
-            # It must start on whatever a crash left behind.
+            # It must start with any state that a crash left behind.
             raise NotMeasuredError(str(error)) from error
     yield from names
 
@@ -94,7 +94,7 @@ def rounds(plan: Plan, seed: int) -> list[list[Outcome]]:
 
 
 def one_era(plan: Plan, seed: int, cycles: int) -> Outcome:
-    """One era, in a folder that goes away unless there is something to look at."""
+    """Run one era, in a folder that is deleted unless there is a fault to examine."""
     with peers.temporary_folder("crash") as folder:
         outcome = live_through(
             durable(folder), cycles, seed, lambda: not plan.quick or plan.seconds_left() > 0
@@ -118,7 +118,7 @@ def told(outcome: Outcome) -> str:
 
 
 def enter(eras: list[list[Outcome]], seed: int, book: Book) -> None:
-    """Every round's sample is the figure of all rounds, with the counts of its own beside it."""
+    """Enter the totals of all rounds as the sample of each round, with its own counts as details."""
     everything = [outcome for each in eras for outcome in each]
     totals = figures(everything)
     for outcomes in eras:

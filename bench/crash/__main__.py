@@ -1,6 +1,6 @@
-"""A history again: `python -m bench.crash FILE [--about TEXT]`, and what the checker says of it.
+"""Check a history again: `python -m bench.crash FILE [--about TEXT]`.
 
-`--about` shows also every event whose line has the text in it, such as `"windowed",812`.
+`--about` also prints every event whose line contains the text, for instance `"windowed",812`.
 """
 
 from __future__ import annotations

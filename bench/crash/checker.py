@@ -1,20 +1,20 @@
-"""Whether a broker kept its word, judged from a history alone.
+"""Checks from a history alone whether a broker has fulfilled its guarantees.
 
-C1  lost        What was confirmed or committed is delivered until it is acked, in each of its queues (or, once
-                it is dead, in the queue for the dead).
-C2  phantom     Nothing is delivered that was not sent to that queue, or was refused, returned, rolled back or
-                never committed, or is transient and of an earlier life, or is not dead.
-C3  damaged     What is delivered is what was sent, to the byte.
-C4  disorder    First deliveries of a publisher's messages are in the order in which they were sent, per queue
-                and priority; also over lives, and also, in each life, among what is delivered again.
-C5  duplicate   A message is delivered again only if it was requeued, or its consumer or the broker went and
-                its ack may have been lost on the way.
-C6  flag        What was delivered before is marked as redelivered, and what was not is not.
-C7  torn        Of a transaction everything arrives or nothing.
-C8  topology    What was declared is there, and what was deleted is not.
+C1  lost        A confirmed or committed message is delivered until it is acked, in each of its queues (or, once
+    it is dead-lettered, in the dead-letter queue).
+C2  phantom     No message is delivered that was not sent to that queue, or was refused, returned, rolled back
+    or never committed, or is transient and of an earlier life, or was not dead-lettered.
+C3  damaged     A delivered message has the bytes that were sent.
+C4  disorder    First deliveries of the messages of a publisher are in the order of sending, per queue and
+    priority; also over lives, and also, in each life, among redeliveries.
+C5  duplicate   A message is redelivered only if it was requeued, or its consumer or the broker ended and its
+    ack may have been lost on the way.
+C6  flag        A message is marked as redelivered if and only if it was delivered before.
+C7  torn        All messages of a transaction arrive or none.
+C8  topology    Declared objects exist, and deleted ones do not.
 
-Where a message had been acked, but nobody can know whether that ack was kept, it may come again: that is
-counted, as `again`, and is no violation. Pure: no clock, no chance, no files.
+If a message was acked, but the ack may have been lost, it may be delivered again: that is counted, as `again`,
+and no violation. Pure: no clock, no randomness, no files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.crash.verdict import Kind, Verdict, Violation
 
 
 def check(events: Iterable[h.AnyEvent]) -> Verdict:
-    """The verdict on a whole history, whose last life ended with every queue empty."""
+    """Check a complete history, in whose last life all queues were emptied."""
     checker = Checker()
     for event in events:
         checker.feed(event)
@@ -64,7 +64,7 @@ class Copy:
 
 
 class Fate(Enum):
-    """Of what was sent."""
+    """Of a sent message."""
 
     UNKNOWN = auto()
     KEPT = auto()
@@ -74,7 +74,7 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class Record:
-    """What is known of a message, beside its copies."""
+    """What is known of a message, besides its copies."""
 
     sent: h.Sent
     fate: Fate = Fate.UNKNOWN
@@ -92,7 +92,7 @@ class Heights:
     unflagged: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of those that were not marked as redelivered."""
     any: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of all that had not been delivered in this life."""
+    """Of the messages that were not delivered in this life."""
 
 
 class Checker:
@@ -106,7 +106,8 @@ class Checker:
         """By the queue for the dead."""
         self._targets: dict[str, str] = {}
         self._there: dict[str, bool | None] = {}
-        # Of the present life: what each consumer got, and what was delivered; of all before: how far.
+        # Of the present life: the deliveries of each consumer, and all deliveries; of all earlier ones: the
+        # positions.
         self._life = 0
         self._heights: dict[tuple[str, str], Heights] = defaultdict(Heights)
         self._left: dict[str, set[str]] = defaultdict(set)
@@ -212,7 +213,7 @@ class Checker:
         reason = "it was never sent" if record is None else self._phantom(event, record)
         if record is None or reason:
             self._blame(Kind.PHANTOM, f"{named(event)}, but {reason}")
-            # Whoever settles it must find it.
+            # The methods that settle it must find it.
             self._copies.setdefault((event.queue, event.message), Copy(event.life, event.consumer))
             return
         copy = self._copies.get((event.queue, event.message))
@@ -254,7 +255,7 @@ class Checker:
         return copy.rejects if copy else 0
 
     def _first(self, event: h.Delivered, sent: h.Sent) -> None:
-        """Nobody saw it before in this queue."""
+        """The first delivery of a message in this queue."""
         if event.redelivered and sent.life == event.life and not self._left[event.queue]:
             self._blame(Kind.FLAG, f"{named(event)} as redelivered, for the first time")
         self._in_order(event, sent)
@@ -281,7 +282,7 @@ class Checker:
         return True
 
     def _not_due(self, event: h.Delivered, copy: Copy) -> str | None:
-        """Why it must not come again, if it must not."""
+        """Return why it must not be redelivered; None if it may."""
         if copy.state is State.RETURNED:
             return None
         if copy.state is State.KEPT:
@@ -294,8 +295,8 @@ class Checker:
         return f"{copy.consumer} settled it"
 
     def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
-        """Whether this may be another copy, of a message that died more than once: when it was delivered again
-        because its reject was lost on the way, or when it expired again after a crash."""
+        """Whether this may be another copy of a message that was dead-lettered more than once: redelivered
+        because its reject was lost on the way, or expired again after a crash."""
         source = self._sources.get(event.queue)
         if source is None:
             return False
@@ -304,14 +305,14 @@ class Checker:
         return source.expires and copy.life != event.life
 
     def _in_order(self, event: h.Delivered, sent: h.Sent) -> None:
-        """Of messages that are delivered for the first time in this life."""
+        """Check messages that are delivered for the first time in this life."""
         queue = event.queue
         if queue in self._sources:
             return  # in the order in which they died
         publisher, number = event.message
         key = (publisher, sent.priority)
         heights = self._heights[queue, event.consumer]
-        # What a consumer that left had not read is delivered again like the rest, but seen late.
+        # Unread deliveries of a consumer that disconnected are redelivered like the rest, but observed late.
         if not self._left[queue]:
             if number < heights.any.get(key, 0):
                 self._disorder(event, heights.any[key])
@@ -341,7 +342,7 @@ class Checker:
         return self._verdict
 
     def _done(self, queue: str, message: Message) -> bool:
-        """Whether somebody acked it, here or among the dead."""
+        """Whether it was acked, here or in the dead-letter queue."""
         copy = self._copies.get((queue, message))
         if copy is not None and copy.acked:
             return True

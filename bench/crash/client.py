@@ -1,7 +1,7 @@
-"""A small AMQP client: one connection with one channel, in the clients' one event loop.
+"""A small AMQP client: one connection with one channel, in the event loop of all clients.
 
-It hands out what comes the moment it is read, and says whether a wait ended because the broker is gone
-(`ConnectionLostError`, which is what this benchmark is about) or because it objected (`BrokerObjectedError`, which is a fault).
+It passes on input as soon as it is read, and distinguishes whether a wait ended because the broker is gone
+(`ConnectionLostError`, the subject of this benchmark) or because it reported an error (`BrokerObjectedError`, a fault).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ConnectionLostError(ConnectionError):
 
 
 class BrokerObjectedError(RuntimeError):
-    """The broker closed the channel or the connection: its code, and its words."""
+    """The broker closed the channel or the connection, with this code and text."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code} {text}")
@@ -56,11 +56,11 @@ class Life:
     large: bool = False
     """Whether large messages are published in it."""
     over: bool = False
-    """It was killed: nobody says anything more, and what is read yet was said before."""
+    """It was killed: nothing more is sent, and remaining input was sent before."""
     clients: list[Client] = field(default_factory=list)
 
     async def end(self) -> None:
-        """Nobody keeps a socket."""
+        """Close all sockets."""
         for client in self.clients:
             client.leave()
         await asyncio.gather(*(client.closed for client in self.clients))
@@ -71,7 +71,7 @@ class Client(asyncio.Protocol):
         self.life = life
         self.on_delivery: Callable[[m.BasicDeliver, bytes], None] = lambda method, body: None
         self.on_confirm: Callable[[int, bool, bool], None] = lambda tag, multiple, kept: None
-        """The tag, whether it stands for all before it, and whether they are kept or refused."""
+        """The tag, the flag `multiple`, and whether they are confirmed or refused."""
         self.on_return: Callable[[bytes], None] = lambda body: None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -86,12 +86,12 @@ class Client(asyncio.Protocol):
         self.write(b"".join(encode_method_frame(CHANNEL, method) for method in methods))
 
     def write(self, data: bytes) -> None:
-        """Whole frames; nobody reads them any more if the broker is gone."""
+        """Write whole frames; they are lost if the broker is gone."""
         if not (self.life.over or self.ended.done()):
             self._transport.write(data)
 
     async def call(self, method: m.Method) -> m.Method:
-        """Its answer; others may be asked for meanwhile."""
+        """Send a method and return its answer; other calls may be pending."""
         return (await self.ask(method))[0]
 
     def ask(self, method: m.Method, channel: int = CHANNEL) -> asyncio.Future[Answer]:
@@ -100,7 +100,7 @@ class Client(asyncio.Protocol):
         return answer
 
     def expect(self) -> asyncio.Future[Answer]:
-        """The next answer that nobody else waits for."""
+        """Return the next answer for which no other call waits."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self.ended.done():
             answer.set_exception(ConnectionLostError())
@@ -109,7 +109,7 @@ class Client(asyncio.Protocol):
         return answer
 
     async def until(self, holds: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for something that comes by reading, as long as it takes or so long; whether it came."""
+        """Wait until a condition holds, with an optional timeout; return whether it holds."""
         while True:
             if self.ended.done():
                 self.ended.result()
@@ -123,7 +123,7 @@ class Client(asyncio.Protocol):
                 return False
 
     def leave(self) -> None:
-        """Without a word."""
+        """Disconnect without closing."""
         self._transport.abort()
 
     # ── asyncio's side ────────────────────────────────────────────────────────────────────────────
@@ -135,7 +135,7 @@ class Client(asyncio.Protocol):
         self.closed.set_result(None)
         if not self.ended.done():
             self.ended.set_exception(ConnectionLostError())
-            self.ended.exception()  # seen: not everybody waits for the end
+            self.ended.exception()  # retrieved: not every connection is awaited
         self._fail(ConnectionLostError())
         self._stir()
 
@@ -198,7 +198,7 @@ class Client(asyncio.Protocol):
                     answer.set_result((method, body))
 
     def _object(self, objection: BrokerObjectedError) -> None:
-        """Whoever waits is told; if nobody does, the connection ends with it."""
+        """Report an error to the waiting call; without one the connection ends with it."""
         if self._asked:
             self._fail(objection)
         elif not self.ended.done():

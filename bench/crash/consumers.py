@@ -1,8 +1,8 @@
-"""Consumers: prompt ones and late ones, those that give back, that reject, and that leave without a word.
+"""Consumers: prompt and late ones, ones that requeue, that reject, and that disconnect without closing.
 
-Whether an ack arrived is known only by what is answered after it. Some consumers therefore publish a
-receipt on the same channel when they have acked, and others ack in transactions: a confirm and a
-commit-ok are told of only when everything before them is on disk.
+Whether an ack arrived is only known by a later answer. So some consumers publish a receipt on the same channel
+after their acks, and others ack in transactions: a confirm and a commit-ok are sent only when everything before
+them is on disk.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from recado.amqp.frames import encode_ack_frame, encode_method_frame
 
 
 class Proof(Enum):
-    """How a consumer knows that its acks were kept."""
+    """How a consumer learns that its acks are durable."""
 
     NONE = auto()
     RECEIPT = auto()
@@ -37,10 +37,10 @@ class Temper:
     queue: str
     prefetch: int = 50
     batch: int = 1
-    """It settles when it has got so many, or nothing comes for a moment."""
+    """It settles after so many deliveries, or when none comes for a moment."""
     multiple: bool = False
     requeues: float = 0.0
-    """The share that it gives back, of those that it was not given back itself."""
+    """The share of deliveries that it requeues, of those that are not redelivered."""
     rejects: float = 0.0
     leaves: float = 0.0
     """How likely it leaves after a batch, instead of settling it."""
@@ -114,7 +114,7 @@ class Consumer:
             await self._settle(client)
 
     async def _batch(self, client: Client) -> None:
-        """Until there is something to settle."""
+        """Wait until there is something to settle."""
         held = self._held
         await client.until(lambda: len(held) > 0)
         more = True
@@ -156,8 +156,8 @@ class Consumer:
         await self._prove(client, tuple(each.message for each in acked + rejected))
 
     def _note(self, acked: list[Held], rejected: list[Held], requeued: list[Held]) -> None:
-        """Before it is said. In a transaction nothing is said until the commit, but nothing else comes
-        between either."""
+        """Record it before it is sent. In a transaction nothing is sent until the commit, but no other event
+        comes between either."""
         add, queue = self._history.add, self._temper.queue
         for each in acked:
             add(h.Acked(queue, each.message))

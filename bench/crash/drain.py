@@ -1,7 +1,7 @@
-"""The end of an era: everything that is left is taken out, one queue after the other.
+"""The end of an era: all remaining messages are taken out, one queue after the other.
 
-By basic.get, because only that tells when a queue is empty, and in transactions, so that it is known to
-be gone: what still comes after another crash came back from the dead.
+By basic.get, because only that reports when a queue is empty, and in transactions, so that they are known to be
+gone: a message delivered after another crash was resurrected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An era: a broker with one folder that lives and is killed, many times; then everything is drained.
+"""An era: a broker with one data folder is started and killed many times; then everything is drained.
 
-cycle   start · survey · publishers and consumers at work · kill -9 at some moment
-end     start · drain · kill -9 · start · drain again, which must find nothing
+cycle   start · survey · publishers and consumers at work · kill -9 at some moment end     start · drain · kill
+-9 · start · drain again, which must find nothing
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from bench.crash.verdict import Verdict
 from workshop.peers import Server
 
 PRESENT: Final = 0.6
-"""How likely a publisher or a consumer takes part in a life: queues must also grow."""
+"""The probability that a publisher or a consumer takes part in a life: queues must also grow."""
 LONGEST_SECONDS: Final = 0.25
 YOUNG: Final = 0.1
 """How likely a broker is killed before it serves."""
 YOUNG_SECONDS: Final = (0.05, 0.25)
 LARGE: Final = 0.25
-"""How likely large messages are published in a life, or no segment of a journal would ever be full."""
+"""The probability that large messages are published in a life; otherwise no journal segment would become full.
+"""
 DRAIN_SECONDS: Final = 60.0
 
-# To be killed at the very moment when something of this kind is said or heard.
+# Kill it at the very moment when an event of this kind occurs.
 MOMENTS: Final = (
     h.Sent,
     h.Confirmed,
@@ -67,7 +68,7 @@ def live_through(
     seed: int,
     go_on: Callable[[], bool] = lambda: True,
 ) -> Outcome:
-    """So many cycles, as long as they may go on, the drain and the verdict."""
+    """Run so many cycles, as long as `go_on` allows, then the drain and the check."""
     begun = time.monotonic()
     era = Era(subject, Random(seed))
     done = 0
@@ -112,7 +113,7 @@ class Era:
         return Life(self._lives, server.port, large=self._rng.random() < LARGE)
 
     async def _live(self, server: Server) -> None:
-        """All clients at work, until the broker is killed and each has read what was left to read."""
+        """Run all clients until the broker is killed and each has read its remaining input."""
         rng = self._rng
         life = self._begin(server)
 
@@ -139,7 +140,7 @@ class Era:
         await life.end()
 
     async def noting(self, life: Life, work: Coroutine[Any, Any, None]) -> None:
-        """That a broker goes which was killed is no fault; all else that ends work is."""
+        """The end of a killed broker is no fault; any other end of a client is."""
         try:
             await work
         except (ConnectionLostError, BrokerObjectedError, TimeoutError) as error:

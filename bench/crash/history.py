@@ -1,12 +1,12 @@
-"""What clients saw, in the order in which they saw it; the checker knows nothing else of a run.
+"""The history of a run: what clients observed, in their order; the checker knows nothing else.
 
-An event is written down *before* the bytes that it speaks of are handed to the socket, and right after
-the bytes were read: so whatever a broker does is behind its cause in the history. All clients share one
-thread, hence there is one order. But two sockets may be read in another order than the broker wrote to
-them, so nobody may compare what two consumers got at about the same time.
+An event is recorded *before* its bytes are written to the socket, and directly after they were read, so an
+effect in the broker is always recorded after its cause. All clients share one thread, hence there is one order.
+But two sockets may be read in another order than the broker wrote to them, so deliveries to two consumers at
+about the same time must not be compared.
 
-A *life* is the time from one start of the broker to its death. Everything of a life is written down
-before the next one begins.
+A *life* is the time from one start of the broker to its kill. All events of a life are recorded before the next
+one begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 Message: TypeAlias = tuple[str, int]
-"""Its publisher, and its number: each publisher counts for itself, over all lives."""
+"""The publisher, and the number of the message, which each publisher counts over all lives."""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -37,7 +37,7 @@ class Died(Event, frozen=True):
 
 
 class Lettered(Event, frozen=True):
-    """Messages that die in `queue` go to `target`; `expires` tells that they may die by age as well."""
+    """Dead letters of `queue` go to `target`; `expires` if messages may also expire."""
 
     queue: str
     target: str
@@ -45,7 +45,7 @@ class Lettered(Event, frozen=True):
 
 
 class Asked(Event, frozen=True):
-    """To declare or to delete something: until that is answered nobody knows whether it is there."""
+    """A declaration or deletion was sent: until its answer it is unknown whether the object exists."""
 
     thing: str
 
@@ -91,7 +91,7 @@ class Refused(Event, frozen=True):
 
 
 class Returned(Event, frozen=True):
-    """By basic.return: it went nowhere."""
+    """By basic.return: no queue was bound."""
 
     message: Message
 
@@ -107,7 +107,7 @@ class Committed(Event, frozen=True):
 
 
 class RolledBack(Event, frozen=True):
-    """The client asked for it, or was told of it: in either case no commit was ever asked for."""
+    """Requested by the client, or reported to it: in either case no commit was requested."""
 
     publisher: str
     transaction: int
@@ -117,7 +117,7 @@ class RolledBack(Event, frozen=True):
 
 
 class Delivered(Event, frozen=True):
-    """`consumer` is the name of one connection, which never comes again."""
+    """`consumer` is the name of one connection, which is never reused."""
 
     life: int
     consumer: str
@@ -127,7 +127,7 @@ class Delivered(Event, frozen=True):
 
 
 class Damaged(Event, frozen=True):
-    """Something was delivered that nobody can have sent."""
+    """A delivery that no client can have sent."""
 
     queue: str
     body: str
@@ -151,16 +151,16 @@ class Requeued(Event, frozen=True):
 
 
 class Kept(Event, frozen=True):
-    """The acks and rejects of these certainly are on disk: something later on the same channel, which is
-    only told of when it is durable, has been answered."""
+    """The acks and rejects of these are on disk for sure: a later method on the same channel, whose answer
+    implies durability, was answered."""
 
     queue: str
     messages: tuple[Message, ...]
 
 
 class Gone(Event, frozen=True):
-    """A consumer of the queue left without a word while the broker lived: what it had not acked returns,
-    also what it had not yet read; whether the last acks arrived nobody knows."""
+    """A consumer of the queue disconnected without closing while the broker ran: its unacked deliveries return,
+    also those that it had not read; whether its last acks arrived is unknown."""
 
     life: int
     consumer: str
@@ -207,7 +207,7 @@ class History:
 
 
 def write(events: Iterable[AnyEvent], file: Path) -> None:
-    """One event a line, for a later look or another check."""
+    """Write one event per line, for later inspection."""
     encoder = msgspec.json.Encoder()
     with file.open("wb") as lines:
         lines.writelines(encoder.encode(event) + b"\n" for event in events)

@@ -1,4 +1,4 @@
-"""The body of a message: who sent it, its number, and a checksum over it all.
+"""The body of a message: its publisher, its number, and a checksum over everything.
 
 | checksum, 8 hexadecimal digits | space | publisher | space | number | line feed | filling |
 """
@@ -16,7 +16,7 @@ _FILLING: Final = Random(0).randbytes(512 * 1024)
 
 
 def make(message: Message, size: int) -> bytes:
-    """With so many bytes of filling, other ones for each number."""
+    """Return a body with so many bytes of filling, which differ for each number."""
     publisher, number = message
     at = number * 31 % (len(_FILLING) // 2)
     rest = b" %s %d\n%s" % (publisher.encode(), number, _FILLING[at : at + size])

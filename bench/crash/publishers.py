@@ -1,7 +1,7 @@
-"""Publishers: each has its own window, its own pace, and its own way through the broker.
+"""Publishers, each with its own window, rate and route through the broker.
 
-A publisher outlives the broker: it goes on counting in the next life. It never sends a message again;
-whether one arrived that was not confirmed is left open, for the checker as for everybody.
+A publisher outlives the broker: it continues its numbers in the next life. It never sends a message twice;
+whether an unconfirmed message arrived is left open.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Habit:
     """How many may be without a confirm; of these half at most are sent at a time."""
     priorities: int = 0
     astray: float = 0.0
-    """The share that no queue wants, and that is to be returned."""
+    """The share that is unroutable, and has to be returned."""
     transient: float = 0.0
     transactions: bool = False
     """Up to `window` messages each, instead of confirms."""
@@ -51,9 +51,9 @@ COMMITTED_SHARE: Final = 0.8
 
 
 class Mail:
-    """Sends numbered messages, and writes down what becomes of them.
+    """Sends numbered messages, and records their outcomes.
 
-    Also the part of a consumer that writes receipts; `on_kept` hears which message was confirmed.
+    Consumers use it for their receipts; `on_kept` is called with each confirmed message.
     """
 
     def __init__(self, name: str, history: History, rng: Random) -> None:
@@ -97,7 +97,7 @@ class Mail:
         transient: float = 0.0,
         transaction: int | None = None,
     ) -> tuple[h.Sent, bytes]:
-        """The next message: what the history says of it, and its frames."""
+        """Return the next message: its record for the history, and its frames."""
         rng = self._rng
         self._number += 1
         number: Message = (self.name, self._number)
@@ -110,7 +110,7 @@ class Mail:
         return event, publish(route.exchange, route.key, body, about, mandatory=mandatory)
 
     async def room(self, most: int) -> None:
-        """Until at most so many are without a confirm."""
+        """Wait until at most so many messages are unconfirmed."""
         await self._client.until(lambda: len(self._waiting) <= most)
 
     def _confirmed(self, tag: int, multiple: bool, kept: bool) -> None:

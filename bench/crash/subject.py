@@ -20,7 +20,8 @@ Start: TypeAlias = Callable[[], AbstractContextManager[Server]]
 
 
 class Subject:
-    """Whatever can be started; `command` starts it without waiting, for one that dies before it serves."""
+    """A broker that can be started; `command` starts it without waiting, for one that is killed before it
+    serves."""
 
     def __init__(self, start: Start, command: list[str] | None = None) -> None:
         self._start = start
@@ -31,7 +32,8 @@ class Subject:
 
     @contextmanager
     def living(self) -> Iterator[Server]:
-        """One life, from the first answer to a kill -9 at the latest when the block ends."""
+        """Run the broker during the block, from its first answer to a kill -9 at the latest at the end of the
+        block."""
         begun = time.monotonic()
         with self._start() as server:
             self.starts.append(time.monotonic() - begun)
@@ -42,7 +44,7 @@ class Subject:
                 self.faults += traces(server)
 
     def die_young(self, seconds: float) -> None:
-        """A life that ends after so many seconds, wherever the broker is then in its recovery."""
+        """Start the broker and kill it after so many seconds, wherever it is in its recovery."""
         if self._command is None:
             return
         with peers.temporary_folder("recado") as folder:
@@ -52,7 +54,7 @@ class Subject:
 
 
 def kill(server: Server) -> None:
-    """A child of ours that nobody has waited for yet: its id is still its own, even if it is dead."""
+    """The process is our child and was not waited for, so its id cannot be reused, even if it is dead."""
     os.kill(server.pid, signal.SIGKILL)
 
 
@@ -63,5 +65,5 @@ def durable(folder: Path) -> Subject:
 
 
 def forgetful() -> Subject:
-    """A control, on no folder: what it loses must be missed, or the whole benchmark says nothing."""
+    """A control without a data folder: its losses must be found, otherwise the benchmark proves nothing."""
     return Subject(partial(peers.recado, stop=signal.SIGKILL))

@@ -1,7 +1,7 @@
-"""The surveyor declares what the others need, and looks in every life whether it is all still there.
+"""The surveyor declares the objects of the other clients, and checks in every life whether all of them exist.
 
-What is not is declared anew, so that the others can go on: the history has it already. Beside that it
-leaves landmarks, queues that are declared in one life and deleted in another.
+A missing one is declared again, so that the clients can continue: the history has the violation already. It
+also leaves landmarks, queues that are declared in one life and deleted in another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from recado.amqp import methods as m
 
 NOT_FOUND: Final = 404
 
-# Each with how to look for it, and how to declare it.
+# Each with the method that checks it, and the one that declares it.
 THINGS: Final[tuple[tuple[str, m.Method, m.Method], ...]] = (
     *(
         (
@@ -48,13 +48,13 @@ class Surveyor:
                 history.add(h.Lettered(queue.name, queue.letters_to, queue.expires))
 
     async def survey(self, life: Life) -> None:
-        """Afterwards everything is there."""
+        """Afterwards everything exists."""
         client = await connect(life)
         for thing, look, declare in THINGS:
             if not await self._there(client, thing, look):
                 await self._declare(client, thing, declare)
         for exchange, name, key in BINDINGS:
-            # It goes with either end; whether one is lost alone is seen by where messages arrive.
+            # A binding disappears with either end; whether a single one is lost shows in where messages arrive.
             thing = f"binding {exchange} {name}"
             if thing not in self._declared:
                 await client.call(m.QueueBind(name, exchange, key))

@@ -1,4 +1,4 @@
-"""What is declared: queues of every kind that must outlast a crash, and the ways into them."""
+"""The declared objects: queues of every kind that must survive a crash, and their bindings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def letters(target: str) -> FieldTable:
     return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": target}
 
 
-# Those that dead letters go to come last, so that they are drained last.
+# Dead-letter queues come last, so that they are drained last.
 QUEUES: Final = (
     Queue("orders"),
     Queue("bulk"),

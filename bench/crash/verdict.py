@@ -1,4 +1,4 @@
-"""What a judge may say: the kinds of violation, and what was counted on the way."""
+"""The verdict of the checker: the kinds of violation, and counters."""
 
 from __future__ import annotations
 

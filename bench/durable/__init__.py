@@ -1,12 +1,12 @@
-"""The durable benchmark: recado and RabbitMQ side by side, with everything kept on disk.
+"""The durable benchmark: recado and RabbitMQ with persistent messages.
 
-    traffic.py  rates of persistent messages with confirms, and how long one confirm takes
-    memory.py   memory while millions of messages pass, and while they wait in a queue
-    restart.py  how soon after kill -9 the first of many messages is delivered again
+    traffic.py  rates of persistent messages with confirms, and the latency of one confirm
+    memory.py   memory while millions of messages pass through a queue, and while they wait in it
+    restart.py  the time from a start after kill -9 to the first delivered message
 
-Both brokers do the same: durable queues, delivery mode 2, a confirm for every message, and their
-data in folders of one file system. That is the one of this repository, because the system's folder
-for temporary files may be in memory, where a sync costs nothing.
+Both brokers do the same: durable queues, delivery mode 2, a confirm for every message, and data folders on the
+same file system. That is the one of this repository, because the folder for temporary files may be in memory,
+where fsync costs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CACHE = Path(__file__).parents[2] / ".cache"
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     processes.allow_many_open_files()
     CACHE.mkdir(exist_ok=True)
     with (
@@ -37,13 +37,13 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         ExitStack() as stack,
         ThreadPoolExecutor() as beside,
     ):
-        # RabbitMQ needs six seconds to start. Memory is looked at meanwhile: no work that others
-        # do beside it makes it more.
+        # RabbitMQ takes six seconds to start. Memory is measured meanwhile, because concurrent work does not
+        # increase it.
         started = {
             side: beside.submit(stack.enter_context, fresh(side, book, folder / side.value))
             for side in (sides(plan) if traffic.loads_of(plan) else ())
         }
         yield from memory.run(plan, book, folder)
         yield from restart.run(plan, book, folder)
-        # Traffic comes last because it can use whatever time is left.
+        # Traffic comes last because it can use the remaining time.
         yield from traffic.run(plan, book, started)

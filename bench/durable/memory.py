@@ -1,8 +1,7 @@
-"""Memory of recado while millions of persistent messages pass, and while they wait in a queue.
+"""Memory of recado while millions of persistent messages pass through a queue, and while they wait in it.
 
-What is looked at is the most that was ever resident, so nothing hides between two looks. The quick
-form stops at fewer messages, and the limit stays. One life of a broker gives all rounds: each
-sample is the worst of it.
+The figure is the peak resident memory, so no peak between two measurements is missed. The quick form stops at
+fewer messages, with the same limit. All rounds are of one run of a broker: each sample is the maximum of it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MESSAGES = 10_000_000
 QUICK_MESSAGES = {"passing": 500_000, RUNS.name: 500_000, SINGLES.name: 50_000}
 SECONDS = 1800
 
-# Shares of all messages after which memory is looked at; it must not grow after the first.
+# Shares of all messages after which memory is measured; it must not grow after the first.
 STOPS = (0.1, 0.5, 1.0)
 
 PASSING = Scenario("passing", "growth while 10 M pass", "MB", Comparison.AT_MOST)

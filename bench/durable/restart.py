@@ -1,10 +1,9 @@
-"""How soon after kill -9 a broker delivers the first of the messages that wait in its queue.
+"""The time from a start after kill -9 until a broker delivers the first of the messages in its queue.
 
-The time is from the start of the process to the first message at a consumer, in seconds for each
-million of messages: the quick form takes fewer, and the share of its time that does not depend on
-their number then counts against us. A broker is filled once and killed once in each round; at the
-end everything must still be there, in order. RabbitMQ takes minutes for a million messages and no
-aim compares with it, so that only the full form asks it too, and once.
+It is measured from the start of the process to the first message at a consumer, in seconds per million
+messages: the quick form uses fewer messages, and the constant part of its time then counts against recado. In
+each round a broker is filled once and killed once; at the end all messages must be there, in order. RabbitMQ
+takes minutes for a million messages and has no aim here, so it is measured once, and in the full form only.
 """
 
 from __future__ import annotations

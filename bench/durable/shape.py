@@ -1,4 +1,4 @@
-"""The two shapes in which a backlog comes to a broker."""
+"""The two kinds of backlog: published in runs, or message by message."""
 
 from __future__ import annotations
 

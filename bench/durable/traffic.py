@@ -1,7 +1,7 @@
-"""Rates of persistent messages with confirms, and how long one publisher waits for a confirm.
+"""Rates of persistent messages with confirms, and the latency of a confirm for one publisher.
 
-Fifty publishers share one queue. That is what suits RabbitMQ's serial publishers best: a queue of
-its own for each would need a sync of its own for each.
+Fifty publishers share one queue. That is the best case for RabbitMQ with publishers that wait for each confirm:
+with separate queues each would need its own fsync.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from workshop.peers import Server
 SAMPLE_SECONDS = 1.5
 QUICK_SAMPLE_SECONDS = (0.08, 0.40)
 
-# What a sample takes beyond its traffic: connections, declarations, processes, removal.
+# The time of a sample besides its traffic: connections, declarations, processes, removal.
 OVERHEAD_SECONDS = 0.08
 
 WINDOWS = (1, 20, 1000)
 PUBLISHERS = (1, 50)
 SIZES = {16: "16 B", 1024: "1 KiB"}
 
-# A trial run must not take long where each message waits for a sync of its own.
+# A trial run must be short if each message waits for its own fsync.
 TRIALS = (40, 4_000)
 
 
@@ -48,7 +48,7 @@ def load(publishers: int, window: int, size: int, consumed: bool) -> Load:
 def rate_of(publishers: int, window: int, size: int, consumed: bool) -> Scenario:
     name = f"{publishers}x-window-{window}-{size}b{'-consumed' * consumed}"
     title = f"{publishers} × window {window:,}, {SIZES[size]}{', consumed' * consumed}"
-    # No aim is about these, and they take RabbitMQ the longest to set up.
+    # They have no aim, and RabbitMQ takes longest to prepare them.
     full_only = publishers > 1 and window > 1
     return Scenario(name, title, "messages/s", Comparison.TIMES_MORE, full_only)
 
@@ -81,7 +81,7 @@ def run(plan: Plan, book: Book, started: Mapping[Side, Future[Server]]) -> Itera
 
 
 def sample_seconds(plan: Plan, loads_left: int) -> float:
-    """How long a sample may take, so that the quick form keeps its minute."""
+    """Return how long a sample may take, so that the quick form takes about a minute."""
     if not plan.quick:
         return SAMPLE_SECONDS
     runs = len(sides(plan)) * (plan.rounds + 1)  # the trials count as one round more

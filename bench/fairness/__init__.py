@@ -1,20 +1,19 @@
-"""The fairness benchmark: what an idle client waits while another client keeps the broker busy.
+"""The fairness benchmark: how long an idle client waits while another client keeps the broker busy.
 
-    attacks.py    what the busy client does; attacker.py runs one in a process of its own
-    wire.py       the AMQP client that it does it with
-    uvloop.py     where that is for the brokers that run on it
-    measuring.py  a sample: the attack, and the probe (loadgen/probe.c) beside it
+    attacks.py    the loads of the busy client; attacker.py runs one in its own process
+    wire.py       its AMQP client
+    uvloop.py     the location of uvloop, for brokers that run on it
+    measuring.py  a sample: the attack, and concurrently the probe (loadgen/probe.c)
 
-The probe asks for little every millisecond, a basic.qos and a confirm, and its longest wait is the figure
-that an aim is about; as in all benchmarks, the median of the rounds counts. Beside it the table has the
-99th percentile, and as `cpu` the most processor time that the broker used during one wait: where that is
-small and the wait is long, the machine was busy with something else. The first rows are the wait while
-nothing else happens.
+The probe sends a small request every millisecond, a basic.qos and a publish with confirm, and its longest wait
+is the figure with an aim; as in all benchmarks, the median of the rounds counts. The table also has the 99th
+percentile, and as `cpu` the largest processor time that the broker used during one wait: if that is small and
+the wait is long, the machine was busy with something else. The first rows are the waits on an idle broker.
 
-recado is started anew for each sample, RabbitMQ once for all attacks but those that it does not survive. It
-needs minutes for the larger ones, and no aim compares with it, so it has one round. The quick form takes about
-a minute: RabbitMQ is left out where it needs long, and so is uvloop. If RabbitMQ does not finish an attack in
-time, as on a busy machine, the row has no figure of it, and it is started anew for the next one.
+recado is restarted for each sample, RabbitMQ runs through all attacks except those that it does not survive. It
+needs minutes for the larger ones, and has no aim here, so it has one round. The quick form takes about a
+minute, without uvloop, and without RabbitMQ where it takes long. If RabbitMQ does not finish an attack in time,
+for instance on a busy machine, its figure is missing, and it is restarted for the next one.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ SCENARIOS = tuple(BY_KEY.values())
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     processes.allow_many_open_files()
     seed = plan.told_seed()
     CACHE.mkdir(exist_ok=True)
@@ -120,7 +119,7 @@ def suits_peer(plan: Plan, name: str) -> bool:
 
 
 def shares_peer(plan: Plan, name: str) -> bool:
-    """Whether RabbitMQ is of use for other attacks before and after."""
+    """Whether one RabbitMQ can be used for this and other attacks."""
     return name != RECOVERY and suits_peer(plan, name) and not BY_NAME[name].ruins_peer
 
 

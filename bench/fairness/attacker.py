@@ -1,7 +1,7 @@
-"""The attacker as a process of its own: its work must not be measured as the broker's.
+"""The attacker as a separate process: its work must not be measured as the broker's.
 
-It says `ready` when everything is prepared, attacks when it is sent a line, tells in a line of JSON how long
-that took, and removes what it left when its input ends.
+It prints `ready` when everything is prepared, attacks when it reads a line, prints the duration as a line of
+JSON, and cleans up when its input ends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What one client does to keep a broker busy, while another one waits for replies.
+"""The loads by which one client keeps a broker busy, while another one waits for replies.
 
-An attack has three parts: what has to be there before, the attack itself, and the removal of what it left. The
-bytes of the attack are rendered in the first part, so that the attacker is never slower than the broker.
+An attack has three parts: the preparation, the attack itself, and the removal of what it left. The bytes of the
+attack are encoded during the preparation, so that the attacker is never slower than the broker.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ METHODS_PER_SEND = 10_000
 
 
 class Attack:
-    """Does nothing: the waits of a client whose broker is idle."""
+    """No attack: the waits of a client on an idle broker."""
 
     name: ClassVar[str] = "idle"
     title: ClassVar[str] = "nothing else"
@@ -54,24 +54,24 @@ class Attack:
     takes_peer_long: ClassVar[bool] = False
     """Whether RabbitMQ needs more than ten seconds for the quick form, with the removal."""
     sizes: ClassVar[tuple[int, int] | None] = None
-    """How many there are of what the title names, in the quick form and in the full one, if they differ."""
+    """The number of objects in the title, in the quick and in the full form, if they differ."""
 
     def __init__(self, rng: Random, *, quick: bool) -> None:
         self.rng = rng
         self.quick = quick
-        # Of its own: what an attack could not remove must not be in the way of the next.
+        # Unique names: objects that an attack could not remove must not affect the next one.
         self.queue = f"fairness.{self.name}.queue"
         self.exchange = f"fairness.{self.name}.exchange"
 
     def prepare(self, client: Client) -> None:
-        """Declare what the attack needs, and render it."""
+        """Declare the objects of the attack, and encode it."""
 
     def run(self, client: Client) -> None:
         """Return when the broker has handled all of it."""
         time.sleep(self.seconds(IDLE_SECONDS))
 
     def clean(self, client: Client) -> None:
-        """Remove what was declared."""
+        """Delete the declared objects."""
 
     def seconds(self, seconds: tuple[float, float]) -> float:
         return seconds[0] if self.quick else seconds[1]

@@ -1,4 +1,4 @@
-"""One sample: a probe and an attacker beside a broker, each a process of its own."""
+"""One sample: a probe and an attacker on one broker, each in its own process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from workshop.peers import Server
 PROBE_PAUSE_US = 1000
 PROBE_SECONDS = 600
 
-# What is kept of a probe's figures: of both, the replies and the confirms.
+# The figures of the probe that are reported: for replies and confirms.
 FIGURES = ("p50", "p99", "max", "cpu_max")
 
 
 @contextmanager
 def running(name: str, arguments: list[str]) -> Iterator[tuple[Program, subprocess.Popen[str]]]:
-    """A program that was told to end, by the end of its input, when the block ends."""
+    """Run a program during the block, and close its input at the end."""
     with subprocess.Popen(
         arguments,
         stdin=subprocess.PIPE,
@@ -39,7 +39,7 @@ def running(name: str, arguments: list[str]) -> Iterator[tuple[Program, subproce
 
 
 def waits_during(server: Server, work: Callable[[], object]) -> Sample:
-    """What an idle client waits while some work is done."""
+    """Measure the waits of an idle client while some work is done."""
     arguments = ["--pause", str(PROBE_PAUSE_US), "--prefix", "fairness.probe", "--stall", "120"]
     probe = command(server, "probe", arguments, PROBE_SECONDS)
     with running("probe", probe) as (program, process):

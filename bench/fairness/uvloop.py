@@ -1,6 +1,6 @@
-"""uvloop beside our environment: in it, every broker of every test and benchmark would use it.
+"""uvloop, installed outside of the project's environment: inside it, every broker of every test would use it.
 
-It is installed when it is first measured, into a folder in .cache that bears its version.
+It is installed on first use, into a folder in .cache with its version in the name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ INSTALL_SECONDS = 300
 
 @cache
 def environment() -> dict[str, str]:
-    """What a broker's process needs to find uvloop. Raises NotMeasuredError if it cannot be had."""
+    """Return the environment variables with which a broker finds uvloop. Raises NotMeasuredError if it cannot
+    be installed."""
     if find_spec("uvloop") is not None:
         return {}
     pins = (ROOT / "constraints.txt").read_text().splitlines()

@@ -79,7 +79,7 @@ class Client:
             raise NotMeasuredError(f"{received} instead of {reply.__name__}")
 
     def sync(self) -> None:
-        """Return when the broker has handled everything that was sent."""
+        """Return when the broker has processed everything that was sent."""
         self.call(BasicQos(0, 1), BasicQosOk)
 
     def _next_method(self) -> Method:

@@ -1,4 +1,4 @@
-"""No actors at all: bytes that asyncio takes to another process and back, which is as fast as an ask can be."""
+"""No actors: asyncio sends bytes to another process and back, the lower bound for an ask."""
 
 from __future__ import annotations
 

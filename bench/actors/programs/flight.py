@@ -1,4 +1,4 @@
-"""Many asks at a time: a number of tasks, each of which asks one after the other."""
+"""Concurrent asks: a number of tasks, each of which sends one ask after the other."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Echo(pykka.ThreadingActor):
 
 
 class Player(pykka.ThreadingActor):
-    """Sends each number to the other, one less, until it is 0."""
+    """Sends each number, reduced by one, to the other player until it is 0."""
 
     def __init__(self, over: Event) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def crowd(actors: int, tells: int) -> dict[str, float]:
 TASKS: dict[str, Task] = {
     "tell": tells,
     "ask": asks,
-    "ask-awaiting": asks,  # it has nothing else
+    "ask-awaiting": asks,  # Pykka has no other way
     "ask-blocking": asks,
     "pong": pong,
     "crowd": crowd,

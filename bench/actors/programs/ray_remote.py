@@ -23,7 +23,7 @@ def one_by_one(actor: Any, count: int) -> dict[str, float]:
 
 
 def flight(actor: Any, count: int, window: int) -> dict[str, float]:
-    """As many as the window at a time, waited for together: what its users do."""
+    """Send as many asks as the window and wait for all of them, as is usual with Ray."""
     watch = Watch()
     for _ in range(count // window):
         ray.get([actor.echo.remote(7) for _ in range(window)])

@@ -12,7 +12,7 @@ from bench.actors.programs.serving import Watch, check, resident_megabytes, serv
 from recado.actors import Actor, ActorRef, ActorSystem, Message, blocking
 
 TIMEOUT = 30.0
-# Tells between two looks at the loop. Where actors are threads, the interpreter gives others a turn by itself.
+# Tells before yielding to the loop. With actors as threads the interpreter switches by itself.
 BATCH = 1_000
 
 
@@ -21,7 +21,7 @@ class Number(Message[int]):
 
 
 class Total(Message[int]):
-    """How many numbers there were, as an answer behind all of them."""
+    """Asks for the number of messages received so far."""
 
 
 class Counter(Actor[Number | Total]):
@@ -60,7 +60,7 @@ class Player(Actor[Number]):
 
 
 class Opener(Player):
-    """Begins the game with the first number that it is told from outside."""
+    """Starts the exchange with the first number that it receives from outside."""
 
     def __init__(self, over: asyncio.Event, other: ActorRef[Number]) -> None:
         super().__init__(over)
@@ -109,7 +109,7 @@ async def pong(count: int) -> dict[str, float]:
 
 
 async def crowd(actors: int, tells: int) -> dict[str, float]:
-    """So many actors at once, each of which is told something; then more, round and round."""
+    """Start `actors` actors, tell each of them something, and then continue in rounds."""
     async with ActorSystem() as system:
         watch, processor = Watch(), time.process_time()
         refs = [await system.spawn(Counter) for _ in range(actors)]

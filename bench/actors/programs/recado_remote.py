@@ -1,4 +1,4 @@
-"""recado's actors on two nodes over TCP: `serve` is the other node."""
+"""recado actors on two nodes over TCP: `serve` is the other node."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ async def other_node() -> None:
         await system.spawn(Echo, name="echo")
         tell({"port": transport.address[1]})
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, sys.stdin.read)  # until whoever started us is gone
+        await loop.run_in_executor(
+            None, sys.stdin.read
+        )  # until the parent process has closed our input
 
 
 async def one_by_one(ref: ActorRef[Number], count: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The life of a program: it says that it is ready, then does what it is told, until nothing comes any more."""
+"""The main loop of a program: report readiness, then run the requested tasks until end of input."""
 
 from __future__ import annotations
 

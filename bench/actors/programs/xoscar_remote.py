@@ -1,4 +1,4 @@
-"""xoscar's actors: a pool with a process beside the main one, in which the actor lives."""
+"""xoscar actors: a pool with a second process, in which the actor runs."""
 
 from __future__ import annotations
 
