@@ -1,10 +1,10 @@
-"""The benchmark of feeds: what persistence costs, what an archive takes and gives, and how others do.
+"""The benchmark of feeds: the cost of persistence, the rates of an archive, and other systems.
 
-    live.py     a persistent feed beside a volatile one with one more plain subscriber: rate and latency
-    store.py    an archive by itself: messages in, and out again as columns and as objects
-    members.py  what membership costs: 50 and 500 subscribers join at once, and idle
-    rivals.py   publishing with persistence and replay, beside NATS JetStream and RabbitMQ streams
-    clients/    the programs that publish, subscribe and replay, each a process of its own
+    live.py     a feed with an archive compared with one that has a plain subscriber instead: rate and latency
+    store.py    an archive by itself: ingest, and replay as columns and as objects
+    members.py  the cost of membership: 50 and 500 subscribers join at the same time, and idle
+    rivals.py   persistent publishing and replay, compared with NATS JetStream and RabbitMQ streams
+    clients/    the programs that publish, subscribe and replay, each in its own process
 
 All data is in folders of one file system, that of this repository, as in the durable benchmark.
 """
@@ -24,7 +24,7 @@ SCENARIOS = (*live.SCENARIOS, *store.SCENARIOS, *members.SCENARIOS, *rivals.SCEN
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     book.peer = "peers"  # each scenario names its own
     processes.allow_many_open_files()
     CACHE.mkdir(exist_ok=True)

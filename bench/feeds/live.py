@@ -1,10 +1,10 @@
-"""What persistence costs those who are there: a persistent feed beside a volatile one.
+"""The cost of persistence for live subscribers: a feed with an archive compared with one without.
 
-The persistent feed has an archive, a live subscriber and a publisher; the volatile one has another plain
-subscriber in the place of the archive. Both are on one broker with a data folder, and in turns. First the
-publisher goes as fast as it may; then at half of what the slower of the two feeds reached, and latency is
-looked at. Who falls behind shows how long its queue is, not how fast it is: such a sample is taken again, and
-if that does not help, all of them are, of both feeds and at a lower rate. Without a rate that both keep up with
+The first feed has an archive, a live subscriber and a publisher; the second one has another plain subscriber
+instead of the archive. Both are on one broker with a data folder, and are measured alternately. First the
+publisher sends at full speed; then at half the rate of the slower feed, and the latency is measured. The
+latency of a subscriber that falls behind only shows the length of its queue: such a sample is repeated, and if
+that does not help, all samples of both feeds are repeated at a lower rate. Without a rate that both sustain
 there is no figure.
 """
 
@@ -30,7 +30,7 @@ RATE_MESSAGES, QUICK_RATE_MESSAGES = 1_000_000, 100_000
 LATENCY_SECONDS, QUICK_LATENCY_SECONDS = 3.0, 0.7
 WARM_UP = 20_000
 
-# Of the rate that is offered; what is less, waits.
+# Share of the offered rate; below it messages queue up.
 KEPT_UP = 0.95
 TRIES = 2
 LOWER = 0.7
@@ -57,11 +57,11 @@ FEEDS = {Side.RECADO: "persistent", Side.PEER: "volatile"}
 
 class Feeds(Protocol):
     def sample(self, side: Side, messages: int, rate: float) -> Figures:
-        """What a live subscriber of this side saw of so many messages; rate 0: as fast as it goes."""
+        """Return what a live subscriber of this side measured for so many messages; rate 0: full speed."""
 
 
 class Stage:
-    """A broker with both feeds, and those who are on them, for all samples."""
+    """A broker with both feeds and their members, for all samples."""
 
     def __init__(self, server: Server, folder: Path, stack: ExitStack) -> None:
         self._url = server.url
@@ -80,7 +80,7 @@ class Stage:
         self._pids = {Side.RECADO: [server.pid, archive.pid], Side.PEER: [server.pid]}
 
     def sample(self, side: Side, messages: int, rate: float) -> Figures:
-        """What the live subscriber saw; processor time is that of the broker and of the archive."""
+        """Return the figures of the live subscriber; the processor time is that of the broker and the archive."""
         meter = Meter(self._pids[side])
         run_client("live", "publish", self._url, FEEDS[side], messages, SIZE, rate)
         figures = self._live[side].figures()
@@ -138,7 +138,7 @@ def take_latency(stage: Feeds, plan: Plan, book: Book) -> None:
 
 
 class FellBehindError(Exception):
-    """A feed, at a rate that it cannot keep up with."""
+    """A feed could not sustain the rate."""
 
 
 def keeping_up(stage: Feeds, side: Side, rate: float, plan: Plan) -> Figures:

@@ -1,8 +1,8 @@
-"""What membership costs: subscribers that all join at once, and then idle.
+"""The cost of membership: subscribers that join at the same time, and then idle.
 
-Ten processes have a tenth of the subscribers each, all on one broker. They join at the same moment; the sample
-ends when every one of them is in a view with all the others. Processor time is that of the broker and of the
-ten processes together.
+Ten processes have a tenth of the subscribers each, on one broker. They join at the same moment; the sample ends
+when every one of them is in a view with all the others. Processor time is that of the broker and of the ten
+processes together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Publishing with persistence and replay, through Python clients, beside NATS JetStream and RabbitMQ streams.
+"""Persistent publishing and replay through Python clients, compared with NATS JetStream and RabbitMQ streams.
 
-The same work for all: bodies of 200 B, published with a window until the last is acknowledged, then all of them
-read again by a program that has just connected. Rounds are interleaved, and each has a feed or stream of its
-own. There are as many messages for each as keep it busy for about as long. Beside the rates stands the
-processor time of the servers for each message: those of recado are the broker and the archive.
+The task is the same for all: bodies of 200 B, published with a window until the last is acknowledged, then all
+of them read again by a program that has just connected. Rounds are interleaved, and each has a new feed or
+stream. The number of messages is chosen so that each takes about the same time. The processor time of the
+servers per message is a detail: for recado, that of the broker and the archive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TASKS = {"publish": "published and kept", "replay": "replayed"}
 
 @dataclass(frozen=True)
 class Client:
-    """One of clients/, and how many messages keep it busy for some seconds."""
+    """One of clients/, and how many messages take it some seconds."""
 
     program: str
     messages: int
@@ -90,7 +90,7 @@ class Contestant:
             program.until_ready()
 
     def sample(self, name: str, share: int = 1) -> dict[str, Sample]:
-        """Of each task; first everything is published, then everything is replayed."""
+        """Take samples of each task; first everything is published, then everything is replayed."""
         pids = [self._pid]
         if name in self._archives:
             pids.append(self._archives[name].pid)
@@ -157,7 +157,7 @@ def take(
     plan: Plan,
     book: Book,
 ) -> None:
-    """One round: each contestant once. What recado did counts beside every rival."""
+    """Run one round: each client once. The sample of recado counts for the comparison with every peer."""
     samples = {}
     for client, contestant in contestants.items():
         pause(plan)

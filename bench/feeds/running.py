@@ -1,4 +1,4 @@
-"""Runs the programs of clients/, and tells the processor time of the servers that they use."""
+"""Runs the programs of clients/, and measures the processor time of the servers that they use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.quiet import settle
 SETTLE_SECONDS = 3.0
 QUICK_SETTLE_SECONDS = 0.3
 
-# A server goes on working when its client has been answered; that belongs to the sample.
+# A server is still busy after the answer to its client; that belongs to the sample.
 AFTERWARDS_SECONDS = 0.3
 
 

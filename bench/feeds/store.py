@@ -1,8 +1,8 @@
-"""An archive: how fast it takes messages in, and how fast they can be read again.
+"""An archive: how fast it stores messages, and how fast they can be read again.
 
-What it takes in is measured on the whole of it: a backlog waits in its queue at the broker, and it is started
-and timed until all of it is safely stored. Beside that the store alone, with no feed around it, synced batch by
-batch and sealed to Parquet. Reading is by other processes, which open the folder and ask nobody.
+Ingest is measured end to end: a backlog waits in the queue of the archive at the broker, and the archive is
+started and timed until all of it is stored durably. The store is also measured alone, without a feed: batches
+with an fsync each, sealed to Parquet. Reading is done by other processes, which open the folder directly.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The fuzz benchmark: a million frames and handshakes with something wrong in them, and who notices.
+"""The fuzz benchmark: a million mutated frames and handshakes.
 
-    values.py        names, keys, patterns, tables, properties and bodies that hurt
-    handshakes.py    how hostile clients introduce themselves
+    values.py        names, keys, patterns, tables, properties and bodies, also invalid ones
+    handshakes.py    handshakes of hostile clients
     conversation.py  valid conversations
-    mutation.py      what goes wrong with them
-    case.py          one client's bytes, made from a seed and a number
-    answers.py       what the broker said, checked
-    hostile.py       many hostile clients at a time
-    witness.py       a well-behaved client beside them
+    mutation.py      mutations of their frames
+    case.py          the bytes of one client, made from a seed and a number
+    answers.py       checks the answers of the broker
+    hostile.py       many concurrent hostile clients
+    witness.py       a well-behaved client that is served meanwhile
     target.py        the broker, its log and its memory
 
-One broker lives through half of the rounds, and one with a data folder through the other half. An aim
-here is a limit that must never be passed, so the figure of every round is the worst of all rounds: a
-median would forgive a crash. There is no peer.
+One broker runs through half of the rounds, and one with a data folder through the other half. Each aim is a
+limit that must never be exceeded, so every round has the worst figure of all rounds: a median would hide a
+crash. There is no peer.
 
 `--seed` repeats a run, and `python -m bench.fuzz SEED CASE` repeats one case of it.
 """
@@ -74,7 +74,7 @@ class Round:
 
     @property
     def details(self) -> dict[str, float]:
-        """What every scenario's sample says beside its figure."""
+        """The details of every sample."""
         counts = {f"closed_{code}": number for code, number in sorted(self.outcome.codes.items())}
         return {
             "frames": self.outcome.frames,
@@ -104,7 +104,8 @@ def enter(rounds: list[Round], seed: int, book: Book) -> None:
 
 
 def fuzz(plan: Plan, seed: int, frames: int | None = None) -> list[Round]:
-    """All rounds, of so many frames together; those of the second half against a broker that keeps things."""
+    """Run all rounds, with so many frames in total; those of the second half against a broker with a data
+    folder."""
     total = frames or (QUICK_FRAMES if plan.quick else FRAMES)
     numbers = count()
     turns = range(plan.rounds)
@@ -137,7 +138,7 @@ def siege(
 
 
 class Findings:
-    """The faults so far. Each is told when it is found, with the case that shows it again."""
+    """The faults so far. Each is printed when it is found, with the command that reproduces it."""
 
     def __init__(self, server: Server) -> None:
         self.faults = 0
@@ -171,7 +172,7 @@ class Lap:
 
     def run(self, server: Server) -> Outcome:
         def tidy_up() -> None:
-            # A broker that is no more is noticed by those who look for it.
+            # The clients notice a broker that has ended.
             with suppress(AMQPError, AMQPConnectorException):
                 target.sweep(server, renew=True)
 

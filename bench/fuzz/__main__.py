@@ -1,6 +1,6 @@
-"""One case again: `python -m bench.fuzz SEED CASE [--port N]`, with all that is said by either side.
+"""Repeat one case: `python -m bench.fuzz SEED CASE [--port N]`, and print the frames of both sides.
 
-Without a port a broker is started for it, and its log is shown in the end.
+Without a port a broker is started for it, and its log is printed at the end.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def described(frame: bytes) -> str:
-    """The method where there is one to be seen, else the bytes."""
+    """Return the method if it can be decoded, otherwise the bytes."""
     if len(frame) > FRAME_START.size and frame[0] == METHOD_FRAME_TYPE:
         try:
             _, channel, _ = FRAME_START.unpack_from(frame)

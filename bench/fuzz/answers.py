@@ -1,4 +1,4 @@
-"""What the broker says to a hostile client, checked: however it is attacked, it must speak AMQP itself."""
+"""Checks the answers to a hostile client: the broker itself must always speak valid AMQP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS: Final = (1, 2, 3, 8)
 
 
 class Answers:
-    """The frames of one connection, as they come; `fault` is what the broker must never have said."""
+    """The frames of one connection, as they arrive; `fault` is a frame that the broker must never send."""
 
     def __init__(self) -> None:
         self.fault: str | None = None

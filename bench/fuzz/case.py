@@ -1,6 +1,6 @@
-"""One case: what a hostile client sends, how it cuts it, and how it leaves.
+"""One case: the bytes that a hostile client sends, how it splits them, and how it disconnects.
 
-Made from a seed and a number alone, so that any case of any run can be made again.
+Made from a seed and a number alone, so that any case of any run can be reproduced.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bench.fuzz.conversation import conversation
 from bench.fuzz.mutation import mutate
 
 PAUSE: Final = 0.001  # seconds between the pieces of a client that dribbles
-DRIBBLED: Final = 400  # bytes; a slow client is slow at the end, so that what it says is heard
+DRIBBLED: Final = 400  # bytes; a slow client is slow at the end, so that the rest is processed
 
 
 class Ending(Enum):
@@ -32,7 +32,7 @@ class Case:
     frames: list[bytes]
     mutations: list[str]
     pieces: list[bytes]
-    """The same bytes as they are written, one piece after the other."""
+    """The same bytes as they are written, in pieces."""
     pause: float
     ending: Ending
 

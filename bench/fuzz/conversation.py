@@ -1,9 +1,8 @@
-"""Valid conversations of a client with a broker, frame by frame, before anything is wrong with them.
+"""Valid conversations of a client with a broker, frame by frame, before mutation.
 
-A conversation uses a few channels, each with a subject of its own, and the frames of the channels
-are interleaved as a client with threads would do it. Delivery tags are guessed: a client that
-consumes what it publishes can know them. Most of what is asked for is granted, because an error
-ends a channel, and nothing is learned from what follows it.
+A conversation uses a few channels, each with its own task, and the frames of the channels are interleaved as by
+a client with threads. Delivery tags are guessed: a client that consumes its own messages can know them. Most
+requests are valid, because an error closes a channel, and nothing is learned from the frames that follow.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ def publish(talk: Talk) -> None:
 
 
 def consume(talk: Talk) -> None:
-    """A queue of its own or a common one, something in it, and everything one can do about it."""
+    """A queue of its own or a shared one, with messages, and all methods for it."""
     rng, bit = talk.rng, talk.bit
     queue = "" if bit() else values.name(rng)
     if queue:
@@ -228,7 +227,7 @@ def acknowledge(talk: Talk) -> None:
 
 
 def bother(talk: Talk) -> None:
-    """What is rarely said, what only a server says, and what no method is."""
+    """Rare methods, methods that only a server sends, and invalid ones."""
     rng, channel = talk.rng, talk.channel
     methods: list[m.Method] = [
         m.ChannelFlow(talk.bit(0.8)),
@@ -264,7 +263,7 @@ SUBJECTS: Final = (declare, publish, publish, consume, consume, transact, acknow
 
 
 def conversation(rng: Random) -> list[bytes]:
-    """What follows a handshake: the frames of one to four channels, interleaved."""
+    """Return the frames after a handshake: of one to four channels, interleaved."""
     channels = rng.sample(range(1, 17), k=rng.choice((1, 1, 1, 2, 3)))
     talks = []
     for channel in channels:
@@ -279,14 +278,14 @@ def conversation(rng: Random) -> list[bytes]:
         talks.append(talk.frames)
     frames = interleaved(rng, talks)
     if rng.random() < 0.3:
-        # Nothing should follow it, and sometimes something does.
+        # Nothing should follow it, but sometimes something does.
         place = len(frames) - rng.choice((0, 0, 0, 1, 5))
         frames.insert(place, encode_method_frame(0, m.ConnectionClose(200, "bye")))
     return frames
 
 
 def interleaved(rng: Random, queues: list[list[bytes]]) -> list[bytes]:
-    """All frames, those of a channel in their order; changes come in bursts of some frames."""
+    """Interleave the frames, preserving the order in each channel, in bursts."""
     waiting = [iter(frames) for frames in queues]
     mixed: list[bytes] = []
     while waiting:

@@ -1,6 +1,6 @@
-"""How a hostile client introduces itself: rightly, nearly rightly, and as somebody else.
+"""Handshakes of hostile clients: valid, nearly valid, and as another user.
 
-users   fuzz     may use the fuzzer's names only
+users   fuzz     may use the names of the fuzzer only
         argon    the same with a password that takes time to verify
         witness  may do everything; its password is not known here
 """
@@ -35,7 +35,7 @@ GREETINGS: Final = (
 
 
 def log_in(rng: Random, user: str = "fuzz") -> list[bytes]:
-    """A handshake that succeeds, in one of the ways in which clients do it."""
+    """Return a valid handshake, in one of the variants of real clients."""
     return [PROTOCOL_HEADER, start_ok(rng, user, PASSWORD), *tune_and_open(rng)]
 
 

@@ -1,4 +1,4 @@
-"""The hostile clients: many at a time, each with one case, and what came of it."""
+"""The hostile clients: many concurrent ones, each with one case, and the outcome."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from workshop.peers import Server
 
 AT_A_TIME: Final = 24
 STALL_SECONDS: Final = 0.3
-# Queues and bindings of thousands of clients are a load, not a leak; without tidying now and then
-# the broker would be measured by how many bindings a message takes.
+# Queues and bindings of thousands of clients are a load, not a leak. Without regular removal the benchmark
+# would measure the number of bindings per message.
 CASES_PER_TIDYING: Final = 200
-PATIENCE_SECONDS: Final = 20.0  # for a broker that does not answer, before we give up on it
+PATIENCE_SECONDS: Final = 20.0  # before a broker that does not answer counts as hung
 DROP_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass
 class Outcome:
-    """What all cases of a round came to."""
+    """The totals of all cases of a round."""
 
     frames: int = 0
     connections: int = 0
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class Hostile(asyncio.Protocol):
-    """One connection of a hostile client. It reads whatever comes."""
+    """One connection of a hostile client. It reads and checks all input."""
 
     def __init__(self) -> None:
         self.answers = Answers()
@@ -73,13 +73,13 @@ class Hostile(asyncio.Protocol):
         self.closed.set_result(None)
 
     async def play(self, case: Case) -> float:
-        """Send the case and leave; gives the seconds from the last byte sent to the end."""
+        """Send the case and disconnect; return the seconds from the last byte sent to the end."""
         for piece in case.pieces:
             if self.closed.done():
                 return 0.0
             self.transport.write(piece)
             await asyncio.wait_for(self._writable.wait(), PATIENCE_SECONDS)
-            # Without a pause the other clients still get a turn, and the broker may read by pieces.
+            # Yield to the other clients, so that the broker may read in pieces.
             await asyncio.sleep(case.pause)
         if case.ending is Ending.RESET:
             self._reset()
@@ -108,8 +108,8 @@ async def attack(
 ) -> Outcome:
     """Play cases until so many frames are sent.
 
-    `watch` sees the progress, and may end it. `tidy_up` is called now and then, in a thread, so that
-    nobody waits for it whose waiting would be taken for the broker's delay.
+    `watch` is called with the progress, and may end it. `tidy_up` is called regularly, in a thread, so that no
+    client waits for it, which would be measured as a delay of the broker.
     """
     outcome = Outcome()
     going_on = True
@@ -121,7 +121,7 @@ async def attack(
             try:
                 await one(server, case, outcome)
             except OSError:
-                going_on = False  # nobody is listening any more
+                going_on = False  # the broker has closed its port
             going_on = going_on and watch(outcome)
             if going_on and case.number % CASES_PER_TIDYING == 0:
                 await asyncio.to_thread(tidy_up)

@@ -1,7 +1,7 @@
-"""What goes wrong with frames: each mutation takes a list of them and gives another.
+"""Mutations of frames: each takes a list of frames and changes it.
 
-The first element of a list may be the protocol header, which is no frame; mutations that need an
-envelope leave it alone.
+The first element of a list may be the protocol header, which is not a frame; mutations that need a frame skip
+it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_frame(frame: bytes) -> bool:
 
 
 def some_frame(rng: Random, frames: Frames) -> int | None:
-    """The place of a frame, late ones being as likely as early ones."""
+    """Return the index of a random frame."""
     places = [place for place, frame in enumerate(frames) if is_frame(frame)]
     return rng.choice(places) if places else None
 
@@ -50,7 +50,7 @@ def flip_payload(rng: Random, frames: Frames) -> None:
 
 
 def spoil_text(rng: Random, frames: Frames) -> None:
-    """Bytes that are not UTF-8 in the place of letters."""
+    """Replace letters by bytes that are not UTF-8."""
     place = some_frame(rng, frames)
     if place is not None:
         letter = rng.choice((b"f", b"a", b"t", b"x"))
@@ -114,7 +114,7 @@ def change_kind(rng: Random, frames: Frames) -> None:
 
 
 def truncate(rng: Random, frames: Frames) -> None:
-    """A frame without its end; what follows is taken for the rest of it."""
+    """Remove the end of a frame; the receiver takes the following bytes for the rest of it."""
     place = rng.randrange(len(frames))
     frames[place] = frames[place][: rng.randrange(len(frames[place]))] or b"\0"
 
@@ -149,7 +149,7 @@ def begin_again(rng: Random, frames: Frames) -> None:
 
 
 def stop_short(rng: Random, frames: Frames) -> None:
-    """The last thing said is half a frame."""
+    """End the input with half a frame."""
     del frames[rng.randrange(len(frames)) + 1 :]
     frames[-1] = frames[-1][: rng.randrange(len(frames[-1]))] or b"\1"
 
@@ -185,7 +185,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
 
 
 def mutate(rng: Random, frames: Frames, times: int) -> list[str]:
-    """Do so many things to the frames, in place; tells which."""
+    """Apply so many mutations in place; return their names."""
     chosen = rng.choices(MUTATIONS, k=times)
     for mutation in chosen:
         mutation(rng, frames)

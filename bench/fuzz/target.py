@@ -1,4 +1,4 @@
-"""The broker under attack: how it is started, what of it is looked at, and how it is swept clean."""
+"""The broker under attack: its start, its log and memory, and the removal of leftovers."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ KEPT: Final = 100
 
 SETTLING_SECONDS: Final = 0.5
 
-# What an exception that nobody expected looks like in the log: a heading, indented lines, a name.
+# An unexpected exception in the log: a heading, indented lines, a class name.
 TRACE: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*.*", re.MULTILINE)
 
 
 @contextmanager
 def target(*, keeps: bool = False) -> Iterator[Server]:
-    """recado with users for the attackers and for the witness, all in one vhost.
+    """Start recado with users for the attackers and for the witness, all in one vhost.
 
-    With a data folder, if it `keeps` what is durable.
+    With `keeps` it has a data folder.
     """
     config = CONFIG.format(
         witness=witness.USER,
@@ -59,7 +59,7 @@ def target(*, keeps: bool = False) -> Iterator[Server]:
 
 
 def serves(server: Server) -> bool:
-    """Whether the process that was started still speaks AMQP: nobody restarts it."""
+    """Whether the process that was started still speaks AMQP: it is never restarted."""
     return peers.speaks_amqp(server.port)
 
 
@@ -69,14 +69,14 @@ def traces(server: Server) -> list[str]:
 
 
 def sweep(server: Server, *, renew: bool) -> None:
-    """Delete everything that the attackers may have left behind; make it anew for the next ones."""
+    """Delete everything that the attackers may have left behind; declare it again for the next ones."""
     credentials = pika.PlainCredentials(witness.USER, witness.PASSWORD)
     parameters = pika.ConnectionParameters(server.host, server.port, credentials=credentials)
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     for name in values.NAMES:
         channel.exchange_delete(name)
-        # Somebody's exclusive queue goes with its connection, and is nobody else's to delete.
+        # An exclusive queue is deleted with its connection, and by no other.
         with suppress(pika.exceptions.ChannelClosedByBroker):
             channel.queue_delete(name)
             if renew:
@@ -88,9 +88,9 @@ def sweep(server: Server, *, renew: bool) -> None:
 
 
 def memory_when_swept(server: Server) -> float:
-    """Megabytes, when nothing is being given back any more.
+    """Return the megabytes when the memory does not shrink any more.
 
-    A password that is just being verified takes as much memory as a thousand attackers.
+    The verification of a password takes as much memory as a thousand attackers.
     """
     sweep(server, renew=False)
     least = resident_megabytes(server.pid)

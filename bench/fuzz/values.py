@@ -1,8 +1,8 @@
-"""What a hostile client puts into the fields: names, keys, patterns, tables, properties, bodies.
+"""The values of a hostile client: names, keys, patterns, tables, properties, bodies.
 
-Everything comes from a `Random` that the caller seeds, so that a case can be made again. Names are
-few, so that cases meet in the same queues, and so that all of them can be swept away afterwards:
-the user of the fuzzer has no permission for others.
+All come from a `Random` that the caller seeds, so that a case can be reproduced. There are few names, so that
+cases use the same queues, and so that all of them can be deleted afterwards: the user of the fuzzer has no
+permission for other names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ PATTERNS: Final = (
     "(?=a)",
     "x" * 255,
 )
-# Milliseconds of a queue's and a message's life: short, so that what expires does so in time.
+# Milliseconds of the TTL of queues and messages: short, so that they expire during the run.
 LIVES: Final = (0, 1, 10, 100, 1000)
 
 
@@ -62,7 +62,7 @@ def name(rng: Random) -> str:
 
 
 def kind_of(exchange: str) -> str:
-    """The same name is mostly the same kind, so that declarations agree with each other."""
+    """The same name usually has the same type, so that declarations agree with each other."""
     return KINDS[sum(exchange.encode()) % len(KINDS)]
 
 
@@ -164,7 +164,7 @@ def binding_arguments(rng: Random) -> FieldTable:
 
 
 def deep_table(depth: int) -> bytes:
-    """The wire form of tables in tables, as deep as asked for, which our own encoder refuses."""
+    """Return the wire form of nested tables of this depth, which our own encoder refuses."""
     inner = b""
     for _ in range(depth - 1):
         inner = b"\x01dF" + len(inner).to_bytes(4, "big") + inner

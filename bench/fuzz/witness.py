@@ -1,11 +1,10 @@
-"""The witness: a well-behaved client, in a process of its own, that wants to be served all the while.
+"""The witness: a well-behaved client in its own process that must be served during the attack.
 
-It publishes a numbered message to itself and waits for it, again and again, and measures how long
-that takes; now and then it logs in anew, as other clients would. Before the attack it left
-messages in a queue, and in the end it looks whether they are all there. It is told to end by the
-end of its input, and answers with a line of JSON.
+It publishes a numbered message to itself and waits for it, repeatedly, and measures how long that takes;
+sometimes it logs in again, as other clients would. Before the attack it leaves messages in a queue, and at the
+end it checks whether all are there. It ends when its input ends, and prints a line of JSON.
 
-A process, because the attackers' work in the same one would be measured as the broker's delay.
+It is a process, because the work of the attackers in the same one would be measured as a delay of the broker.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Testimony:
     """Seconds, of a round trip."""
     slowest_login: float = 0.0
     lost: int = 0
-    """Messages that did not come, came twice, or not as they were sent."""
+    """Messages that were not received, received twice, or changed."""
 
 
 class Witness:
@@ -91,7 +90,7 @@ class Witness:
         seen.slowest_login = max(seen.slowest_login, time.monotonic() - begun)
 
     def finish(self) -> None:
-        """What was left before the attack must be there, in order, and nothing else."""
+        """The messages from before the attack must be there, in order, and no others."""
         wanted: list[bytes | None] = [b"treasure %d" % number for number in range(TREASURE)]
         for body in (*wanted, None):
             found = self._channel.basic_get(self._treasure, auto_ack=True)[2]
@@ -111,13 +110,13 @@ def main() -> None:
 
 
 class Watching:
-    """The witness's process, as its employer sees it."""
+    """The process of the witness, from outside."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def ask(self) -> Testimony:
-        """End the watch, and hear what was seen."""
+        """End the witness, and return its report."""
         try:
             said, complaint = self._process.communicate(timeout=PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -129,7 +128,7 @@ class Watching:
 
 @contextmanager
 def watching(server: Server) -> Iterator[Watching]:
-    """A witness for the length of the block."""
+    """Run a witness during the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "bench.fuzz.witness", server.host, str(server.port)],
         stdin=subprocess.PIPE,

@@ -1,13 +1,14 @@
-"""The benchmark of pipelines: feeds and queues on Spark, beside what Spark has and what people write.
+"""The benchmark of pipelines: feeds and queues on Spark, compared with Spark's own sources and with simple
+programs.
 
-    ground.py    a Spark, archives to read, and how long a query took
-    table.py     the history of a feed as a table, beside `spark.read.parquet` on the same files
-    stream.py    a feed as a stream, beside Spark's own stream of Parquet files
-    latency.py   from the publisher to Spark's sink, at the default trigger
-    queue.py     a queue as a stream, beside a source that is written plainly with pika
-    sink.py      rows to an exchange, beside a sink that is written plainly with pika
+    ground.py    a SparkSession, archives to read, and the timing of queries
+    table.py     the history of a feed as a table, compared with `spark.read.parquet` on the same files
+    stream.py    a feed as a stream, compared with Spark's own stream of Parquet files
+    latency.py   from the publisher to a Spark sink, at the default trigger
+    queue.py     a queue as a stream, compared with a simple source on pika
+    sink.py      rows to an exchange, compared with a simple sink on pika
     plain.py     these two
-    brokers.py   what is done for both of them, on each broker
+    brokers.py   common parts of both, for each broker
 
 Each group of scenarios has a module with `SCENARIOS` and `run(topology, book, ground)`.
 """
@@ -28,7 +29,7 @@ SCENARIOS = tuple(scenario for group in GROUPS for scenario in group.SCENARIOS)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     book.peer = "peers"  # each scenario names its own
     CACHE.mkdir(exist_ok=True)
     with peers.temporary_folder("bench-pipeline", CACHE) as folder, Ground(folder) as ground:

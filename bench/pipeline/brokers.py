@@ -1,4 +1,4 @@
-"""What scenarios on brokers have in common: on each of them ours, then what is written plainly with pika."""
+"""Common parts of the scenarios on brokers: ours, then the simple program with pika, on each broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK_SHARE: Final = 4
 WARM_UP: Final = 1_000  # rows of the run that is not measured, in which Spark compiles
 
 Rate = Callable[[Ground, str, str, int], float]
-"""Rows a second of a format, at the broker with this URL, of so many rows."""
+"""Returns the rows per second of a format, at the broker with this URL, for so many rows."""
 
 
 def measure(

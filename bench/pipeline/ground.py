@@ -1,4 +1,4 @@
-"""What all scenarios stand on: one Spark for all, archives to read, and how long a query took."""
+"""The common ground of all scenarios: one SparkSession, archives to read, and the timing of queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: Final = {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": 
 
 class Ground:
     def __init__(self, folder: Path, spark: SparkSession | None = None) -> None:
-        """With a Spark of somebody else's, which stays, or with its own."""
+        """Use the given SparkSession, which stays open, or an own one."""
         self.folder = folder
         self._own = spark is None
         self.spark = spark or spark_session("bench", settings=SETTINGS)
@@ -46,7 +46,7 @@ class Ground:
             gc.collect()
 
     def archive(self, size: int, rows: int) -> Path:
-        """One of so many rows with bodies of so many bytes, all of them in files."""
+        """Return an archive with so many rows with bodies of this size, all of them in files."""
         path = self.folder / f"archive-{size}-{rows}"
         if not path.exists():
             with ArchiveStore(path, "quotes", seal_rows=rows // FILES) as store:
@@ -64,7 +64,8 @@ class Ground:
         return time.perf_counter() - begun
 
     def drain(self, rows: DataFrame) -> float:
-        """Rows a second of a stream that reads all there is, without its first batch, in which Spark begins."""
+        """Return the rows per second of a stream that reads everything, without its first batch, in which Spark
+        starts."""
         query = rows.writeStream.format("noop").trigger(availableNow=True)
         started = query.option("checkpointLocation", str(self.place())).start()
         started.awaitTermination()
@@ -83,7 +84,7 @@ def progress(query: StreamingQuery) -> list[dict[str, Any]]:
 
 
 def batch(first: int, size: int) -> MessageBatch:
-    """Quotes as they come: each publisher's in runs."""
+    """Quotes in the order of publishing: runs of each publisher."""
     number = first // BATCH
     who = number % PUBLISHERS
     sequence = number // PUBLISHERS * BATCH + 1

@@ -1,8 +1,8 @@
-"""A source and a sink of queues as one writes them with pika and PySpark's examples: correct, and row by row.
+"""A source and a sink of queues as written with pika and the examples of PySpark: correct, and row by row.
 
-The sink waits for confirms, as ours does. The source keeps nothing on disk: what it has acknowledged is lost
-with the driver. It reads all there is at once, for Spark gives such a source one batch when it is to read
-what is available.
+The sink waits for confirms, as ours does. The source stores nothing on disk: acknowledged messages are lost
+with the driver. It reads everything in one batch, because Spark gives such a source one batch with the trigger
+availableNow.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from recado.pipeline.row_schema import PROPERTY_TYPES, QUEUE_SCHEMA, to_ddl
 
 PREFETCH = 10_000  # messages
-SILENCE = 5.0  # seconds: then somebody else has taken some of what was there
+SILENCE = 5.0  # seconds: then another consumer has taken some of the messages
 
 
 class PlainSource(DataSource):

@@ -1,8 +1,8 @@
-"""A feed as a stream, and Spark's own stream of the very same Parquet files.
+"""A feed as a stream, and Spark's own stream of the same Parquet files.
 
-Both read with all cores. Spark would give a file of less than 4 MiB to one of them, and these are such, for
-what is in the bodies is mostly the same; so it is told to cut each in as many parts as there are cores. And
-both have been read once before it counts: Java has compiled Spark's reader in other scenarios, and not ours.
+Both read with all cores. Spark would assign a file of less than 4 MiB to one core, and these are smaller,
+because the bodies compress well; so it is configured to split each into as many parts as there are cores. Both
+are read once before the measurement: the JVM has compiled Spark's reader in other scenarios, but not ours.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ROWS: Final = {100: 3_000_000, 1024: 1_200_000}
 QUICK_SHARE: Final = 10
 PART_BYTES: Final = "spark.sql.files.maxPartitionBytes"
 READ: Final = "`offset` bigint, `timestamp` timestamp, `routing_key` string, `body` binary"
-"""What a query on messages needs. Spark's own reader finds out by itself; other sources have to be told."""
+"""The columns of a query on messages. Spark's own reader prunes columns by itself; other sources need a schema.
+"""
 
 
 def scenario(size: int, title: str, *, full_only: bool = False) -> Scenario:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROWS: Final = 2_000_000
 QUICK_ROWS: Final = 500_000
 SCANS: Final = 4
-"""Of one sample: a single one takes half a second, and differs by a fifth from the next."""
+"""Per sample: a single one takes half a second, and they differ by 20 %."""
 
 TABLE: Final = Scenario(
     "table",

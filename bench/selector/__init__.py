@@ -1,10 +1,10 @@
-"""The benchmark of selectors: how many messages one is asked about in a second, and what no text can do to it.
+"""The benchmark of selectors: evaluations per second, and robustness against any text.
 
-    rate.py    evaluations a second, beside simpleeval, which many Python programs use for such filters
-    texts.py   a text at random, and what became of it
+    rate.py    evaluations per second, compared with simpleeval, which many Python programs use for such filters
+    texts.py   a random text, and its checks
     fuzz.py    a million of them
 
-`--seed` repeats a run, and `python -m bench.selector SEED NUMBER` shows one text of it again.
+`--seed` repeats a run, and `python -m bench.selector SEED NUMBER` repeats one text of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ SCENARIOS = (*rate.SCENARIOS, *fuzz.SCENARIOS)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    """Takes all samples; yields the name of each scenario when it is finished."""
+    """Take all samples; yield the name of each scenario when it is finished."""
     yield from rate.run(plan, book)
     yield from fuzz.run(plan, book)

@@ -52,7 +52,7 @@ class Lap(NamedTuple):
 
 
 def lap(plan: Plan, seed: int, first: int, count: int) -> Lap:
-    """So many texts; in the quick form less, if its minute is over."""
+    """Check so many texts; in the quick form fewer, if its time is over."""
     texts = understood = faults = 0
     slowest = 0.0
     begun = told = time.monotonic()

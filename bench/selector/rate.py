@@ -1,6 +1,7 @@
-"""Evaluations a second of selectors as people write them, over messages of which a third is wanted.
+"""Evaluations per second of typical selectors, on messages of which a third match.
 
-The peer is simpleeval 1.0, given its expression parsed, on the same values. The time is the processor's.
+The peer is simpleeval 1.0, with its expression parsed in advance, on the same values. The time is processor
+time.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 
 
 def values_of(message: Message) -> dict[str, Any]:
-    """What simpleeval is given by name; it reads no JSON, so that is done for it beforehand."""
+    """Return the names for simpleeval; it cannot read JSON, so that is decoded in advance."""
     import json
 
     return {
@@ -118,7 +119,7 @@ def peer_of(expression: str) -> Callable[[dict[str, Any]], object]:
 
 
 def rate(wants: Callable[[Any], object], asked: Sequence[object], seconds: float) -> float:
-    """How many messages it is asked about in a second of the processor's time."""
+    """Return the number of evaluations per second of processor time."""
     rounds = 0
     begun = time.process_time()
     while (taken := time.process_time() - begun) < seconds:

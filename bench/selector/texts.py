@@ -1,9 +1,9 @@
-"""A text at random, half of them selectors with something wrong, and what becomes of it.
+"""A random text, half of them selectors with an error, and the checks of its compilation.
 
-F1  It is understood, or refused with a `SelectorError` that names a place in it; nothing else is raised.
-F2  The function that comes of it reads attributes of a message that are fields, calls what the room gave it,
-    and does nothing that an audit hook sees: no import, no file, no process, no code.
-F3  It answers True or False for any message, and a text in Spark SQL comes of it too.
+SX1  It compiles, or is refused with a `SelectorError` that has a position in it; nothing else is raised.
+SX2  The compiled function reads attributes of a message that are fields, calls functions of the package, and
+     does nothing that an audit hook sees: no import, no file, no process, no code.
+SX3  It returns True or False for any message, and can be translated to Spark SQL.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ MESSAGES: Final = (
     Message(2**64, "a" * 3000, {"__class__": None, "é": {}}, b"a" * 3000),
 )
 COLUMNS: Final = dict.fromkeys((*FIELD_TYPES, "headers"), "c")
-# What may be in the function: its constants and variables are numbered.
+# The names allowed in the function: its constants and variables are numbered.
 CALLED: Final = {*FIELD_TYPES, "headers", "get", "startswith", "endswith", "float", "unread"}
 
 
@@ -307,7 +307,7 @@ def _listen(event: str, arguments: object) -> None:
 
 @contextmanager
 def _audited() -> Iterator[list[str]]:
-    """What Python's audit hooks are told meanwhile. A hook cannot be taken off again, so there is one."""
+    """Yield the audit events meanwhile. A hook cannot be removed, so there is one."""
     global _heard, _listening
     if not _listening:
         sys.addaudithook(_listen)

@@ -1,10 +1,10 @@
-"""Programs that use a broker as their users would, if they knew its client well.
+"""Programs that use a broker as experienced users of its client would.
 
-    work.py           what all of them do: the bodies, the command line, the figures
-    jetstream.py      NATS JetStream by nats-py
-    rabbit_stream.py  a RabbitMQ stream by pika
+    work.py           common parts: the bodies, the command line, the figures
+    jetstream.py      NATS JetStream with nats-py
+    rabbit_stream.py  a RabbitMQ stream with pika
     feed.py           a feed of recado
 
-Each publishes with persistence, until everything is acknowledged, or replays all of it from the beginning. Each
-runs as a process of its own, because that is where a client spends its time.
+Each publishes persistent messages until all are acknowledged, or replays all of them from the beginning. Each
+runs in its own process, because a client needs most of the processor time.
 """

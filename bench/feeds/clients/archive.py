@@ -1,7 +1,7 @@
 """An archive of a feed: `python -m bench.feeds.clients.archive URL FEED FOLDER [MESSAGES]`.
 
-Without a number it says "ready" and stays until it is told to end. With one it ends when so many are safely
-stored, and says how long that took, from the moment at which it was a member of the feed.
+Without a number it prints "ready" and runs until it is stopped. With a number it ends when so many messages are
+stored durably, and prints how long that took since it became a member of the feed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def keep(url: str, feed: str, folder: str, messages: str = "0") -> None:
 
 
 async def taken_in(archive: Archiver, messages: int) -> dict[str, float]:
-    """By looking: what is safe is told to other archives, and to nobody here."""
+    """Poll: an archive reports durable messages to other archives only."""
     before = sum(archive.vector.values())
     begun, used = time.perf_counter(), time.process_time()
     while sum(archive.vector.values()) < messages:  # noqa: ASYNC110 (see above)

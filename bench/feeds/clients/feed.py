@@ -1,4 +1,5 @@
-"""A feed of recado: batches published until confirmed, and a subscriber that asks for all from the start."""
+"""A feed of recado: batches published until confirmed, and a subscriber that recovers everything from the
+start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""NATS JetStream by nats-py, its own client, each way the fastest of those it offers that lose nothing.
+"""NATS JetStream with nats-py, its own client, by the fastest methods that lose nothing.
 
-Asynchronous publishing with a window was faster than many `publish` at a time; a push consumer without
-acknowledgements and with a callback was faster than an ordered one, an iterator, or `page_in`.
+Asynchronous publishing with a window was faster than concurrent calls of `publish`; a push consumer with a
+callback and without acknowledgements was faster than an ordered one, an iterator, or `fetch`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Live publishers and subscribers of a feed, for rate and latency.
 
-    python -m bench.feeds.clients.live publish URL FEED MESSAGES SIZE RATE      RATE 0: as fast as it goes
+    python -m bench.feeds.clients.live publish URL FEED MESSAGES SIZE RATE      RATE 0: full speed
     python -m bench.feeds.clients.live subscribe URL FEED NAME
 
-A subscriber says "ready" when it is a member, and figures whenever a last message has come. A body begins with
-the moment at which it was published, by the clock that all processes of the machine share; no two are alike:
+A subscriber prints "ready" when it is a member, and figures after each last message. A body begins with the
+time of publishing, by the monotonic clock that all processes share; no two bodies are equal:
 
     | monotonic ns, i64 | how many follow, i64 | filler |
 """
@@ -22,7 +22,7 @@ import recado.feeds
 
 HEAD = struct.Struct("<qq")
 
-# A publisher with a pace looks at its clock this often, and publishes what is due.
+# A publisher with a rate checks its clock this often, and publishes the messages that are due.
 STEP_SECONDS = 0.001
 AT_ONCE = 500
 
@@ -42,7 +42,7 @@ async def publish(url: str, name: str, messages: int, size: int, rate: float) ->
                 follow = range(left - 1, left - 1 - count, -1)
                 await feed.publish_many([HEAD.pack(now, each) + filler for each in follow])
                 left -= count
-            # Also if something is due again by now: a few messages at a time would keep everybody busy.
+            # Sleep even if messages are due again: publishing a few at a time would keep all processes busy.
             if rate and count < AT_ONCE:
                 await asyncio.sleep(STEP_SECONDS)
         await feed.flush()
@@ -69,7 +69,7 @@ async def subscribe(url: str, name: str, who: str) -> None:
 
 
 def figures(late: list[int], before: int, begun: float) -> dict[str, float]:
-    """The rate is from the end of the first batch: before that there was nothing to deliver."""
+    """The rate is measured from the end of the first batch: before that there was nothing to deliver."""
     rate = (len(late) - before) / (time.monotonic() - begun)
     late.sort()
     p50, p99 = median(late) / 1e3, late[len(late) * 99 // 100] / 1e3

@@ -1,10 +1,10 @@
-"""Many subscribers of a feed in one process, for what membership costs.
+"""Many subscribers of a feed in one process, for the cost of membership.
 
     python -m bench.feeds.clients.members URL FEED NAME COUNT TOTAL MOMENT
 
-Says "ready" when it is connected. At MOMENT, by the clock that all processes of the machine share, COUNT
-subscribers join at once; it tells after how many seconds all of them were in a view of TOTAL members, and goes
-on until it is ended.
+Prints "ready" when it is connected. At MOMENT, by the monotonic clock that all processes share, COUNT
+subscribers join; it prints after how many seconds all of them were in a view of TOTAL members, and runs until
+it is stopped.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The store of an archive, with no feed around it: `python -m bench.feeds.clients.store TASK FOLDER MESSAGES`.
+"""The store of an archive, without a feed: `python -m bench.feeds.clients.store TASK FOLDER MESSAGES`.
 
-    fill      appends batches, each synced, and seals all of them in the end
+    fill      appends batches, each with an fsync, and seals all of them at the end
     arrow     reads everything as Arrow batches
     objects   reads everything as messages
 
-The bodies are 200 B of quotes in JSON, two in each and no two alike: filler that compresses to nothing would
-flatter us.
+The bodies are 200 B of quotes in JSON, two in each and all different: filler that compresses well would be
+unrealistic.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FEED = "bench"
 PUBLISHER = bytes(16)
 SIZE = 200
 
-# As a busy publisher's batches are: so many fit into one of the usual size.
+# As in the batches of a busy publisher: so many fit into one of the usual size.
 AT_ONCE = 500
 
-# Of real ticks; then they come again.
+# Of real ticks; then they are repeated.
 DIFFERENT = 20 * AT_ONCE
 
 

@@ -1,6 +1,6 @@
-"""The work: so many bodies of one size, published until acknowledged, or all of them read again.
+"""The task: bodies of one size, published until acknowledged, or all of them read again.
 
-A body begins with its number, so that whoever reads knows that none is missing and none is out of order:
+A body begins with its number, so that a reader can check that none is missing or out of order:
 
     | number, 16 digits | filler |
 """
@@ -49,11 +49,11 @@ class Work:
 
 
 class WrongResultError(RuntimeError):
-    """What came back is not what was published."""
+    """The replayed messages are not those that were published."""
 
 
 class Reading:
-    """Checks what is replayed, and knows when all of it was there."""
+    """Checks replayed messages, and whether all have arrived."""
 
     def __init__(self, work: Work) -> None:
         self._size = work.size
