@@ -43,7 +43,7 @@ QUICK_SECONDS: Final = 6.0
 SHOWN_COUNT: Final = 10
 BAR_WIDTH: Final = 30
 PLAIN_INTERVAL_S: Final = 30.0
-"""How often progress is printed where there is no terminal to draw a bar on."""
+"""How often progress is printed if there is no terminal for a progress bar."""
 
 
 VIOLATIONS: Final = {
@@ -81,7 +81,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 
 
 def one_siege(transport: str, seed: int, seconds: float, intensity: Intensity) -> Outcome:
-    """One siege, in a folder that is kept only if there is something to look at."""
+    """Run one siege, in a folder that is deleted unless there is a violation to examine."""
     with peers.temporary_folder("feeds-siege") as folder:
         progress = Progress(transport)
         outcome = besiege(
@@ -132,7 +132,7 @@ class Progress:
 
 
 def enter(outcomes: list[Outcome], rounds: int, book: Book) -> None:
-    """Every round's sample is the sum over all transports, with the counts of all beside it."""
+    """Enter the sum over all transports as the sample of each round, with all counts as details."""
     counts: Counter[str] = sum((each.counts for each in outcomes), Counter())
     verdict = Verdict([each for outcome in outcomes for each in outcome.verdict.violations])
     faults = sum(len(each.faults) for each in outcomes)

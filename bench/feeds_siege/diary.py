@@ -55,7 +55,7 @@ def stamped(words: str) -> str:
 
 
 def lines(file: Path) -> Iterator[list[str]]:
-    """The words of each complete line."""
+    """Yield the words of each complete line."""
     if file.is_file():
         for line in file.read_text().splitlines(keepends=True):
             if line.endswith("\n"):
@@ -115,7 +115,7 @@ class Got:
 
 @dataclass(frozen=True)
 class Lost:
-    """The subscriber was told that messages first..last are lost."""
+    """The subscriber was notified that messages first..last are lost."""
 
     at: float
     publisher: bytes
@@ -125,7 +125,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class ViewSeen:
-    """A view as one member or archive has it; only archives know the cut."""
+    """A view as recorded by one member or archive; only archives know the cut."""
 
     id: tuple[int, str]
     members: frozenset[str]
@@ -196,7 +196,7 @@ def read_subscriber(file: Path) -> list[Life]:
 
 
 def read_vector(text: str) -> Saved:
-    """PUBLISHER:SEQUENCE/FIRST-LAST/…,…: behind the sequence are holes, if there are any."""
+    """PUBLISHER:SEQUENCE/FIRST-LAST/…,…: the ranges after the sequence are holes."""
     saved = Saved()
     for part in filter(None, text.split(",")):
         digits, _, numbers = part.partition(":")
@@ -230,7 +230,7 @@ def read_output(file: Path) -> list[Got]:
 
 
 def add_output(lives: list[Life], output: list[Got]) -> None:
-    """Each row to the life in which it was committed."""
+    """Assign each row to the life in which it was committed."""
     bounds = [*(life.born for life in lives[1:]), FOREVER][: len(lives)]
     for life, until in zip(lives, bounds, strict=True):
         rows = [got for got in output if life.born <= got.at < until]

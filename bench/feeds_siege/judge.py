@@ -45,7 +45,7 @@ from bench.feeds_siege.diary import (
 )
 
 REUNION_S: Final = 10.0
-"""A subscriber that runs and is connected again for so long has been heard by the archives."""
+"""A subscriber that runs and is connected again for this long has been heard by the archives."""
 
 
 class Kind(Enum):
@@ -105,7 +105,7 @@ class Verdict:
 
 @dataclass
 class Subscriber:
-    """What one subscriber noted over its lives."""
+    """The records of one subscriber over its lives."""
 
     name: str
     recovery: Recovery
@@ -118,7 +118,7 @@ class Subscriber:
 
 @dataclass
 class Classes:
-    """What an archive says of ranges of messages, for one subscriber: first, last, class."""
+    """How an archive classifies ranges of messages for one subscriber: first, last, class."""
 
     ranges: Mapping[bytes, Sequence[tuple[int, int, str]]]
 
@@ -203,7 +203,7 @@ def find_disorder(who: str, some: Iterable[Got]) -> Iterator[Finding]:
 def find_gaps(
     subscriber: Subscriber, life: Life, before: Sequences, told: Sequences, owed: Sequences
 ) -> Iterator[Finding]:
-    """`told` has the messages that this or an earlier life was told to be lost; it is extended."""
+    """`told` are the messages that were reported as lost to this or an earlier life; it is extended."""
     who, recovery = subscriber.name, subscriber.recovery
     position = dict(life.vector.upto)
     for event in life.events:
@@ -228,7 +228,7 @@ def find_gaps(
 def find_repeats(
     subscriber: Subscriber, life: Life, sure: Sequences, evidence: Evidence
 ) -> Iterator[Finding]:
-    """`sure` has the messages of earlier lives, but for exempt ones."""
+    """`sure` has the messages of earlier lives, except exempt ones."""
     who = subscriber.name
     for got in life.got:
         sequences = set(range(got.first, got.last + 1))
@@ -240,7 +240,7 @@ def find_repeats(
                     yield Finding(Kind.UNMARKED, who, got.publisher, again, got.certainty)
             case Recovery.NONE:
                 old = {each for each in sequences if each <= confirmed}
-                if evidence.confirmed_is_stored:  # a publisher repeats what was not confirmed
+                if evidence.confirmed_is_stored:  # a publisher repeats unconfirmed messages
                     again &= old
                 if got.certainty != "uncertain":
                     yield Finding(Kind.UNMARKED, who, got.publisher, again, got.certainty)
@@ -330,7 +330,7 @@ def judge_views(evidence: Evidence) -> Iterator[Violation]:
 
 
 def find_behind_cuts(evidence: Evidence) -> Iterator[Finding]:
-    """Live messages that came behind a view whose cut they are before."""
+    """Find live messages that were received after a view although they are before its cut."""
     cuts = {view.id: view.cut for _, view in views_of(evidence) if view.cut is not None}
     note = "came behind a view whose cut they are before"
     for subscriber in evidence.subscribers:
@@ -357,7 +357,7 @@ def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:
 
 
 def merged(findings: Iterable[Finding]) -> Iterator[Violation]:
-    """One violation for each run of consecutive messages, in whatever batches they came."""
+    """Merge findings into one violation for each run of consecutive messages."""
     found: dict[tuple[Kind, str, bytes, str], set[int]] = defaultdict(set)
     for each in findings:
         if each.sequences:

@@ -82,7 +82,7 @@ class Program:
 
 
 class Broker:
-    """On one folder and one port over all its lives. It starts in the background."""
+    """Uses one data folder and one port in all its lives. It starts in the background."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind = kind

@@ -1,7 +1,7 @@
 """The programs under siege: `python -m bench.feeds_siege.programs ROLE NAME URL FOLDER SEED`.
 
-They use the public API only, and write to their diary before they go on. A subscription that fails for a
-foreseen reason (no archive or no broker for too long) is noted and begun again, as an application would do.
+They use the public API only, and write to their diary before they continue. A subscription that fails for an
+expected reason (no archive or no broker for too long) is recorded and restarted, as an application would do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from recado.feeds.views import Certainty, View
 
 FEED: Final = "quotes"
 OPTIONS: Final = FeedOptions(recovery_timeout=60.0)
-"""The defaults, but an archive is waited for as long as one may be away."""
+"""The defaults, except that recovery waits as long as an archive may be down."""
 FORESEEN: Final = (JoinError, TransportLostError, RecoveryError)
 PUBLISH_PAUSE_S: Final = 0.1
 SAVE_SHARE: Final = 0.1
@@ -54,7 +54,7 @@ def mark_ready(name: str, folder: Path) -> None:
 
 
 def body(publisher: bytes, sequence: int) -> bytes:
-    """Contains the name of the message, so that a receiver can tell whether it is intact."""
+    """Contains the id of the message, so that a receiver can check whether it is intact."""
     return b"%s:%d:%s" % (publisher.hex().encode(), sequence, b"x" * (sequence % 200))
 
 
@@ -63,7 +63,8 @@ def is_whole(message: Message) -> bool:
 
 
 async def note_stalls(diary: Diary) -> None:
-    """A process that does not run for longer than `failure_timeout` is taken for failed: the judge must know."""
+    """A process that does not run for longer than `failure_timeout` is considered failed: record it for the
+    judge."""
     while True:
         begun = time.monotonic()
         await asyncio.sleep(STALL_LOOK_S)
@@ -109,7 +110,7 @@ async def subscribe(
     load_recovery: Callable[[], Recovery],
     receive: Receive,
 ) -> None:
-    """Subscribe, again after each foreseen failure; the diary has each attempt as a life."""
+    """Subscribe, again after each expected failure; the diary has each attempt as a life."""
     async with linked(url, folder, name) as link:
         feed = link.feed(FEED)
         while True:
@@ -129,7 +130,7 @@ async def subscribe(
 
 
 async def noting_losses(messages: Subscription, diary: Diary) -> AsyncIterator[DeliveredBatch]:
-    """The batches; messages that were told as lost before a batch are noted before it is."""
+    """Yield the batches; lost messages reported before a batch are recorded before it."""
     noted = 0
     async for batch in messages.batches():
         losses, noted = messages.lost[noted:], len(messages.lost)
@@ -149,7 +150,7 @@ def note_batch(diary: Diary, batch: DeliveredBatch) -> None:
 
 
 def ranges_of(batch: DeliveredBatch) -> Iterator[str]:
-    """The words of a batch: it is of one publisher and consecutive, and nearly always intact."""
+    """Return the words for a batch: it is of one publisher and consecutive, and nearly always intact."""
     first = batch[0]
     certainty = first.certainty.name.lower()
     for whole, group in groupby(batch, is_whole):
@@ -187,7 +188,7 @@ async def commit(name: str, url: str, folder: Path, _: Random) -> None:
 
 
 async def save(name: str, url: str, folder: Path, rng: Random) -> None:
-    """The vector is saved now and then: messages behind the last saved one are repeated."""
+    """The vector is saved from time to time: messages after the last saved one are repeated."""
     file = folder / f"{name}.vector"
 
     def load() -> Recovery:
@@ -207,7 +208,7 @@ async def save(name: str, url: str, folder: Path, rng: Random) -> None:
 
 
 def watcher(recovery: Recovery, *, discard: bool = False) -> Role:
-    """A subscriber that keeps no vector. With `discard` it ignores recovered messages: a planted fault."""
+    """A subscriber that saves no vector. With `discard` it ignores recovered messages: a planted fault."""
 
     async def watch(name: str, url: str, folder: Path, _: Random) -> None:
         with Diary(folder / f"{name}.diary") as diary:

@@ -1,6 +1,6 @@
-"""A TCP proxy between the programs and the broker: each program has a port of its own, and can be cut off.
+"""A TCP proxy between the programs and the broker: each program has its own port, and can be cut off.
 
-It runs in a thread of its own; `cut` and `mend` are called from any other.
+It runs in its own thread; `cut` and `mend` are called from any other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Proxy:
         self._loop.close()
 
     def listen(self, name: str) -> int:
-        """A port whose connections belong to the program of this name."""
+        """Open a port whose connections belong to the program of this name."""
         return self._run(self._listen(name))
 
     def cut(self, name: str) -> None:
@@ -92,7 +92,7 @@ class Proxy:
                 back.transport.abort()
                 mine.discard(back)
         except OSError:
-            pass  # the broker is away: the program is refused, too
+            pass  # the broker is down: the program is refused, too
         finally:
             writer.transport.abort()
             mine.discard(writer)

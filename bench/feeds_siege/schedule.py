@@ -1,8 +1,8 @@
 """The schedule of faults: which program is killed, stopped or cut off, when, and for how long. Pure, seeded.
 
-Faults of single programs begin at random. Now and then there is a blackout, in which all archives are away for
-longer than members wait for a gap to be filled (`Options.patience`, 10 s), and most other programs are killed
-or cut off for a moment meanwhile: nobody can then give them what they missed.
+Faults of single programs begin at random. Sometimes there is a blackout, in which all archives are down for
+longer than members wait for a gap to be filled (`FeedOptions.gap_timeout`, 10 s), and most other programs are
+killed or cut off for a moment meanwhile: no member can then send them the messages that they missed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Intensity:
     blackout_interval: float = float("inf")
     blackout: tuple[float, float] = (0.0, 0.0)
     moment: tuple[float, float] = (0.2, 1.0)
-    """How long others are away in a blackout."""
+    """How long other programs are down in a blackout."""
 
 
 FULL: Final = Intensity(
@@ -106,7 +106,9 @@ class Schedule:
             if faults and at < faults[-1].end < at + seconds:
                 faults[-1] = replace(faults[-1], seconds=at + seconds - faults[-1].at)
             self.add(Fault(at, name, self._rng.choice([FaultKind.KILL, FaultKind.STOP]), seconds))
-        spread = self._rng.choice([0.0, seconds / 4])  # at once, nobody has what they miss
+        spread = self._rng.choice(
+            [0.0, seconds / 4]
+        )  # at the same time: no member has the messages that they miss
         begun = at + self._rng.uniform(0, seconds / 4)
         for name in others:
             kind = self._rng.choice([FaultKind.KILL, FaultKind.CUT])
@@ -121,7 +123,7 @@ def make_schedule(
     archives: Sequence[str],
     intensity: Intensity,
 ) -> list[Fault]:
-    """Faults within `seconds`, in order. `weights` says how often each program is chosen."""
+    """Return the faults within `seconds`, in order. `weights` are the relative frequencies of the programs."""
     rng = Random(seed)
     schedule = Schedule(rng, intensity)
     others = [name for name in weights if name not in archives]

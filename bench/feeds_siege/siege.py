@@ -54,7 +54,7 @@ BROKER: Final = "broker"
 ARCHIVE: Final = "archive"
 PUBLISHER: Final = "publish"
 PLANTED: Final = "discard"
-"""The role of a subscriber with a planted fault, for controls: it never has what it is owed."""
+"""The role of a subscriber with a planted fault, for controls: it never gets all messages that it is owed."""
 PROGRAMS: Final = {
     "archive-1": ARCHIVE,
     "archive-2": ARCHIVE,
@@ -86,7 +86,7 @@ TICK_S: Final = 0.5
 FAULTS_FILE: Final = "siege.diary"
 
 Report = Callable[[float, str], None]
-"""Told the share of the siege that is done, and the phase."""
+"""Called with the completed share of the siege, and the phase."""
 
 
 @dataclass
@@ -196,7 +196,7 @@ class Site:
         self._stack.close()
 
     def _until_ready(self, program: Program) -> None:
-        """Until an archive or subscriber has joined, so that it misses nothing, or a publisher publishes."""
+        """Wait until an archive or subscriber has joined, so that it misses nothing, or a publisher publishes."""
         deadline = time.monotonic() + JOIN_S
         ready = self._folder / f"{program.name}.ready"
         while not ready.exists():
@@ -252,7 +252,8 @@ class Site:
         return list(self._roles) if fault.target == BROKER else [fault.target]
 
     def until_recovered(self) -> None:
-        """Until every subscriber and archive has what it is owed; if not in time, the judge will find out."""
+        """Wait until every subscriber and archive has the messages that it is owed; after a timeout the judge
+        decides."""
         sound = {name: role for name, role in self._roles.items() if role != PLANTED}
         if self._broker is not None:
             self._broker.until_started()
@@ -284,7 +285,7 @@ def inject(
     seconds: float,
     report: Report,
 ) -> None:
-    """Begin and end each fault at its time. At the end publishers are killed, and all other faults end."""
+    """Start and end each fault at its time. At the end publishers are killed, and all other faults end."""
     begun = time.monotonic()
     timeline = [(fault.at, number, fault, True) for number, fault in enumerate(schedule)]
     heapq.heapify(timeline)
@@ -438,6 +439,6 @@ def read_classes(archive: Archive, subscriber: str) -> Classes:
 
 
 def is_complete(folder: Path, programs: Mapping[str, str], *, is_udp: bool) -> bool:
-    """Whether every subscriber and every archive has what it is owed."""
+    """Whether every subscriber and every archive has the messages that it is owed."""
     verdict = judge(read_evidence(folder, programs, is_udp=is_udp, with_classes=False))
     return not any(verdict.count(kind) for kind in (Kind.LOST, Kind.GAP, Kind.HOLE))

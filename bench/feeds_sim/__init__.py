@@ -1,22 +1,23 @@
-"""The simulation of feeds: publishers, subscribers and three archives, while everything fails that may.
+"""The simulation of feeds: publishers, subscribers and three archives, with all kinds of faults.
 
-    script.py     what a seed decides: who takes part, on what medium, what goes wrong when
-    plots.py      faults that belong together; company.py has the names of all
-    world.py      the feed, from its first second to its last
+    script.py     everything that a seed determines: the members, the medium, the faults
+    plots.py      combinations of faults; company.py has the names of all members
+    world.py      the feed, from start to end
     nodes.py      the programs in it, each around one `Member`; archive.py has the archives
-    store.py      the store of an archive, which loses what was not synced
+    store.py      the store of an archive, which loses unsynced entries
     media.py      a network of datagrams
     post.py       a broker, and the connections to it
-    faults.py     crashes, stalls, partitions, storms, outages; fault.py has them as values
-    history.py    what happened, as one sees it who is everywhere at once; facts.py has what archives recorded
-    judge.py      whether that may be (with orders.py, shelves.py, patience.py); verdict.py names the rules
-    record.py     which seeds were clean
-    work.py       what the processes of this benchmark do
+    faults.py     crashes, stalls, partitions, storms, outages; fault.py defines them as values
+    history.py    the complete history; facts.py the records of archives
+    judge.py      whether it is consistent with the guarantees (with orders.py, shelves.py, patience.py);
+                  verdict.py defines the rules
+    record.py     the seeds without violations
+    work.py       the tasks of the processes of this benchmark
 
-Everything is decided by a seed: `python -m bench.feeds_sim SEED` repeats one. The full form runs 20,000 of
-them, or those of `--seeds A-B`, and goes on where an earlier run with the same sources was stopped; the quick
-form runs as many as fit in its time, each of them twice, in two processes, to see that they are the same. An
-aim here is a limit that must never be passed, so every round has the figure of all. There is no peer.
+Everything is determined by a seed: `python -m bench.feeds_sim SEED` repeats one. The full form runs 20,000 of
+them, or those of `--seeds A-B`, and continues where an earlier run with the same sources was interrupted; the
+quick form runs as many as fit in its time, each of them twice, in two processes, to check that the results are
+equal. Each aim is a limit that must never be exceeded, so every round has the total of all. There is no peer.
 """
 
 from __future__ import annotations

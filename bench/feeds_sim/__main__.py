@@ -1,7 +1,7 @@
-"""A world again: `python -m bench.feeds_sim SEED [--plot NAME] [--about TEXT]`, and what the judge says of it.
+"""Repeat a world: `python -m bench.feeds_sim SEED [--plot NAME] [--about TEXT]`, and print the verdict.
 
-`--about` shows every event that has the text in it, such as `s1` or `Installed`; `--about ""` shows all.
-`--plot` names the faults, such as `by_turns`, instead of those that the seed chooses.
+`--about` prints every event that contains the text, for instance `s1` or `Installed`; `--about ""` prints all.
+`--plot` selects a combination of faults, for instance `by_turns`, instead of those that the seed chooses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main() -> int:
                 print(event)
     print(script)
     print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
-    # What a world leaves that stopped halfway is no verdict on it.
+    # The history of a world that stopped halfway cannot be judged.
     problems = world.faults or [str(violation) for violation in verdict.violations]
     print("\n".join(problems) or "nothing to complain about")
     print(f"trace {world.trace()}")

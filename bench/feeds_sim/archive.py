@@ -1,4 +1,4 @@
-"""An archive of a simulated feed: its store takes time to sync; what came on P is settled when it is safe."""
+"""An archive of a simulated feed: its store takes time to sync; packets on P are settled when they are safe."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Archive(Node):
         piece: int,
         disk: float,
     ) -> None:
-        """`piece` is how many bytes a reading gives at most, `disk` how many seconds a sync usually takes."""
+        """`piece` is the maximal size of a read in bytes, `disk` the usual duration of a sync in seconds."""
         super().__init__(world, address, life, member)
         self.store = store
         self._piece = piece

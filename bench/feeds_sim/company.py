@@ -1,4 +1,4 @@
-"""Who takes part in a world, by name."""
+"""The names of the members of a world."""
 
 from __future__ import annotations
 

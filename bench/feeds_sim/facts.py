@@ -1,4 +1,4 @@
-"""What an archive has recorded, in words: two can be compared, whatever order they learned it in."""
+"""The records of an archive as text, which can be compared, in whatever order they were learned."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .nodes import Surroundings, written
 
 
 def facts(table: DeliveryRecords, world: Surroundings, alive: Collection[Life]) -> dict[str, str]:
-    """All that certainty is computed from, but for views of which the archive cannot know whether they came to
-    be, and for what those acknowledge who are alive: the next of it is always under way."""
+    """Everything from which certainty is computed, except for views of which the archive cannot know whether
+    they were installed, and for acknowledgements of running members: the next one is always in flight."""
 
     def words(vector: Vector) -> str:
         known = {world.label(p): s for p, s in vector.items() if not p.startswith(ORDER_PREFIX)}

@@ -1,4 +1,4 @@
-"""One fault: what it is, whom it befalls, and for how long. `faults` makes it happen."""
+"""The kinds of fault, with the affected nodes and the duration. `faults` executes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Crash(msgspec.Struct, frozen=True):
 
 
 class Blackout(msgspec.Struct, frozen=True):
-    """All archives crash at once; they are back after `down` seconds, one after the other."""
+    """All archives crash at the same time; they return after `down` seconds, one after the other."""
 
     down: float
 
@@ -30,14 +30,14 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """It does nothing for a while, as a program that waits for memory or a debugger."""
+    """The program does not run for a while, as one that waits for memory or a debugger."""
 
     name: str
     seconds: float
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """Whatever it sends or gets takes so many times as long."""
+    """Its packets take so many times as long, in both directions."""
 
     name: str
     times: float
@@ -45,7 +45,7 @@ class Slow(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Ways on which nothing gets through, until all ways are mended."""
+    """Directions in which nothing gets through, until all partitions heal."""
 
     ways: tuple[Direction, ...]
     seconds: float

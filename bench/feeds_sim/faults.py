@@ -1,4 +1,4 @@
-"""What goes wrong in a world, as its script says."""
+"""Executes the faults of a script in a world."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Faults:
             world.ether.network.conditions = world.script.weather
 
     def _end_outage(self) -> None:
-        """Everybody finds out in their own time."""
+        """Each client notices it at its own time."""
         world = self._world
         if world.post:
             world.post.restart()

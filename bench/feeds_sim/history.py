@@ -1,8 +1,8 @@
-"""What happened in a feed, as one sees it who is everywhere at once: the record that the judge reads.
+"""The complete history of a simulated feed, which the judge reads.
 
 A *life* of a member or publisher lasts from a start to the crash or departure that ends it. Subscribers and
-archives keep their name over their lives; a publisher is a new one in each. Times are seconds of the
-simulated world. A message is known by its publisher and its sequence, its content by a checksum.
+archives have the same name in all their lives; a publisher has a new one in each. Times are seconds of the
+simulated world. A message is identified by its publisher and its sequence, its content by a checksum.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 
 Life: TypeAlias = tuple[str, int]
-"""A name, and which of its lives."""
+"""A name, and the number of its life."""
 Message: TypeAlias = tuple[str, int]
 """A publisher, and a sequence."""
 
@@ -27,7 +27,7 @@ def titled(message: Message) -> str:
 
 
 class Policy(Enum):
-    """How a subscriber wants to catch up."""
+    """How a subscriber recovers."""
 
     NONE = "none"
     VECTOR = "vector"
@@ -36,7 +36,7 @@ class Policy(Enum):
 
 
 class Mark(Enum):
-    """What a message is called: on a delivery, or by an archive that was asked about a subscriber."""
+    """The mark of a message: on a delivery, or by an archive with respect to a subscriber."""
 
     LIVE = "live"
     DELIVERED = "delivered"
@@ -57,14 +57,14 @@ class Published(Event, frozen=True):
 
 
 class Confirmed(Event, frozen=True):
-    """The publisher was told that all of its messages up to this one are safe."""
+    """The publisher was notified that all of its messages up to this one are safe."""
 
     publisher: str
     upto: int
 
 
 class CastAgain(Event, frozen=True):
-    """The publisher sends once more what the broker has not confirmed, after the connection was lost."""
+    """The publisher sends unconfirmed messages again, after the connection to the broker was lost."""
 
     publisher: str
 
@@ -74,8 +74,8 @@ class PublisherEnded(Event, frozen=True):
 
 
 class Began(Event, frozen=True):
-    """A subscriber. `vector` is the one it gave, of publisher to sequence, and its holes; empty for other
-    policies."""
+    """A subscriber. `vector` is the one that it passed, of publisher to sequence, and its holes; empty for
+    other policies."""
 
     life: Life
     policy: Policy
@@ -103,7 +103,7 @@ class Delivered(Event, frozen=True):
 
 
 class ToldLost(Event, frozen=True):
-    """A subscriber was told that these do not come, because nobody has them."""
+    """A subscriber was notified that these messages are lost."""
 
     life: Life
     publisher: str
@@ -130,7 +130,7 @@ class Installed(Event, frozen=True):
 
 
 class Kept(Event, frozen=True):
-    """An archive has these on its disk, and no crash takes them away."""
+    """An archive has these on its disk, safe from crashes."""
 
     archive: str
     publisher: str
@@ -139,7 +139,7 @@ class Kept(Event, frozen=True):
 
 
 class RecordedLost(Event, frozen=True):
-    """An archive, in this life, has found out that nobody has these."""
+    """An archive, in this life, has recorded these as lost."""
 
     life: Life
     publisher: str
@@ -148,14 +148,14 @@ class RecordedLost(Event, frozen=True):
 
 
 class Stopped(Event, frozen=True):
-    """The program does nothing until then, or until all settle."""
+    """The program does not run until then, or until the faults end."""
 
     life: Life
     until: float
 
 
 class Classified(Event, frozen=True):
-    """What an archive says of messages with respect to a subscriber that is down."""
+    """How an archive classifies messages with respect to a subscriber that is down."""
 
     archive: str
     subscriber: str
@@ -166,14 +166,14 @@ class Classified(Event, frozen=True):
 
 
 class GaveUp(Event, frozen=True):
-    """A member said that it failed."""
+    """A member reported a failure."""
 
     life: Life
     reason: str
 
 
 class Settled(Event, frozen=True):
-    """Nothing fails any more, whoever is to be alive is."""
+    """No faults happen any more, and all programs that are to run do."""
 
 
 class Shelved(Event, frozen=True):
@@ -187,12 +187,12 @@ class Shelved(Event, frozen=True):
 
 
 class Recorded(Event, frozen=True):
-    """At the end: what an archive knows of views, of how far those can have come who failed before them, and of
+    """At the end: the views that an archive has recorded, the limits of failed members before them, and the
     acknowledgements."""
 
     archive: str
     facts: dict[str, str]
-    """Of what, and what."""
+    """Subject and value."""
 
 
 AnyEvent: TypeAlias = (

@@ -1,9 +1,9 @@
-"""Whether a history may be: each delivery is compared with all that was published, delivered and kept before.
+"""Checks a history: each delivery is compared with everything that was published, delivered and stored before.
 
-The judge is simple on purpose: sets of messages, and no knowledge of how the protocol works. What it knows of
-a subscriber's name is what it was ever given, and its *position*: how far its last life is known to have come,
-for each publisher. A name is *complete* if that holds for publishers it never heard of too, whose position
-is 0: not after a life that began in the middle, with the policy none.
+The judge is simple on purpose: sets of messages, without knowledge of the protocol. For the name of a
+subscriber it has everything that was ever delivered to it, and its *position*: how far its last life is known
+to have come, for each publisher. A name is *complete* if that holds also for publishers that it has never heard
+of, whose position is 0: not after a life that started in the middle, with the policy none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .verdict import Rule, Verdict, Violation
 
 AS_KNOWN = (Policy.PESSIMISTIC, Policy.ARCHIVE)
 LONG_S = 6.0
-"""What was published so long ago is no longer under way."""
+"""A message published so long ago is not in flight any more."""
 
 
 def judge(events: Iterable[h.AnyEvent]) -> Verdict:
@@ -33,16 +33,16 @@ def judge(events: Iterable[h.AnyEvent]) -> Verdict:
 
 
 class Name:
-    """Of a subscriber, over its lives."""
+    """A subscriber, over its lives."""
 
     def __init__(self) -> None:
         self.given: dict[str, set[int]] = defaultdict(set)  # in any life
-        self.lost: dict[str, set[int]] = defaultdict(set)  # it was told so, and never got it
-        self.denied: set[Message] = (
-            set()
-        )  # it was told so, and should not have been if an archive has it
+        self.lost: dict[str, set[int]] = defaultdict(
+            set
+        )  # it was notified of that, and never got it
+        self.denied: set[Message] = set()  # it was notified of that, wrongly if an archive has it
         self.excluded: dict[Life, set[Message]] = defaultdict(set)
-        """Given since the last view of a life, while no archive's view had it as a member."""
+        """Delivered since the last view of a life, while it was a member of no archive's view."""
         self.position: dict[str, int] = {}
         self.complete = True
 
@@ -60,7 +60,7 @@ class Course:
         self.name = name
         self.before = {publisher: frozenset(given) for publisher, given in name.given.items()}
         self.started: set[str] = set()
-        """Publishers of whom this life was given something that was not in a hole."""
+        """Publishers of which this life got a message that was not in a hole."""
         self.holes: dict[str, set[int]] = {
             publisher: {each for low, high in spans for each in range(low, high + 1)}
             for publisher, spans in began.holes.items()
@@ -68,14 +68,14 @@ class Course:
         if began.policy in AS_KNOWN:
             self.holes = {publisher: set(lost) for publisher, lost in name.lost.items()}
         self.owed: set[Message] = set()
-        """Of the holes, what all archives had when it began."""
+        """Of the holes, the messages that all archives had when it started."""
         self.was_without_archives = False
         """In one of its views."""
         self.was_with_archive = False
         """In a view that an archive has installed."""
 
     def fills_hole(self, message: Message) -> bool:
-        """Whether earlier lives passed it over, and it comes before all that is behind them."""
+        """Whether earlier lives skipped it, and it comes before all later messages."""
         publisher, sequence = message
         is_behind = sequence > self.name.position.get(publisher, 0)
         if is_behind or publisher in self.started:
@@ -83,7 +83,7 @@ class Course:
         return sequence in self.holes.get(publisher, ())
 
     def is_accounted_for(self, message: Message) -> bool:
-        """It was given to an earlier life, or some life was told that it is lost."""
+        """It was delivered to an earlier life, or reported as lost to one."""
         publisher, sequence = message
         return self.was_given(message) or sequence in self.name.lost[publisher]
 
@@ -271,7 +271,7 @@ class Judge:
         return False
 
     def _is_in_place(self, course: Course, message: Message) -> bool:
-        """Whether it is the one that follows; behind an unknown position any does."""
+        """Whether it is the next one; after an unknown position any is."""
         publisher, sequence = message
         position = course.name.position.get(publisher)
         started = publisher in course.started
@@ -294,7 +294,7 @@ class Judge:
         return True
 
     def _is_covered(self, course: Course, publisher: str, start: int, stop: int, how: str) -> bool:
-        """Whether what it was not given now was given to an earlier life, where that counts."""
+        """Whether the messages left out were delivered to an earlier life, where that counts."""
         skipped = [(publisher, each) for each in range(start, stop)]
         missing = [each for _, each in skipped if not course.is_accounted_for((publisher, each))]
         if publisher in course.started or course.policy is Policy.VECTOR:
@@ -331,11 +331,11 @@ class Judge:
             self._violated(Rule.REPEAT, f"{who} got {what} live, and so did an earlier life")
 
     def _was_cast_again(self, message: Message, since: float) -> bool:
-        """A subscriber without recovery that knows no member with this message cannot tell that it is old."""
+        """A subscriber without recovery that knows no member with this message cannot know that it is old."""
         return self._cast_again.get(message, -inf) >= since
 
     def _is_excluded(self, course: Course) -> bool:
-        """Whether it was cut off from all archives, which cannot know what it gets until it is in a view
+        """Whether it was cut off from all archives, which cannot know its deliveries until it is in a view
         again. One that was never in a view with an archive was not cut off."""
         if course.uniform or not course.was_with_archive:
             return False

@@ -1,10 +1,10 @@
-"""What carries packets between the nodes of a simulated feed: a local network by itself, or a broker on it.
+"""The media of a simulated feed: a local network, or a broker on it.
 
-A node is known by its address, which is new in each of its lives. On channel P a packet goes to all, on A to
-an address, to "members", to "archives", or to "coordinators": members that have asked for that.
+A node has an address, which is new in each of its lives. On channel P a packet goes to all, on A to an address,
+to "members", to "archives", or to "coordinators": members that have subscribed to that.
 
-Ether   datagrams: each is delayed, lost, doubled and reordered for each receiver by itself.
-Post    a broker, in `post.py`.
+Ether   datagrams: each is delayed, lost, duplicated and reordered for each receiver separately. Post    a
+broker, in `post.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNTAGGED = 0
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Of one life of a node. An archive's queue on a broker is that of its name."""
+    """Of one life of a node. The durable queue of an archive on a broker has its name."""
 
     text: str
     name: str
@@ -58,7 +58,7 @@ class Medium(Protocol):
         """It died, or has left."""
 
     def cast(self, node: Address, packet: bytes, number: int) -> None:
-        """What has a number above 0 is confirmed."""
+        """Packets with a number above 0 are confirmed."""
 
     def send(self, node: Address, to: str, packet: bytes) -> None: ...
 
@@ -67,7 +67,7 @@ class Medium(Protocol):
     def settle(self, node: Address, upto: int) -> None: ...
 
     def calm(self) -> None:
-        """From now on nothing goes wrong."""
+        """From now on no faults happen."""
 
 
 class Datagram(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Datagram(msgspec.Struct, frozen=True):
 
 
 class Ether:
-    """Its network knows nodes by their names: what is wrong with a way outlasts a restart."""
+    """The network identifies nodes by their names: its faults outlast a restart."""
 
     def __init__(self, schedule: Schedule, random: Random, listener: Listener) -> None:
         self._listener = listener

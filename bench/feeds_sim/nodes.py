@@ -1,8 +1,9 @@
-"""The programs of a simulated feed: each runs one `Member`, as the rim does, in one life from start to end.
+"""The programs of a simulated feed: each runs one `Member`, as the I/O layer does, in one life from start to
+end.
 
-Publisher    publishes, and counts what was confirmed
-Subscriber   its application takes what is delivered a little later; an acknowledgement waits for that, and what
-             was not taken is lost in a crash
+Publisher    publishes, and counts confirmed messages
+Subscriber   its application handles deliveries a little later; acknowledgements wait for that, and unhandled
+             messages are lost in a crash
 Archive      in `archive.py`
 """
 
@@ -53,7 +54,7 @@ from .history import Life, Mark
 from .media import Address, Medium
 
 MOST_EVENTS = 30_000
-"""Of one life. A member that needs more has got into a loop."""
+"""Of one life. A member that needs more is in an endless loop."""
 
 MARKS = {
     Certainty.LIVE: Mark.LIVE,
@@ -68,7 +69,7 @@ class RunawayError(RuntimeError):
 
 
 class Surroundings(Protocol):
-    """What a node needs of its world."""
+    """The interface of the world to a node."""
 
     schedule: Schedule
     random: Random
@@ -101,7 +102,7 @@ def written(view: ViewId) -> str:
 
 
 class Node:
-    """A publisher as it is; the other two add to it."""
+    """A publisher; the other two extend it."""
 
     def __init__(
         self, world: Surroundings, address: Address, life: Life, member: FeedMember
@@ -153,7 +154,7 @@ class Node:
             self._finish(now)
 
     def _work(self) -> None:
-        """What has waited."""
+        """Process the waiting items."""
         now = self.world.schedule.now
         if self.is_over or not self._events:
             return
@@ -205,7 +206,7 @@ class Node:
 
     def _ring(self, moment: float) -> None:
         if moment != self._tick_at or self.is_over:
-            return  # an earlier one was asked for since
+            return  # another one was scheduled since
         self._tick_at = inf
         deadline = self.member.deadline()
         if (
@@ -269,7 +270,7 @@ class Node:
     def own(
         self, effect: DeliverBatch | ReportLoss | ReportRecovered | StoreEntries | ReadArchive
     ) -> None:
-        """What only a subscriber or an archive does."""
+        """The additional work of a subscriber or an archive."""
 
 
 class Publisher(Node):
@@ -291,7 +292,7 @@ class Publisher(Node):
         self.handle(PublishRequested(block))
 
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
-        if packet[2] == PacketKind.NAK:  # a publisher's layers take nothing else
+        if packet[2] == PacketKind.NAK:  # the layers of a publisher accept nothing else
             super().arrived(on_a, sender, packet, tag)
 
     def confirmed(self, upto: int) -> None:
@@ -301,7 +302,7 @@ class Publisher(Node):
 
 
 Item: TypeAlias = MessageBatch | ReportLoss | ReportView | SendAcknowledgement
-"""What waits for the application, and the acknowledgements that wait for it."""
+"""Items that wait for the application, and acknowledgements that wait for it."""
 
 
 class Subscriber(Node):
@@ -313,7 +314,7 @@ class Subscriber(Node):
         member: FeedMember,
         pace: Callable[[], float],
     ) -> None:
-        """`pace` tells how long the application takes for the next one."""
+        """`pace` returns how long the application takes for the next item."""
         super().__init__(world, address, life, member)
         self.taken = DeliveryProgress(Vector())
         """The vector that the application would save."""

@@ -14,14 +14,15 @@ Violated = Callable[[Rule, str], None]
 
 
 class Views:
-    """Those who install a view agree on it; a member has then got all before it, and nothing behind."""
+    """All that install a view agree on it; a member has then delivered all messages before it, and none after
+    it."""
 
     def __init__(self, violated: Violated) -> None:
         self._violated = violated
         self._known: dict[str, h.Installed] = {}
         self._current: dict[Life, h.Installed] = {}
         self._live: dict[Life, dict[str, int]] = defaultdict(dict)
-        """The last live message of each publisher that a member got."""
+        """The last live message of each publisher that a member delivered."""
 
     def install(self, event: h.Installed, position: Mapping[str, int] | None) -> None:
         """`position` is how far a subscriber has come."""
@@ -58,10 +59,9 @@ class Views:
 
 
 class TotalOrder:
-    """Two that go from one view to the same next one have got what came live in it in the same order; so have
-    those who are still in it. Nothing is said of one that died in a view, or went elsewhere: it may have known
-    places in the order that the others never heard of.
-    """
+    """Two members that go from one view to the same next one have delivered its live messages in the same
+    order; so have those that are still in it. Nothing is required of a member that failed in a view, or went to
+    another one: it may have known positions in the order that the others never heard of."""
 
     def __init__(self, violated: Violated) -> None:
         self._violated = violated

@@ -1,4 +1,4 @@
-"""The judge's part for timeouts: a member gives nothing up before it has run for as long as it has to wait.
+"""The rules of the judge for timeouts: a member gives up nothing before it has run for as long as the timeout.
 
 The judge does not know when a member learns of a gap, but that is not before the message was published.
 """
@@ -40,7 +40,7 @@ class Patience:
         self._settled = at
 
     def lose(self, event: h.RecordedLost) -> None:
-        """By an archive. The messages behind the first of a gap are given up together with it."""
+        """By an archive. The messages after the first one of a gap are given up together with it."""
         message = (event.publisher, event.first)
         published = self._published[event.publisher][event.first - 1]
         has_run = self._has_run(event.life, published, event.at)

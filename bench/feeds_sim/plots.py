@@ -1,12 +1,12 @@
-"""Faults that belong together: what would seldom meet by chance, and does in life.
+"""Combinations of faults that would rarely occur by chance.
 
-All archives are away for longer than anybody waits for a message that nobody present has; a member is stopped
+All archives are down for longer than members wait for a message that no present member has; a member is stopped
 for as long, perhaps with a gap or in recovery. A machine is cut off and then fails; two halves of a feed each
-go on with an archive; the archive that was away is back when the others fail; one hears and is not heard; who
-returns meets first one that lags. The last packets of a publisher that fails wait on a broker that is stopped.
-Messages of a publisher that fails reach only subscribers, only a part of the members, or none; all programs
-fail at the same time. Chance chooses who, and when. Nobody returns while archives are apart: what one says
-until then of a subscriber that lives on unheard is not promised.
+continue with an archive; an archive returns when the others fail; a member hears and is not heard; a returning
+member first meets one that lags. The last packets of a failed publisher wait on a stopped broker. Messages of a
+failed publisher reach only subscribers, only a part of the members, or none; all programs fail at the same
+time. The members and moments are random. No member returns while archives are partitioned: their classification
+for a subscriber that runs unheard is not guaranteed until then.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from recado.simulator.network import Direction
 from .company import ARCHIVES, Company
 from .fault import Crash, Cut, CutOff, Fault, Halt, Leave, Stall
 
-MOMENT = 1e-6  # seconds: behind what ends at the same time
+MOMENT = 1e-6  # seconds: after other faults that end at the same time
 
 Troubles: TypeAlias = tuple[tuple[float, Fault], ...]
 """Faults, with their times."""
 
 
 def machine_lost(random: Random, company: Company) -> Troubles:
-    """A publisher and a subscriber are cut off together, and the subscriber fails there: nobody else has seen
-    what it was given last, perhaps by a publisher that has begun there. It returns when the cut is mended: the
-    others may not have it yet. Or the publisher is cut off for longer, and all hear of it after the return."""
+    """A publisher and a subscriber are cut off together, and the subscriber fails there: no other member has
+    seen its last deliveries, perhaps of a publisher that has started there. It returns when the partition
+    heals: the other members may not have the messages yet. Or the publisher is cut off for longer, and is heard
+    only after the return."""
     begins = random.random() < 0.5
     longer = random.uniform(1.0, 2.0) if random.random() < 0.5 else 0.0
     return _lost(random, company, begins=begins, longer=longer)
 
 
 def half_back(random: Random, company: Company) -> Troubles:
-    """The same, and a publisher that has begun there is not heard before archives have told what the subscriber
-    can have been given."""
+    """The same, and a publisher that has started there is not heard before the archives have determined what
+    the subscriber can have received."""
     return _lost(random, company, begins=True, longer=random.uniform(3.0, 3.5))
 
 
@@ -70,7 +71,7 @@ def _lost(
 
 def halves(random: Random, company: Company) -> Troubles:
     """A subscriber and an archive are cut off from the other members, while publishers are heard by all. The
-    others come to a later view; then the subscriber fails, and only that archive knew it."""
+    others install a later view; then the subscriber fails, and only that archive knew it."""
     subscriber, archive = random.choice(company.subscribers), random.choice(ARCHIVES)
     others = company.besides(subscriber, archive, *company.publishers)
     begin = random.uniform(2.9, 3.1)
@@ -86,8 +87,8 @@ def halves(random: Random, company: Company) -> Troubles:
 
 
 def by_turns(random: Random, company: Company) -> Troubles:
-    """A subscriber leaves and an archive fails; the subscriber is back for a while, with the others; and they
-    have failed when the first archive returns."""
+    """A subscriber leaves and an archive fails; the subscriber returns for a while, with the other archives;
+    and they have failed when the first archive returns."""
     subscriber = random.choice(company.subscribers)
     first, *others = random.sample(ARCHIVES, len(ARCHIVES))
     left = random.uniform(5.5, 6.0)
@@ -106,8 +107,9 @@ def by_turns(random: Random, company: Company) -> Troubles:
 
 def witnesses(random: Random, company: Company) -> Troubles:
     """An archive is cut off from the other members, while publishers are heard by all. A subscriber fails among
-    the others, then the other archives do. The subscriber returns when the cut is mended: only other
-    subscribers know of its last views. If there are none it does not fail: its archive could not know."""
+    the others, then the other archives do. The subscriber returns when the partition heals: only other
+    subscribers know its last views. If there are none it does not fail, because its archive could not know
+    them."""
     archive, subscriber = random.choice(ARCHIVES), random.choice(company.subscribers)
     others = company.besides(archive, *company.publishers)
     begin = random.uniform(2.9, 3.1)
@@ -126,9 +128,9 @@ def witnesses(random: Random, company: Company) -> Troubles:
 
 def unheard(random: Random, company: Company) -> Troubles:
     """A subscriber is cut off until it is in a view of its own, and then hears the others, but is not heard: it
-    knows what it has missed and can ask nobody, for longer than it takes to call something lost; and a
-    publisher that could cast it again has failed. It is heard again before anybody stops for good: what it was
-    given meanwhile is not called missed then."""
+    knows its gaps and cannot request them, for longer than it takes to report a loss; and a publisher that
+    could resend has failed. It is heard again before any member stops for good: messages delivered to it
+    meanwhile are not classified as missed."""
     publisher, subscriber = random.choice(company.publishers), random.choice(company.subscribers)
     ways = apart((subscriber,), company.besides(subscriber))
     begin = random.uniform(3.2, 3.5)
@@ -143,9 +145,9 @@ def unheard(random: Random, company: Company) -> Troubles:
 
 
 def laggards(random: Random, company: Company) -> Troubles:
-    """A member is cut off from the broker until it is in a view of its own. When it is back the others are
-    busy: a subscriber has failed twice in a row, and they wait for its first life. The third one is first heard
-    by the member that lags, and joins it."""
+    """A member is cut off from the broker until it is in a view of its own. When it returns the others are
+    busy: a subscriber has failed twice in a row, and they wait for its first life. The third life is first
+    heard by the lagging member, and joins it."""
     subscriber = random.choice(company.subscribers)
     laggard = random.choice(company.besides(subscriber, *company.publishers))
     begin = random.uniform(4.0, 8.0)
@@ -160,9 +162,9 @@ def laggards(random: Random, company: Company) -> Troubles:
 
 
 def stalls(random: Random, company: Company) -> Troubles:
-    """Programs stop for longer than it takes to be suspected, one after the other or at the same time, and go
-    on as if nothing had been: an archive first, as the oldest member, which says the total order, mostly is
-    one; then any."""
+    """Programs stop for longer than the failure timeout, one after the other or at the same time, and then
+    continue: an archive first, because the oldest member, which determines the total order, usually is one;
+    then any."""
     begin = random.uniform(3.0, 5.0)
     troubles: list[tuple[float, Fault]] = []
     for number in range(random.randint(2, 4)):
@@ -173,8 +175,8 @@ def stalls(random: Random, company: Company) -> Troubles:
 
 
 def away(random: Random, company: Company) -> Troubles:
-    """All archives are away for longer than `patience`, a subscriber is cut off for a while, and all who could
-    give it what it missed fail: only archives have it. When they are back it returns, too."""
+    """All archives are down for longer than `gap_timeout`, a subscriber is cut off for a while, and all members
+    that could send it the missed messages fail: only archives have them. When they return it returns, too."""
     subscriber = random.choice(company.subscribers)
     others = [name for name in company.subscribers if name != subscriber]
     begin = random.uniform(4.0, 4.3)
@@ -206,8 +208,9 @@ def away_from_broker(random: Random, company: Company) -> Troubles:
 
 
 def mistaken(random: Random, company: Company) -> Troubles:
-    """An archive does not hear the publishers for a while, which then fail, and before the others have given
-    it what it missed it is cut off from all, for longer than `patience`: it takes for lost what they have."""
+    """An archive does not hear the publishers for a while, which then fail, and before the others have sent it
+    the missed messages it is cut off from all, for longer than `gap_timeout`: it records messages as lost that
+    the others have."""
     archive = random.choice(ARCHIVES)
     begin = random.uniform(3.5, 4.5)
     alone = begin + random.uniform(0.8, 1.5)
@@ -221,8 +224,8 @@ def mistaken(random: Random, company: Company) -> Troubles:
 
 
 def newcomers(random: Random, company: Company) -> Troubles:
-    """A publisher ends. Later, while all archives are away, subscribers begin that have never heard of it;
-    then the archives are back, and know it."""
+    """A publisher ends. Later, while all archives are down, subscribers start that have never heard of it; then
+    the archives return, and know it."""
     publisher = random.choice(company.publishers)
     ends = random.uniform(3.2, 3.4)
     crash = random.uniform(4.0, 4.5)
@@ -248,7 +251,7 @@ def stopped(random: Random, company: Company) -> Troubles:
 
 
 def stopped_in_recovery(random: Random, company: Company) -> Troubles:
-    """A subscriber returns while all archives are away, and is stopped for longer than it would wait for one.
+    """A subscriber returns while all archives are down, and is stopped for longer than it would wait for one.
     When it runs again they are back, and it recovers."""
     name = random.choice(company.subscribers)
     begin = random.uniform(3.1, 3.3)
@@ -263,7 +266,7 @@ def stopped_in_recovery(random: Random, company: Company) -> Troubles:
 def stopped_with_gap(random: Random, company: Company) -> Troubles:
     """An archive is cut off from the other members until it is in a view of its own, and does not hear the
     publishers for a while. Then it hears them and is not heard; they fail, and it is stopped for longer than
-    `patience`. Only the others have the messages that it lacks. It hears them when it runs again."""
+    `gap_timeout`. Only the others have the messages that it lacks. It hears them when it runs again."""
     archive = random.choice(ARCHIVES)
     begin = random.uniform(2.5, 2.7)
     deaf = begin + random.uniform(2.0, 2.2)
@@ -283,8 +286,8 @@ def stopped_with_gap(random: Random, company: Company) -> Troubles:
 
 
 def untold(random: Random, company: Company) -> Troubles:
-    """All archives restart, so that a subscriber is the oldest member and determines the total order. Later
-    the archives do not hear a publisher, which then fails: only subscribers know of its last messages."""
+    """All archives restart, so that a subscriber is the oldest member and determines the total order. Later the
+    archives do not hear a publisher, which then fails: only subscribers know its last messages."""
     publisher = random.choice(company.publishers)
     restart = random.uniform(3.0, 3.5)
     begin = random.uniform(12.0, 12.5)
@@ -298,8 +301,8 @@ def untold(random: Random, company: Company) -> Troubles:
 
 def partly_heard(random: Random, company: Company) -> Troubles:
     """An archive and a subscriber are cut off from the other members and miss messages of the publishers. Then
-    they hear the publishers again and are not heard, so they know what they miss; and the publishers fail. The
-    other members, which have the messages, are back before `patience` has elapsed."""
+    they hear the publishers again and are not heard, so they know their gaps; and the publishers fail. The
+    other members, which have the messages, return before `gap_timeout` has elapsed."""
     group = (random.choice(ARCHIVES), random.choice(company.subscribers))
     others = company.besides(*group, *company.publishers)
     begin = random.uniform(3.0, 3.3)
@@ -317,7 +320,7 @@ def partly_heard(random: Random, company: Company) -> Troubles:
 
 def vanished(random: Random, company: Company) -> Troubles:
     """Messages of a publisher reach no member. Then all hear how many there were, but the publisher does not
-    hear them, and it fails: the messages are lost. A subscriber that was told so restarts."""
+    hear them, and it fails: the messages are lost. A subscriber that was notified of that restarts."""
     publisher = random.choice(company.publishers)
     others = company.besides(publisher)
     begin = random.uniform(2.9, 3.1)
@@ -340,9 +343,9 @@ def muted(random: Random, company: Company) -> Troubles:
 
 
 def held_up(random: Random, company: Company) -> Troubles:
-    """A publisher begins and is stopped. The archives fail; the subscribers restart, and have not heard the
-    publisher when the broker is stopped. Then the publisher goes on and fails: its last packets, with its age,
-    reach the subscribers when the broker runs again. Later the archives return with its first messages."""
+    """A publisher starts and is stopped. The archives fail; the subscribers restart, and have not heard the
+    publisher when the broker is stopped. Then the publisher continues and fails: its last packets, with its
+    age, reach the subscribers when the broker runs again. Later the archives return with its first messages."""
     publisher = random.choice(company.publishers)
     begin = random.uniform(3.2, 3.5)
     stops = begin + random.uniform(1.0, 1.3)
@@ -363,7 +366,7 @@ def held_up(random: Random, company: Company) -> Troubles:
 
 
 def power_cuts(random: Random, company: Company) -> Troubles:
-    """All programs fail at the same time, again and again; the broker goes on."""
+    """All programs fail at the same time, repeatedly; the broker continues."""
     moments = [3.0 + 2.5 * number + random.uniform(0.0, 1.0) for number in range(5)]
     return tuple(
         (moment, Crash(name, random.uniform(0.1, 0.5)))
@@ -386,7 +389,7 @@ def stops_with_broker(random: Random, company: Company) -> Troubles:
 
 Plot: TypeAlias = Callable[[Random, Company], Troubles]
 ANYWHERE: tuple[Plot, ...] = (by_turns, newcomers)
-"""Whatever the medium is."""
+"""For all media."""
 WITHOUT_BROKER: tuple[Plot, ...] = (
     *ANYWHERE,
     stops_without_broker,
@@ -414,6 +417,6 @@ WITH_BROKER: tuple[Plot, ...] = (
 
 
 def apart(group: Sequence[str], others: Sequence[str]) -> tuple[Direction, ...]:
-    """All ways between them."""
+    """Return all directions between them."""
     there = [(one, other) for one in group for other in others]
     return (*there, *((other, one) for one, other in there))

@@ -1,12 +1,13 @@
-"""A broker in the simulated world, with the connections to it, and what a client does that is cut off.
+"""A broker in the simulated world, with the connections to it, and the behaviour of a client that is cut off.
 
-A node's queue is there while its connection is; an archive's queue on P is durable and has its name. The order
-within a queue is kept, and so is that of what one node sends to it. With `one_order` all queues see one order,
-as on recado; without it what two nodes send may come in different orders to two queues, as on RabbitMQ.
+The queue of a node exists while its connection does; the queue of an archive on P is durable and has its name.
+The order within a queue is preserved, and so is that of the packets of one node. With `one_order` all queues
+see one order, as on recado; without it packets of two nodes may arrive in different orders in two queues, as on
+RabbitMQ.
 
-When a connection breaks, whatever is under way on it is lost, and so is the node's queue. When the broker
-restarts all connections break, and what it has not confirmed yet is lost from a durable queue or not, each by
-itself. A client that is back casts again what was not confirmed; what it sent on A meanwhile is gone.
+When a connection breaks, the packets in flight on it are lost, and so is the queue of the node. When the broker
+restarts all connections break, and unconfirmed packets are lost from a durable queue or not, each separately. A
+client that reconnects sends unconfirmed packets again; packets that it sent on A meanwhile are lost.
 
 A broker that is stopped (SIGSTOP) loses nothing: packets wait in its sockets, also those of clients that fail
 meanwhile, and are routed when it runs again. Clients that connect wait as well.
@@ -42,7 +43,7 @@ class Letter(msgspec.Struct, eq=False):
 
 
 class Parcel(msgspec.Struct):
-    """A letter on its way to a node. What has a tag comes again until it is settled."""
+    """A packet on its way to a node. One with a tag is redelivered until it is settled."""
 
     tag: int
     letter: Letter
@@ -56,7 +57,7 @@ Wired: TypeAlias = Letter | Parcel | Receipt
 
 
 class Client:
-    """One node's connection, and what waits for the next one."""
+    """The connection of one node, and packets that wait for the next one."""
 
     def __init__(self, node: Address) -> None:
         self.node = node
@@ -78,14 +79,14 @@ class Post:
         self._connections = 0
         self._clients: dict[str, Client] = {}
         self._shelves: dict[str, deque[Letter]] = {}
-        """What waits in each archive's durable queue while it has no connection."""
+        """The packets in the durable queue of each archive while it has no connection."""
         wires = NetworkConditions(delay=(0.0005, 0.006), ordered=True)
         self.wires = SimulatedNetwork[tuple[int, Wired]](schedule, random, self._wired, wires)
         self._routes = SimulatedNetwork[Letter](schedule, random, self._enqueue, ROUTING)
         self.is_down = False
         self._stopped_until = 0.0
         self._waiting: deque[Callable[[], None]] = deque()
-        """What the broker does when it runs again."""
+        """The deferred actions of the stopped broker."""
 
     # ── as a medium ───────────────────────────────────────────────────────────────────────────────
 
@@ -113,7 +114,7 @@ class Post:
         self._clients[node.text].coordinates = to_coordinators
 
     def settle(self, node: Address, upto: int) -> None:
-        """As if the broker knew at once: what it hears too late would only come again."""
+        """As if the broker knew at once: a late ack would only cause a redelivery."""
         unsettled = self._clients[node.text].unsettled
         while unsettled and unsettled[0][0] <= upto:
             unsettled.popleft()

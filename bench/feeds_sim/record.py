@@ -1,7 +1,7 @@
-"""Which seeds were clean, kept between runs: a run that was stopped goes on where it was.
+"""The seeds without violations, stored between runs: an interrupted run continues where it was.
 
-A seed is clean for the sources it was run with, so the record of other sources does not count: the file has a
-fingerprint of them, and is begun again when that differs.
+A seed is clean for the sources with which it was run: the file has a fingerprint of them, and is started again
+when it differs.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Record:
         self._content.clean = joined
 
     def missing(self, wanted: range) -> list[range]:
-        """What is left of these."""
+        """Return the ranges that were not run yet."""
         result = []
         start = wanted.start
         for known in self.clean:

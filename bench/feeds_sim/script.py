@@ -1,11 +1,11 @@
-"""What a seed decides before anything happens: who takes part, on what medium, and what goes wrong when.
+"""Everything that a seed determines in advance: the members, the medium, and the faults.
 
-A world lives through four times:
+A world has four phases:
 
-    0 … BEGIN seconds    archives begin, and agree on a view: what is published before is nobody's to keep
-    … TROUBLE seconds    messages are published, and everything fails that may
-    … QUIET seconds      nothing fails, whoever is to be alive is; what was begun comes to its end
-    … the end            some publishers publish once more, and everybody must get it
+    0 … BEGIN seconds    archives start, and agree on a view: earlier messages need not be archived
+    … TROUBLE seconds    messages are published, and faults happen
+    … QUIET seconds      no faults; all programs that are to run do, and finish what they have started
+    … the end            some publishers publish once more, and all subscribers must get it
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ BEGIN = 2.2
 TROUBLE = 17.0
 QUIET = 13.0
 END = 21.0
-"""How long the quiet and the last messages may take, behind the trouble: an archive settles the last view up to
-10 s after it, and the next time that it compares its records with others is up to ten heartbeats later."""
+"""How long the quiet phase and the last messages may take: an archive settles the last view up to 10 s after
+the faults, and compares its records with others up to ten heartbeats later."""
 
 PLOTTED = 0.25
-"""The share of worlds whose faults belong together."""
+"""The share of worlds with a combination of faults (plots.py)."""
 
 STALLED = 0.06
-"""The share of worlds in total order in which nothing fails, but programs are stopped for long."""
+"""The share of worlds in total order without faults, except that programs are stopped for long."""
 
 PATIENCE = 8.0
-"""Longer than anybody is away or anything under way, shorter than the quiet: what nobody has by then is
-nowhere."""
+"""Longer than any program is down or any packet in flight, shorter than the quiet phase: a message that no
+member has by then is lost."""
 LIFETIME = 6.0
 """Of a datagram."""
 
@@ -72,21 +72,21 @@ class Script(msgspec.Struct, frozen=True):
     total: bool
     uniform: bool
     counted: bool
-    """Whether members know how many archives there are, other than from their view."""
+    """Whether members know the number of archives, other than from their view."""
     packet: int
     """The largest packet of the medium."""
     publishers: tuple[str, ...]
     subscribers: tuple[str, ...]
     policies: dict[str, Policy]
-    """What each subscriber asks for when it returns."""
+    """The recovery policy of each subscriber."""
     slow_readers: tuple[str, ...]
-    """Subscribers whose applications take their time."""
+    """Subscribers with slow applications."""
     absent: tuple[str, ...]
     """Subscribers that are down in the end."""
     silent: tuple[str, ...]
-    """Publishers that publish nothing in the end."""
+    """Publishers that publish nothing at the end."""
     disk: float
-    """How long an archive's disk takes to sync, at most but for a few times."""
+    """The usual maximum of how long the disk of an archive takes to sync."""
     weather: NetworkConditions
     faults: Troubles
 

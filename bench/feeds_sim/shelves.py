@@ -1,4 +1,4 @@
-"""The judge's part for archives: what each has on disk at a time, and what they have in the end."""
+"""The rules of the judge for archives: what each has on disk at a time, and at the end."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ class Shelves:
 
 
 class Uniform:
-    """Who wants a majority of the archives in the view gets it of the view that it has installed, or of the
-    next one if it has agreed to that: else what is left of a view whose archives are gone would never come.
-    """
+    """A member that requires a majority of the archives in the view gets that of its installed view, or of the
+    next one if it has agreed to it: otherwise messages of a view whose archives failed would never be
+    delivered."""
 
     def __init__(
         self, violated: Callable[[Rule, str], None], holders: Callable[[Message], list[str]]
@@ -109,7 +109,7 @@ class Uniform:
         self._violated = violated
         self._holders = holders
         self._demands: dict[Life, dict[str, int]] = defaultdict(dict)
-        """Of the view that is installed, and of those that are to come."""
+        """Of the installed view, and of the next ones."""
 
     def agree(self, event: h.Agreed) -> None:
         self._demands[event.life][event.view] = event.archives // 2 + 1

@@ -1,6 +1,6 @@
-"""The store of a simulated archive: a list of entries; a crash leaves those that were synced, and a few more.
+"""The store of a simulated archive: a list of entries; after a crash the synced ones remain, and a few more.
 
-It answers as the real one does, by looking at everything: slow, and obviously right.
+It has the interface of the real one, with linear searches: slow, and obviously right.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Store:
         self.entries += entries
 
     def synced(self, count: int) -> list[MessageBatch]:
-        """The first `count` entries are on disk: what of them was not before."""
+        """The first `count` entries are on disk; return those that were not before."""
         new = self.entries[self.durable : count]
         self.durable = count
         for entry in new:
@@ -77,7 +77,7 @@ class Store:
         )
 
     def lost(self) -> Iterator[LostRange]:
-        """What was recorded as lost, and not found since."""
+        """Messages recorded as lost, and not found since."""
         spans: dict[bytes, list[Span]] = {}
         for entry in self.entries:
             if isinstance(entry, LostRange):
@@ -96,7 +96,7 @@ class Store:
         return sorted(late, key=lambda entry: entry.first)
 
     def recall(self, number: int, query: ArchiveQuery, limit: int) -> ArchiveRead:
-        """At most about `limit` bytes, and as many as the query wants."""
+        """Return at most about `limit` bytes, and as many messages as the query requests."""
         found: list[MessageBatch] = []
         reached: dict[bytes, int] = {}
         next_offset, size = 0, 0

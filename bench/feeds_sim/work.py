@@ -1,4 +1,4 @@
-"""What a process is asked to do, and what it hands back."""
+"""The tasks of a process, and their results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tally(msgspec.Struct):
     strays: int = 0
     traces: dict[int, str] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
-    """One for each world in which something was wrong, in words, with what repeats it."""
+    """One for each world with a violation, as text, with the command that reproduces it."""
 
     def add(self, other: Tally) -> None:
         self.worlds += other.worlds
@@ -48,7 +48,7 @@ class Tally(msgspec.Struct):
 
 
 def again(seed: int) -> str:
-    """What repeats a world."""
+    """Return the command that reproduces a world."""
     return f"python -m bench.feeds_sim {seed}"
 
 

@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct):
     seed: int
     verdict: Verdict
     faults: list[str]
-    """What went wrong with the members, other than what they did to messages."""
+    """Faults of the members besides those with messages."""
     trace: str
     """The same for all runs with this seed."""
 
@@ -78,8 +78,8 @@ def live_through(seed: int, plot: Plot | None = None) -> Outcome:
 
 @contextmanager
 def at_ease() -> Iterator[None]:
-    """A packet is a value: it is read once for all who get it. And a world lives for less than a second: what
-    it leaves is collected when it is over."""
+    """Packets are immutable: each is decoded once for all receivers. And a world exists for less than a second:
+    its garbage is collected when it is over."""
     read = wire.decode
     gc.disable()
     wire.decode = lru_cache(maxsize=256)(read)
@@ -110,14 +110,14 @@ class World:
             one_order = script.kind is Kind.RECADO
             self.medium = self.post = Post(self.schedule, chance, self, one_order=one_order)
         self.nodes: dict[str, Node] = {}
-        """Those who are alive, by name."""
+        """The running nodes, by name."""
         self.stores = {name: Store() for name in ARCHIVES}
         self._lives: dict[str, int] = {}
         self._saved: dict[str, Vector] = {}
         self._members: dict[bytes, tuple[Life, MemberId]] = {}
         self._ids: dict[str, MemberId] = {}
         self.is_settled = False
-        """Nothing goes wrong any more."""
+        """No faults happen any more."""
 
     def run(self) -> None:
         try:
@@ -154,7 +154,7 @@ class World:
         self.history.append(event)
 
     def gave_up(self, life: Life, reason: str) -> None:
-        """In trouble it stays so; when all is well it is started again, and may not give up once more."""
+        """During the faults it stays down; afterwards it is restarted, and must not fail again."""
         self.record(h.GaveUp(self.schedule.now, life, reason))
         if self.is_settled:
             self.schedule.call_later(0.5, self._start_again, life)
@@ -222,7 +222,7 @@ class World:
         return msgspec.structs.replace(options, **recovery)
 
     def _stack(self) -> Stack:
-        """Each role takes what it plays."""
+        """The layers of each role."""
         script = self.script
         qualities = ["UNIFORM"] * script.uniform + ["TOTAL"] * script.total
         layers = [
@@ -263,7 +263,7 @@ class World:
         name = life[0]
         policy = self.script.policies[name]
         if life[1] == 1 and policy is not Policy.NONE:
-            policy = Policy.VECTOR  # from the beginning; it is not known yet
+            policy = Policy.VECTOR  # from the beginning; there is no vector yet
         saved = self._saved.get(name, Vector())
         vector = saved if policy is Policy.VECTOR else Vector()
         self._classify(name)
@@ -292,7 +292,7 @@ class World:
         return node
 
     def _classify(self, subscriber: str) -> None:
-        """What the archives say of one that is down."""
+        """Ask the archives to classify the messages for a subscriber that is down."""
         for name in ARCHIVES:
             if name not in self.nodes:
                 continue

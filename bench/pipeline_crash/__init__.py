@@ -1,25 +1,25 @@
-"""Pipelines under kill -9: drivers, workers, sources and sinks die at random, and at the worst of moments.
-Some are started again with an older checkpoint, as from a backup.
+"""Pipelines under kill -9: drivers, workers, sources and sinks are killed at random, and at critical moments.
+Some are restarted with an older checkpoint, as from a backup.
 
-    routes.py   what goes where
+    routes.py   the routes of the messages
     job.py      the job that is killed, on the public formats: an archive and queues into a lake, to both
                 brokers and into feeds
-    doomed.py   the formats, which die when they are told to
-    victim.py   the job as a process: who is killed, and how
-    sender.py   what is sent
-    listener.py who listens to the feeds
+    doomed.py   the formats, which exit at a requested moment
+    victim.py   the job as a process, and how it is killed
+    sender.py   sends the messages
+    listener.py archives the feeds
     siege.py    one run, and what arrived
-    judge.py    whether that may be: pure, and tested by itself
+    judge.py    whether that is consistent with the guarantees: pure, with its own tests
 
-What is promised: from an archive to the lake once; from a queue to the lake once with ids, at least once
-without; from Spark to recado once, within the window of the queue; to a feed once; to RabbitMQ at least once,
-with the same ids; and a checkpoint that is older than its table is refused. An aim here is a limit that must
-never be passed.
+Guarantees: from an archive to the lake exactly once; from a queue to the lake exactly once with ids, at least
+once without; from Spark to recado exactly once, within the deduplication window of the queue; to a feed exactly
+once; to RabbitMQ at least once, with the same ids; and a checkpoint that is older than its table is refused.
+Each aim is a limit that must never be exceeded.
 
-In the same siege stand routes on which repeats are not kept off, five of them because a mechanism is switched
-off: there they must be found, or it would see nothing. `unseen` counts the routes on which it did not.
-A job that dies and was not killed is a fault as well (`died`), whatever arrived.
-`--seed` repeats who dies when, but not the scheduling of processes. What is left of a run with a fault is kept.
+Some routes of the same siege are controls without deduplication, five of them because a mechanism is switched
+off: there duplicates must be found, otherwise the siege proves nothing. `unseen` counts the routes on which
+none were found. A job that ends without being killed is a fault as well (`died`). `--seed` repeats the kills,
+but not the scheduling of processes. The data of a run with a fault is retained.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def dealt(kills: int, random: Random) -> list[Kill]:
 
 
 def one_siege(kills: list[Kill], seed: int) -> Outcome:
-    """In a folder that goes away unless there is something to look at."""
+    """Run one siege, in a folder that is deleted unless there is a fault to examine."""
     with peers.temporary_folder("pipeline-crash") as folder:
         outcome = besiege(folder, kills, seed, tell)
         faults = [*map(str, outcome.violations), *outcome.own_deaths]
@@ -103,7 +103,7 @@ def tell(text: str) -> None:
 
 
 def enter(outcome: Outcome, rounds: int, book: Book) -> None:
-    """Every round's sample is the figure of all, with the counts of all beside it."""
+    """Enter the total as the sample of each round, with all counts as details."""
     details = dict(outcome.counts)
     kills = sum(outcome.counts[f"{kind.value} kills"] for kind in Kill)
     for _ in range(rounds):

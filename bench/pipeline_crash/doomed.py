@@ -1,14 +1,14 @@
-"""The formats of the job, which die at the worst of moments when they are told to.
+"""The formats of the job, which exit at a critical moment on request.
 
-Whoever puts a file into the folder of a run has the next process that comes to that moment put its own number
-behind the file's name, and die:
+If a file is put into the folder of a run, the next process that reaches that moment appends its process id to
+the name of the file, and exits:
 
     spool-QUEUE       rows are safe in the spool, and not acknowledged
-    sink-EXCHANGE     messages are confirmed by the broker, and Spark does not know yet
+    sink-EXCHANGE     messages are confirmed by the broker, and Spark does not know it yet
     sink-FEED         likewise
-    lake-doom         rows are in the lake, and Spark does not know yet
+    lake-doom         rows are in the lake, and Spark does not know it yet
 
-A task that reads a queue or publishes for a broker says in the diary when it is tried again.
+A task that reads a queue or publishes to a broker records in the diary when it is retried.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def is_told(doom: str) -> bool:
 
 
 def is_due(doom: str) -> bool:
-    """Whether it is this process's turn; nobody else's, then."""
+    """Whether this process has to exit; then no other one does."""
     file = Path(os.environ[FOLDER]) / doom
     try:
         file.rename(f"{file}.{os.getpid()}")
@@ -78,7 +78,7 @@ def note_if_again() -> None:
 
 
 class DoomedSource(QueueSource):
-    """Registered under the same name, so that the job is written as any other."""
+    """Registered under the same name, so that the job is written like any other."""
 
     def streamReader(self, schema: StructType) -> QueueStreamReader:  # noqa: N802 (Spark's name)
         whole = super().streamReader(schema)

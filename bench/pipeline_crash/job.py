@@ -1,8 +1,8 @@
 """The job that is killed: `python -m bench.pipeline_crash.job FOLDER MASTER`, queries in one Spark without end.
 
-A query that fails is started again, as whoever operates it would; `FOLDER/diary` has a line for each batch and
-failure, for tasks that are tried again, and for checkpoints that were refused as older than their table. When
-there is a file `FOLDER/finish`, each query reads what is left, and the job ends.
+A failed query is restarted, as an operator would do; `FOLDER/diary` has a line for each batch and failure, for
+retried tasks, and for checkpoints that were refused as older than their table. When a file `FOLDER/finish`
+exists, each query reads what is left, and the job ends.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-LOOK: Final = 0.1  # seconds between two looks at the queries
+LOOK: Final = 0.1  # seconds between two checks of the queries
 TRIGGER: Final = "300 milliseconds"
 REFUSED: Final = "The checkpoint is older than the table"
-"""What the error says of a checkpoint that is older than its table."""
+"""The text of the error for a checkpoint that is older than its table."""
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
-    # No life is long enough for code of its own, or for code that is compiled well.
+    # No life is long enough for code generation and optimised compilation to pay off.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn512m",
@@ -91,7 +91,7 @@ class Job:
                     queries[name] = self.begin(name)
                 else:
                     self.look(name, query)
-            time.sleep(LOOK)  # Spark tells nobody
+            time.sleep(LOOK)  # Spark has no notification for it
         for query in queries.values():
             query.stop()
         self.finish(*(each for each in self._layout.queries if each is not Query.LAKE))

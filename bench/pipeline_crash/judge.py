@@ -1,9 +1,8 @@
-"""Whether what arrived may be: pure.
+"""Checks whether the arrived messages are consistent with the guarantees. Pure.
 
-LOST     every message that was sent is there
-PHANTOM  nothing is there that was not sent
-TWICE    where once is promised, it is there once
-STRANGE  a message that is there twice has the same id both times, and no other has it
+LOST     every sent message is there PHANTOM  no message is there that was not sent TWICE    with an
+exactly-once guarantee, each message is there once STRANGE  duplicates of a message have the same id, and no
+other message has it
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What is at the end of a route, each number as often as it is there."""
+    """The numbers at the end of a route, with their duplicates."""
 
     route: str
     numbers: Sequence[int]

@@ -1,4 +1,4 @@
-"""Who listens to the feeds: an archive of each, from before the job begins until all is counted."""
+"""Archives of the feeds, from before the job starts until everything is counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK: Final = 0.05
 
 
 class ListenerSilentError(RuntimeError):
-    """An archive did not get what was published."""
+    """An archive did not receive a published message."""
 
 
 class Listener:
@@ -41,17 +41,15 @@ class Listener:
             ]
 
     def _await_end(self, feed: str) -> None:
-        """On a broker of ours all queues have one order: what was published before is there before."""
+        """On a broker of recado all queues see one order, so earlier messages arrive earlier."""
         publishing = self._link.feed(feed)
         publishing.publish(END)
         publishing.flush(PATIENCE)
         deadline = time.monotonic() + PATIENCE
         while not self._archives[feed].vector.last_of(publishing.publisher):
             if time.monotonic() > deadline:
-                raise ListenerSilentError(
-                    f"the archive of {feed} did not hear its end within {PATIENCE:g} s"
-                )
-            time.sleep(LOOK)  # an archive tells nobody
+                raise ListenerSilentError(f"the archive of {feed} did not hear its end within {PATIENCE:g} s")
+            time.sleep(LOOK)  # an archive reports no progress
 
 
 @contextmanager

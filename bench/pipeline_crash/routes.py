@@ -48,7 +48,7 @@ class Source(msgspec.Struct, frozen=True):
 
     name: str
     broker: str = ""
-    """Whose queue it is; or nothing: the archive."""
+    """The broker of its queue; empty: the archive."""
     ids: bool = False
     """Whether its messages have them."""
     window: int | None = None
@@ -64,7 +64,7 @@ SOURCES: Final = (ARCHIVE, *QUEUES)
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Of a query to a broker: an exchange, and what is bound to it."""
+    """The exchange of a query to a broker, and its queues."""
 
     broker: str
     exchange: str
@@ -75,7 +75,7 @@ TO_RECADO: Final = Target("recado", "to-recado", ("once", "narrow"))
 TO_RABBITMQ: Final = Target("rabbitmq", "to-rabbitmq", ("again",))
 TARGETS: Final = {Query.RECADO: TO_RECADO, Query.RABBITMQ: TO_RABBITMQ}
 WINDOWS: Final = {"once": 100_000, "narrow": 1}
-"""Of ids, in queues that look for duplicates."""
+"""Sizes of the deduplication windows of queues, in ids."""
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Route(msgspec.Struct, frozen=True):
     """Where it ends in the lake, and of which source its rows are."""
     source: str = ""
     broker: str = ""
-    """Or whose queue it ends in."""
+    """Or the broker of the queue in which it ends."""
     queue: str = ""
     feed: str = ""
     """Or which feed, of recado."""
@@ -106,7 +106,8 @@ RESTORED: Final = {
     Query.RESTORED_DELTA: "delta",
     Query.RESTORED_ICEBERG: "iceberg",
 }
-"""Queries whose checkpoints are restored, and the formats of their tables, which have the queries' names."""
+"""Queries whose checkpoints are restored, and the formats of their tables, which have the names of the queries.
+"""
 ROUTES: Final = (
     Route("archive-lake", once=True, table=WRITTEN, source=ARCHIVE.name),
     Route("ids-lake", once=True, table=QUEUED, source=WITH_IDS.name),
@@ -137,8 +138,8 @@ FEWER: Final = tuple(
     for each in ROUTES
     if each.table not in _LEFT_OUT and not each.feed and each.name != "ids-forgotten"
 )
-"""Still from an archive and from queues to a lake, and to both brokers, with each promise and one that breaks
-it: each source and query takes Spark seconds to start."""
+"""Still from an archive and from queues to a lake, and to both brokers, with each guarantee and one control:
+Spark takes seconds to start each source and query."""
 
 
 class Generation:
@@ -175,7 +176,7 @@ class Generation:
 
 
 def iceberg_table(name: str) -> str:
-    """As a catalogue knows it."""
+    """The name in the catalogue."""
     return f"siege.{name}"
 
 

@@ -1,4 +1,4 @@
-"""What is sent: the numbers 0, 1, …, to each queue and into the archive."""
+"""Sends the numbers 0, 1, …, to each queue and into the archive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACE: Final = 0.2  # seconds between two groups
 
 
 class Sender(Thread):
-    """Goes on until it is stopped."""
+    """Runs until it is stopped."""
 
     def __init__(
         self,

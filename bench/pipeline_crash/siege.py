@@ -45,7 +45,7 @@ class Outcome:
     unseen: list[str]
     """Routes on which repeats had to be found, and were not."""
     own_deaths: list[str]
-    """Of the job, which nobody caused: what it said last."""
+    """Exits of the job that were not caused by a kill: its last error lines."""
     counts: Counter[str]
 
 
@@ -56,7 +56,7 @@ def besiege(
     tell: Callable[[str], None] = lambda _: None,
     routes: tuple[Route, ...] = ROUTES,
 ) -> Outcome:
-    """One run: so many kills, of these kinds in this order."""
+    """Run one siege: kills of these kinds in this order."""
     folder.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
     with ExitStack() as stack:

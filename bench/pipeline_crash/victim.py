@@ -1,4 +1,4 @@
-"""The job as a process, whichever of its lives it is in: started, killed, waited for."""
+"""The job as a process over all its lives: start, kill, wait."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PATIENCE: Final = 400.0  # seconds until a job must have done something
 LOOK: Final = 0.05
 WORKER: Final = b"\0-m\0pyspark.daemon\0pyspark.worker\0"
 MASTERS: Final = ("local[2,4]", "local[2]")
-"""Of Spark, life by life. The first tries a task up to four times, as a cluster does: the death of a worker is
-that of a task, or of a query if Spark has only dead workers to try it with. With the second it always is that
-of a query, which has to do its batch again."""
+"""Of Spark, life by life. The first one tries a task up to four times, as a cluster does: the death of a worker
+is that of a task, or of a query if Spark has only dead workers left. With the second one it is always that of a
+query, which has to repeat its batch."""
 
 
 class Kill(Enum):
@@ -38,24 +38,24 @@ class Kill(Enum):
     SPOOL = "spool"
     """Each source of a queue, when rows are safe in its spool and not acknowledged."""
     SINK = "sink"
-    """Whoever publishes for each sink of messages, when they are confirmed and Spark does not know."""
+    """The publisher of each sink of messages, when they are confirmed and Spark does not know it yet."""
     LAKE = "lake"
-    """The whole job, when rows of all sources are in the lake and Spark does not know."""
+    """The whole job, when rows of all sources are in the lake and Spark does not know it yet."""
     RESTORE = "restore"
     """The whole job, at any moment; before it is started again, older checkpoints are restored."""
 
 
 class VictimStuckError(RuntimeError):
-    """The job did nothing for too long."""
+    """The job made no progress for too long."""
 
 
 def is_dead(pid: int) -> bool:
-    """Gone, or only waiting for somebody to notice."""
+    """Whether the process has exited, or is a zombie."""
     return state(pid) in "ZX"
 
 
 def is_worker(pid: int) -> bool:
-    """Whether Spark runs tasks in it; it has other processes for what is asked of a source or a sink."""
+    """Whether Spark runs tasks in it; other processes serve the drivers of sources and sinks."""
     try:
         return WORKER in (PROC / str(pid) / "cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -71,7 +71,7 @@ def state(pid: int) -> str:
 
 
 def _last(log: Path) -> int:
-    """The number of the last batch in a log of Spark's; -1 if there is none."""
+    """Return the number of the last batch in a log of Spark; -1 if there is none."""
     return max((int(each.name) for each in log.glob("*") if each.name.isdecimal()), default=-1)
 
 
@@ -84,11 +84,11 @@ class Victim:
         self._is_killed = False  # and not yet started again
         self._read = 0  # lines of the diary
         self.deaths: Counter[Kill] = Counter()
-        """Kills that somebody is dead of."""
+        """Kills that had an effect."""
         self.restored = 0
         """Checkpoints that were replaced by older ones."""
         self.own_deaths: list[str] = []
-        """Of the job, which nobody caused: what it said last."""
+        """Exits of the job that were not caused by a kill: its last error lines."""
 
     def __enter__(self) -> Victim:
         self._start()
@@ -138,7 +138,7 @@ class Victim:
         self._wait(worked, "work")
 
     def kill(self, kind: Kill, random: Random) -> None:
-        """When it returns, who was to die is dead. Moments are drawn when there is something to lose."""
+        """Kill, and return when the process is dead. Moments are drawn when there is something to lose."""
         queries = self._layout.queries
         match kind:
             case Kill.DRIVER:
@@ -169,7 +169,7 @@ class Victim:
         time.sleep(random.random() * 0.5)  # any moment
 
     def _doom(self, names: Sequence[str]) -> None:
-        """Each comes to its moment by itself."""
+        """Each process reaches its moment by itself."""
         for name in names:
             (self._folder / name).touch()
         self._wait(lambda: all(self._died_of(name) for name in names), "die")
@@ -203,9 +203,9 @@ class Victim:
         self._bury(then)
 
     def _bury(self, then: Callable[[], None] | None = None) -> None:
-        """The whole job, which was killed. Who next waits for something starts it again.
+        """The whole job was killed. The next call that waits for something restarts it.
 
-        Only now a checkpoint can be copied as a whole.
+        Only now a checkpoint can be copied consistently.
         """
         self._process.wait()
         self._is_killed = True
@@ -216,7 +216,8 @@ class Victim:
         return [Generation(self._folder, query) for query in self._layout.restored]
 
     def _is_past_backups(self) -> bool:
-        """Whether each table has a batch that its backup does not know, so that a restored one is refused."""
+        """Whether each table has a batch that its backup does not have, so that a restored checkpoint is
+        refused."""
         return all(
             _last(each.checkpoint / "commits") > _last(each.backup / "offsets")
             for each in self._generations
@@ -243,7 +244,7 @@ class Victim:
         while True:
             is_gone = (
                 self._process.poll() is not None
-            )  # asked first: its death may be what is waited for
+            )  # checked first: its death may be what is waited for
             if reached():
                 return
             if is_gone:

@@ -1,21 +1,21 @@
-"""The power-loss benchmark: whole brokers on disks that lose, tear and reorder what was not synced.
+"""The power-loss benchmark: complete brokers on simulated disks that lose, tear and reorder unsynced writes.
 
-    machine.py    the disks of a computer, and the moment when its power goes
-    node.py       a broker on it, without sockets or threads; the committer's work step by step
-    client.py     a client of it
-    topology.py   queues of every kind, and who uses them
-    people.py     those who publish, consume, read, purge
-    landlord.py   those who declare and delete
-    era.py        several lives, and the end
-    drain.py      the end: whatever is left is taken out
-    history.py    what they all did and saw
-    judge.py      whether that may be: the checker of `bench.crash`, and what is known here beyond it
-    flips.py      one bit of a data folder is wrong
-    work.py       what the processes of this benchmark do
+    machine.py    the disks of a computer, and the moment of the power loss
+    node.py       a broker on it, without sockets or threads; the commits are executed step by step
+    client.py     a client
+    topology.py   queues of every kind, and their clients
+    people.py     clients that publish, consume, read, purge
+    landlord.py   clients that declare and delete
+    era.py        several lives of a broker, and the end
+    drain.py      empties all queues at the end
+    history.py    what all of them did and observed
+    judge.py      whether that is consistent with the guarantees: the checker of `bench.crash`, and further rules
+    flips.py      data folders with one wrong bit
+    work.py       the tasks of the processes of this benchmark
 
-Everything is decided by a seed: `python -m bench.powerloss SEED` repeats an era, and the quick form runs each
-one twice, in two processes, to see that they are the same. An aim here is a limit that must never be passed, so
-the figure of every round is that of all rounds together. There is no peer.
+Everything is determined by a seed: `python -m bench.powerloss SEED` repeats an era, and the quick form runs
+each one twice, in two processes, to check that the results are equal. Each aim is a limit that must never be
+exceeded, so every round has the total of all rounds. There is no peer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from bench.scenario import Sample, Side, limit
 SEEDS: Final = 10_000
 AT_A_TIME: Final = 20
 QUICK_SHARE: Final = 12
-"""Of moments and bits the quick form tries one in so many."""
+"""The quick form tries one of so many moments and bits."""
 QUICK_RESERVE: Final = 10.0
 """Seconds of the quick form that eras leave to those."""
 PROGRESS_SECONDS: Final = 5.0
@@ -116,7 +116,7 @@ def full_round(
 def quick_round(
     plan: Plan, pair: Pair, seed: int, turn: int, sizes: tuple[int, int]
 ) -> Iterator[Tally]:
-    """As many eras as there is time for, each of them twice."""
+    """Run as many eras as there is time for, each of them twice."""
     first = seed + SEEDS * turn // plan.rounds
     spent = plan.seconds_left()
     left = (spent - QUICK_RESERVE) / (plan.rounds - turn)
@@ -161,7 +161,7 @@ class Progress:
 
 
 def enter(tallies: list[Tally], seed: int, book: Book) -> None:
-    """Every round's sample is the figure of all rounds, with the counts of its own beside it."""
+    """Enter the totals of all rounds as the sample of each round, with its own counts as details."""
     total = Tally()
     for tally in tallies:
         total.add(tally)

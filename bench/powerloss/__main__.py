@@ -1,7 +1,7 @@
-"""An era again: `python -m bench.powerloss SEED [--about TEXT]`, and what the judge says of it.
+"""Repeat an era: `python -m bench.powerloss SEED [--about TEXT]`, and print the verdict.
 
-`--moment N` is the scripted era instead, with a loss of power after N operations. `--about` shows every event
-that has the text in it, such as `('windowed', 12)`.
+`--moment N` runs the scripted era instead, with a power loss after N operations. `--about` prints every event
+that contains the text, for instance `('windowed', 12)`.
 """
 
 from __future__ import annotations

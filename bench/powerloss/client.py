@@ -1,7 +1,7 @@
-"""A client on the other end of a session, with no socket between them.
+"""A client connected to a session without a socket.
 
-What it says is handled before `feed` returns, up to a command whose answer has to wait until it is safe: then
-it is not `free` to say more. What it hears is given to `hear` when somebody reads; that only takes notes.
+Its methods are processed before `feed` returns, up to one whose answer has to wait for an fsync: then it is not
+`free` to send more. Its input is passed to `hear` when it is read; that only records it.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class Client:
 
     @property
     def is_free(self) -> bool:
-        """Whether all that it said is done, and answered."""
+        """Whether everything that it sent is processed and answered."""
         return not self._answers and not self.session.has_held_output and not self.session.has_input
 
     # ── saying ────────────────────────────────────────────────────────────────────────────────────
 
     def ask(self, method: m.Method, answered: Callable[[m.Method, bytes], None]) -> None:
-        """`answered` is given the answer, and the body of a message that comes with it."""
+        """Send a method; `answered` is called with the answer, and the body of a message that comes with it."""
         self._answers.append(answered)
         self.feed(encode_method_frame(CHANNEL, method))
 
     def tell(self, method: m.Method) -> None:
-        """Something whose answer is of no interest."""
+        """Send a method whose answer is ignored."""
         self.ask(method, _ignore)
 
     def feed(self, data: bytes) -> None:
@@ -86,7 +86,7 @@ class Client:
         self.feed(b"".join([encode_ack_frame(CHANNEL, tag, multiple=multiple) for tag in tags]))
 
     def leave(self) -> None:
-        """Without a word, but with all that there was to hear."""
+        """Disconnect without closing, after reading all input."""
         self.read()
         self.overhear()
         self.on_leave()
@@ -96,7 +96,7 @@ class Client:
     # ── hearing ───────────────────────────────────────────────────────────────────────────────────
 
     def read(self) -> None:
-        """Hear what there is, and let the session go on with what could not be handled before."""
+        """Read the input, and let the session continue with input that was blocked."""
         session, now = self.session, self.node.now
         while True:
             self.hear()
@@ -112,7 +112,7 @@ class Client:
                 self._heard(event)
 
     def overhear(self) -> None:
-        """At the end: what was delivered, but waits behind an answer that nobody may hear."""
+        """At the end: record deliveries that wait behind an answer that must not be sent."""
         while self.session.has_held_output:
             self.session.release()
         for event in self._reader.feed(b"".join(self.session.take_output())):

@@ -1,4 +1,4 @@
-"""The end of an era: whatever is left is taken out, by basic.get: only that tells when a queue is empty."""
+"""The end of an era: all remaining messages are taken out by basic.get, which reports when a queue is empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A_WHILE = 1000  # milliseconds: all that waits for its time has had it
 
 
 def drain(node: Node, life: int, history: History, labels: dict[str, str]) -> None:
-    """Take out everything. `labels` are what the history calls queues, where that is not their names."""
+    """Empty all queues. `labels` are the names of queues in the history, where they differ."""
     drainer = Drainer(Client(node), life, history, labels)
     while drainer.take_all(node):
         node.pass_time(A_WHILE)  # letters may have moved on
@@ -52,7 +52,7 @@ class Drainer:
         return deadline is not None and deadline <= node.now + A_WHILE
 
     def _take(self, name: str) -> bool:
-        """One message, if there is one."""
+        """Take one message out, if there is one."""
         self._found = False
         self._client.ask(m.BasicGet(name), lambda method, body: self._got(name, method, body))
         self._client.read()

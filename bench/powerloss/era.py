@@ -1,11 +1,11 @@
-"""An era: a broker on one machine that lives and loses its power, several times; then everything is drained.
+"""An era: a broker on one machine that is started and loses power several times; then everything is drained.
 
-life    recover, perhaps losing power at that too · survey · turns of the loop · the end
-end     recover · drain · loss of power · recover · drain again, which must find nothing
+life    recover, perhaps with a power loss · survey · turns of the loop · the end end     recover · drain ·
+power loss · recover · drain again, which must find nothing
 
-A turn is what one turn of a server's loop is: some people act, then what the broker told its store is written,
-then what it says is heard. A sync begins now and then, others act while it is under way, and its end may come
-turns later. Everything is decided by the seed.
+A turn corresponds to one turn of a server's event loop: some clients act, then the records of the broker are
+written, then its output is read. An fsync starts from time to time, clients act while it is in progress, and it
+may end turns later. Everything is determined by the seed.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ ROOMS: Final = (0, 300, 300, 3000, 1 << 30)
 
 
 class Script(msgspec.Struct, frozen=True):
-    """What chance does not decide, where something is given."""
+    """Overrides of random choices."""
 
     districts: tuple[District, ...] = ()
     shape: Shape | None = None
     lives: int | None = None
     turns: int | None = None
     moment: int | None = None
-    """The power goes after so many operations of the first life, and at no other time but the end."""
+    """The power fails after so many operations of the first life, and otherwise only at the end."""
     flips: int = 0
     """How many bits are tried before the end."""
 
@@ -55,7 +55,7 @@ class Outcome(msgspec.Struct):
     seed: int
     verdict: Verdict
     faults: list[str]
-    """What went wrong with the broker, other than what it did to messages."""
+    """Faults of the broker besides those with messages."""
     trace: str
     """The same for all runs with this seed."""
     moments: int
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct):
 
 
 class NodeStoppedError(Exception):
-    """The node is broken: there is a fault to look at."""
+    """The node is broken: there is a fault to examine."""
 
 
 def live_through(seed: int, script: Script | None = None) -> Outcome:
@@ -79,7 +79,7 @@ def live_through(seed: int, script: Script | None = None) -> Outcome:
     except NodeStoppedError:
         verdict = (
             Verdict()
-        )  # nobody has drained the queues: all that was in them would seem to be lost
+        )  # the queues were not drained: all messages in them would seem to be lost
     return Outcome(seed, verdict, era.history.faults, era.trace(), era.moments, era.flipped)
 
 
@@ -107,7 +107,7 @@ class Era:
             self.people += [Purger(queue, history, rng) for queue in district.purged]
         self.flipped: Counter[Result] = Counter()
         self._life = 0
-        self._known: dict[int, int] = {}  # places that are taken for sure, by queue
+        self._known: dict[int, int] = {}  # positions that are used for sure, by queue
         self._under_way = False  # a sync
 
     def run(self) -> None:
@@ -121,7 +121,7 @@ class Era:
             self._end(node, self._guarded(node, self._drain) or "power")
 
     def populate(self) -> Folder:
-        """One life that ends in peace; then what is on the disks."""
+        """Run one life that ends in order; return the content of the disks."""
         node = self._start()
         self._end(node, self._guarded(node, self._turns) or "stop")
         return self.folder()
@@ -148,7 +148,7 @@ class Era:
         self._end(node, self._guarded(node, self._turns) or how)
 
     def _start(self) -> Node:
-        """A node that has recovered what there is; the power may go meanwhile, several times."""
+        """Return a node after recovery, during which the power may fail several times."""
         while True:
             machine = self.machine
             if self.script.moment is None and self.rng.random() < 0.25:
@@ -169,7 +169,7 @@ class Era:
             return node
 
     def _guarded(self, node: Node, work: Callable[[Node], None]) -> str | None:
-        """What ended it, if it did not end by itself."""
+        """Return what ended the node, if it did not end by itself."""
         try:
             work(node)
         except PowerLost:
@@ -201,7 +201,7 @@ class Era:
             self.machine = self.machine.after_kill()
 
     def _stop(self, node: Node) -> None:
-        """As a server does that is told to stop."""
+        """Stop the node as a server that is asked to stop."""
         self.machine.fill(None)
         if node.is_syncing:
             node.end_sync()
@@ -225,7 +225,7 @@ class Era:
         self.history.add(p.Synced(len(self.history.events)))
 
     def folder(self) -> Folder:
-        """What is on the disks now."""
+        """Return the content of the disks."""
         sent = {event.message for event in self.history.events if isinstance(event, h.Sent)}
         try:
             return Folder(self.machine, self.shape, self.now, sent)
@@ -233,7 +233,7 @@ class Era:
             raise self._fault(error) from error
 
     def _flip_some(self) -> None:
-        """Some bits; what they do to the node is not done to this machine."""
+        """Flip some bits; the machine itself is not affected."""
         if not self.script.flips:
             return
         folder = self.folder()
@@ -310,7 +310,7 @@ class Era:
             self._under_way = False
 
     def _check_places(self, node: Node) -> None:
-        """No number of a queue, and no place in it, is ever given again."""
+        """Check that no queue number and no position in a queue is reused."""
         indexes = node.store.queue_indexes
         for number, stored in self._known.items():
             index = indexes.get(number)

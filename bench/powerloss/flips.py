@@ -1,6 +1,6 @@
-"""One bit of a data folder is wrong. That is found, or it makes no difference.
+"""A data folder with one wrong bit: it is detected, or makes no difference.
 
-Nothing wrong is ever served, and nothing is missed in silence.
+Wrong data is never served, and missing data is always reported.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .node import Node, Shape, UnreadableDataError
 
 class Result(Enum):
     REFUSED = "refused"
-    """The node does not start, or says that it cannot read, and where."""
+    """The node does not start, or reports that it cannot read, and where."""
     CUT = "cut"
-    """The node says that so many bytes of its journal were not whole."""
+    """The node reports how many bytes of its journal were incomplete."""
     HARMLESS = "harmless"
     SILENT = "silent"
-    """Something is wrong or missing, and nobody said so, or only by stumbling over it."""
+    """Data is wrong or missing without a report, or it was noticed by accident only."""
 
 
 class Served(NamedTuple):
-    """All that a node gives out."""
+    """Everything that a node serves."""
 
     topology: list[str]
     events: list[AnyEvent]
@@ -46,7 +46,7 @@ class Served(NamedTuple):
 
 
 class Folder:
-    """The files of a machine, and what a node makes of them when nothing is wrong."""
+    """The files of a machine, and what a node serves of them without errors."""
 
     def __init__(self, machine: Machine, shape: Shape, now: int, sent: set[Message]) -> None:
         """`sent` are all messages that there ever were."""
@@ -90,7 +90,7 @@ class Folder:
         if (served.topology, served.events) == (expected.topology, expected.events):
             return Result.HARMLESS
         damaged = any(isinstance(event, h.Damaged) for event in served.events)
-        # By themselves: of streams that nobody knows any more nothing is cut.
+        # Separately: streams that are not referenced are not truncated.
         told = any(now > before for now, before in zip(served.cut, expected.cut, strict=True))
         if told and not damaged and served.messages <= self._sent:
             return Result.CUT

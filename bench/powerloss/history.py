@@ -1,7 +1,8 @@
-"""What clients saw, as in `bench.crash.history`, and what only those know who share a process with the broker.
+"""The history of a run, as in `bench.crash.history`, with events that only clients in the process of the broker
+can know.
 
-No socket lies between: what was fed was handled, and what was written is read even when the power goes. So
-there is one order of everything, and it is known what each sync covered.
+There is no socket: input is processed at once, and output is read even when the power fails. So there is one
+order of all events, and it is known what each fsync covered.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from bench.crash.history import Event, Message
 
 
 class Synced(Event, frozen=True):
-    """All that was said and seen in the first `count` events is on disk."""
+    """The effects of the first `count` events are on disk."""
 
     count: int
 
 
 class Trait(Event, frozen=True):
-    """Of a queue. In an *unordered* one messages come at times of their own. *Assured*: what is rejected there
-    stays until its letter was taken. *Trimmed*: a stream lets go of what is oldest."""
+    """Of a queue. In an *unordered* one messages come at individual times. *Assured*: a rejected message stays
+    until its dead letter was accepted. *Trimmed*: a stream drops its oldest messages."""
 
     queue: str
     unordered: bool = False
@@ -44,7 +45,7 @@ class Purged(Event, frozen=True):
 
 
 class Unmarked(Event, frozen=True):
-    """The last delivery of this was to one who need not ack it."""
+    """The last delivery of this was to a consumer without acks."""
 
     queue: str
     message: Message
@@ -68,7 +69,7 @@ class Shown(Event, frozen=True):
 
 
 class Noted(Event, frozen=True):
-    """The broker was asked to remember a value, larger than those before."""
+    """The broker was requested to store a value, larger than those before."""
 
     name: str
     value: int
@@ -106,7 +107,7 @@ class History:
     def __init__(self) -> None:
         self.events: list[AnyEvent] = []
         self.faults: list[str] = []
-        """What went wrong with the broker, other than what it did to messages."""
+        """Faults of the broker besides those with messages."""
 
     def add(self, event: AnyEvent) -> None:
         self.events.append(event)

@@ -1,14 +1,15 @@
 """The checker of `bench.crash`, for a broker that shares a process with its clients and loses power.
 
-What it adds to C1–C8:
-P1  What was acked, or marked as delivered, stays so once a sync covered it. Before that it may come again, also
-    unmarked; then it is counted, as `again`. What nobody was given is never marked.
-P2  What was purged, once that was answered, never comes again; and nothing of a queue that was deleted comes
-    in a later one of its name.
-P3  A transaction's acks and its messages are kept together or not at all.
-P4  An offset of a stream stands for one message for ever, offsets follow each other, and what is confirmed is
-    shown. A stream that is trimmed has no gaps but before its first.
-P5  What was to be remembered is, or a later value of it.
+Additional rules:
+P1  A message that was acked, or marked as delivered, stays so once an fsync covered it. Before that it may be
+    delivered again, also unmarked; that is counted, as `again`. A message that was not delivered is never
+    marked.
+P2  A purged message, once the purge was answered, is never delivered again; and no message of a deleted queue
+    is in a later one of its name.
+P3  The acks and messages of a transaction are stored together or not at all.
+P4  An offset of a stream always identifies the same message, offsets are consecutive, and confirmed messages
+    are delivered. A trimmed stream has no gaps except before its first message.
+P5  A stored value is recovered, or a later one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Place = tuple[str, Message]
 
 
 def judge(events: Iterable[AnyEvent]) -> Verdict:
-    """The verdict on a history whose last life ended with every queue empty."""
+    """Check a history whose last life ended with every queue empty."""
     found = Judge()
     for event in events:
         found.feed(event)
@@ -43,7 +44,7 @@ class Judge(Checker):
     def __init__(self) -> None:
         super().__init__()
         self._index = 0
-        # What no sync has covered yet, with the event that told of it.
+        # Effects that no fsync has covered yet, with their events.
         self._fresh_marks: dict[Place, tuple[int, bool]] = {}
         self._fresh_acks: dict[Place, int] = {}
         self._marked: set[Place] = set()
@@ -59,7 +60,7 @@ class Judge(Checker):
         self._offsets: dict[tuple[str, Message], int] = {}
         self._first_shown: dict[str, dict[str, int]] = {}  # in the last life, by publisher
         self._last_shown: dict[str, tuple[int, int]] = {}  # by stream: life and offset
-        self._notes: dict[str, tuple[int, int]] = {}  # kept, asked for
+        self._notes: dict[str, tuple[int, int]] = {}  # stored, requested
 
     def feed(self, event: AnyEvent) -> None:
         match event:
@@ -131,7 +132,7 @@ class Judge(Checker):
             heights[key] = max(heights.get(key, 0), number)
 
     def _begin(self, life: int) -> None:
-        # Floors are made of what is marked; what is not may be forgotten.
+        # Lower bounds are derived from marked deliveries; unmarked ones may be forgotten.
         self._heights.clear()
         for queue, heights in self._marked_heights.items():
             self._floors[queue].update(heights)
@@ -155,21 +156,21 @@ class Judge(Checker):
     def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
         source = self._sources.get(event.queue)
         if copy.life != event.life and source is not None and source.expires:
-            copy.entries = 1  # all that there are come in this life
+            copy.entries = 1  # all copies are delivered in this life
         receipt = self._receipt_of.get((event.queue, event.message))
         if receipt is not None:
             self._came_again[receipt].add(event.message)
         super()._again(event, copy, sent)
 
     def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
-        """What dies by itself may die once more in every life, and then be delivered twice in the last."""
+        """A message that expires may expire again in every life, and then be delivered twice in the last one."""
         source = self._sources.get(event.queue)
         if source is None or not source.expires:
             return super()._died_again(event, copy)
         return copy.entries <= event.life - self._records[event.message].sent.life
 
     def _whole(self, number: tuple[str, int], messages: list[Message]) -> None:
-        """Of a transaction that was not answered: what was delivered before the power went may be lost."""
+        """Of an unanswered transaction: messages delivered before the power loss may be lost."""
         sent = [self._records[each].sent for each in messages]
         copies = [self._copies.get((queue, each.message)) for each in sent for queue in each.queues]
         survived = any(copy is not None and copy.life > sent[0].life for copy in copies)
@@ -186,9 +187,9 @@ class Judge(Checker):
                 yield message
 
     def _is_back(self, queue: str, copy: Copy) -> bool:
-        """Whether it is in its queue, though it was delivered.
+        """Whether it is in its queue although it was delivered.
 
-        What was acked is not; and that may still be forgotten after a purge that found nothing.
+        An acked message is not; the ack may still be lost after a purge that found nothing.
         """
         gone = copy.life != self._life or copy.consumer in self._left[queue]
         return copy.state is State.RETURNED or (gone and copy.state is State.OUT)
@@ -218,7 +219,7 @@ class Judge(Checker):
         return verdict
 
     def _together(self, event: p.Receipted, again: set[Message]) -> None:
-        """Whether what became of the acks is what became of the receipt."""
+        """Check that the acks and the receipt have the same outcome."""
         arrived = (RECEIPTS, event.receipt) in self._copies
         taken = [each for each in event.messages if each not in again and self._is_safe(each)]
         for message in sorted(again) if arrived else taken:
@@ -259,7 +260,7 @@ class Judge(Checker):
         self._last_shown[stream] = (event.life, offset)
 
     def _excuse_trimmed(self, stream: str) -> None:
-        """What is older than the first that is shown in the end."""
+        """Excuse messages that are older than the first one delivered at the end."""
         oldest = self._first_shown.get(stream, {})
         for message, record in self._records.items():
             publisher, number = message
@@ -274,6 +275,6 @@ class Judge(Checker):
         self._notes[name] = (value, value)
 
     def _decided(self, message: Message, fate: Fate) -> None:
-        """What is sent again to where it is known was confirmed before."""
+        """A message sent again to where it is known was confirmed before."""
         if self._records[message].fate is not Fate.KEPT:
             super()._decided(message, fate)

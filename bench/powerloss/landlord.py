@@ -1,7 +1,7 @@
-"""Those who declare and delete: the surveyor for everybody, a landlord whose things come and go, and a fleet.
+"""Clients that declare and delete: the surveyor for all, a landlord whose objects come and go, and a fleet.
 
-The history calls things by names that never return: the third queue `let` is `let#3`. So what comes back from
-an earlier one of the same name is noticed.
+The history uses unique names: the third queue `let` is `let#3`. So messages that return from an earlier queue
+of the same name are noticed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Thing:
         self.there = False
 
     def survey(self, broker: Broker, history: History) -> None:
-        """Find out what a crash has left."""
+        """Find out what exists after a crash."""
         self.there = self.look(broker)
         history.add(h.Found(self.label) if self.there else h.Missed(self.label))
 
 
 class Surveyor:
-    """Declares what is not there, all of it, before others come."""
+    """Declares all missing objects before other clients start."""
 
     def __init__(self, districts: Iterable[District], history: History) -> None:
         self._history = history
@@ -125,7 +125,7 @@ def _binding(source: str, name: str, key: str) -> Look:
 
 
 class Landlord(Publisher):
-    """Has a queue, an exchange and a binding between them; each comes and goes."""
+    """Has a queue, an exchange and a binding between them, which are declared and deleted repeatedly."""
 
     QUEUE, EXCHANGE, KEY = "let", "let-x", "k"
     KINDS: tuple[FieldTable, ...] = (
@@ -223,7 +223,7 @@ class Landlord(Publisher):
         self._delete(self._exchange, m.ExchangeDelete(self.EXCHANGE))
 
     def _delete(self, thing: Thing, method: m.Method) -> None:
-        """The binding goes with either of its ends."""
+        """The binding is deleted with either of its ends."""
         binding = self._binding
         if not binding.there:
             _ask(self._client, self._history, thing, method, there=False)

@@ -1,7 +1,7 @@
-"""A computer whose power fails: the disk of the journal, those of streams, and the moment when it ends.
+"""A computer whose power fails: the disk of the journal, those of streams, and the moment of the failure.
 
-All disks share one count of operations, so a moment is a number; the power goes before the operation beyond it,
-wherever that is: in the middle of a write of several parts, of a sync, of the removal of segments, of recovery.
+All disks share one count of operations, so a moment is a number; the power fails before the next operation,
+wherever that is: in a write of several parts, an fsync, the removal of segments, recovery.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SYNCS = ("sync", "sync_folder")
 
 
 class PowerLost(BaseException):
-    """Not an Exception: nobody may handle it but who runs the machine."""
+    """Not an Exception: only the code that runs the machine may handle it."""
 
 
 class Machine:
@@ -25,9 +25,9 @@ class Machine:
         self.journal = journal or SimulatedDisk(seed)
         self.operations = 0
         self.limit: int | None = None
-        """How many operations are done before the power goes."""
+        """The number of operations before the power fails."""
         self.meanwhile: Callable[[], None] | None = None
-        """What others do while one thread waits for a sync; called at the next."""
+        """What clients do while a thread waits for an fsync; called at the next one."""
         self._folders: dict[str, SimulatedDisk] = {}
         self._removed: dict[str, SimulatedDisk] = {}  # a crash may bring them back
         self._watch(self.journal)
@@ -54,7 +54,7 @@ class Machine:
         if found is None:
             self._before("create")
             found = self._folders[name] = self._watch(SimulatedDisk(self.seed + len(name)))
-            self._removed.clear()  # who makes a folder syncs the one around it
+            self._removed.clear()  # creating a folder syncs its parent
         return found
 
     def remove(self, name: str) -> None:
@@ -73,7 +73,7 @@ class Machine:
         yield from self._folders.items()
 
     def fill(self, room: int | None) -> None:
-        """Room for so many more bytes, on each disk."""
+        """Limit the free space on each disk to so many bytes."""
         for disk in self.disks():
             disk.fill(room)
 

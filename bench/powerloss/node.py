@@ -1,6 +1,6 @@
-"""A whole broker on a machine, without sockets and without threads.
+"""A complete broker on a machine, without sockets and threads.
 
-The committer's work is done by who runs the scenario, step by step, so that anything may happen in between.
+The scenario executes the steps of each commit, so that anything may happen in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROLL_EVERY = 10  # cleanings
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Sizes, all of them tiny: what happens once an hour elsewhere happens every few turns here."""
+    """Sizes, all of them tiny, so that rare events happen every few turns."""
 
     segment_size: int = 1500
     room: int = 300
@@ -39,16 +39,16 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class NodeFailedError(Exception):
-    """The disk failed, and the node ends itself: nothing can be promised any more."""
+    """The disk failed, and the node ends itself: it cannot guarantee anything."""
 
 
 class UnreadableDataError(Exception):
-    """What the node kept cannot be read."""
+    """The stored data of the node cannot be read."""
 
 
 class Node:
     def __init__(self, machine: Machine, shape: Shape, now: int) -> None:
-        """Recovers what there is; raises what recovery raises."""
+        """Recover the stored state. Raises the errors of recovery."""
         self.machine = machine
         self.now = now
         self.clients: dict[Client, None] = {}
@@ -79,7 +79,7 @@ class Node:
     # ── the committer's work ──────────────────────────────────────────────────────────────────────
 
     def let_in(self) -> None:
-        """What waits for more of its kind."""
+        """Flush coalesced publishes."""
         self.broker.coalescer.flush(self.now)
 
     def write(self) -> bool:
@@ -101,12 +101,12 @@ class Node:
         return self._synced is not None
 
     def sync(self, meanwhile: Callable[[], None] | None) -> None:
-        """Right after a write. Others may act while the system is at it; nobody is told yet."""
+        """Start an fsync after a write. Clients may act meanwhile; their answers wait."""
         self._synced = self.store.begin_sync()
         self._run(self._synced, meanwhile)
 
     def free(self) -> None:
-        """The disk is full: drop what was not needed any more before it was."""
+        """The disk is full: drop records that were obsolete before."""
         if self.store.segments.droppable_when_full():
             sync = self.store.begin_sync(disk_full=True)
             self._run(sync, None)
@@ -122,7 +122,7 @@ class Node:
             self.machine.meanwhile = None
 
     def end_sync(self) -> None:
-        """Tell those who wait, and free what is not needed any more."""
+        """Send the waiting answers, and free what is obsolete."""
         assert self._synced is not None
         sync, self._synced = self._synced, None
         self.store.end_sync(sync)
@@ -135,7 +135,7 @@ class Node:
             self.write()
 
     def commit(self) -> None:
-        """Everything is durable, and everybody was told and has heard."""
+        """Make everything durable, and send and read all answers."""
         while True:
             if self.is_syncing:
                 self.end_sync()

@@ -1,7 +1,7 @@
-"""Those who use the broker. Each has a client of its own in every life, and does one thing at a time.
+"""The clients of the broker. Each has a new connection in every life, and does one thing at a time.
 
-What they say is written down before it is said, and what they hear when they hear it. They say nothing while an
-answer is due, so whatever is in the history was handled.
+Their methods are recorded before they are sent, and their input when it is read. They send nothing while an
+answer is pending, so everything in the history was processed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .topology import RECEIPTS, Habit, Temper
 
 class Person(Protocol):
     def join(self, node: Node, life: int) -> None:
-        """In a new life of the broker."""
+        """Connect in a new life of the broker."""
 
     def act(self) -> None:
         """Do something, if it is possible now."""
@@ -81,7 +81,7 @@ class Publisher:
 
     def _send(self, count: int) -> None:
         rng, habit = self._rng, self._habit
-        # Half of the time all are alike, so that they come as a run.
+        # Half of the time all are equal, so that they form a run.
         alike = rng.random() < 0.5
         route, length = rng.choice(self.routes), size(rng)
         frames = []
@@ -95,7 +95,7 @@ class Publisher:
         self._client.feed(b"".join(frames))
 
     def _prepare(self, route: Route, length: int) -> bytes:
-        """The next message: its frames, and what the history says of it."""
+        """Return the frames of the next message, and record it."""
         rng, habit = self._rng, self._habit
         self._number += 1
         which: Message = (habit.name, self._number)
@@ -122,7 +122,7 @@ class Publisher:
         self._frames[which] = frames
 
     def _resend(self) -> None:
-        """What nobody confirmed in an earlier life, or just anything."""
+        """Send a message again that was not confirmed in an earlier life, or any."""
         if self._unsure:
             which, frames = self._unsure.pop(0)
         elif self._frames:
@@ -177,7 +177,7 @@ class Consumer:
     def __init__(
         self, temper: Temper, history: History, rng: Random, label: str | None = None
     ) -> None:
-        """`label` is what the history calls the queue, where that is not its name."""
+        """`label` is the name of the queue in the history, if it differs."""
         self._temper = temper
         self._queue = label or temper.queue
         self._history = history
@@ -334,7 +334,7 @@ class Purger:
             add, queue = self._history.add, self._queue
             self._client.node.let_in()
             for client in self._client.node.clients:
-                client.hear()  # who has a message keeps it
+                client.hear()  # the consumer keeps its unacked message
             add(p.PurgeAsked(queue))
             self._client.ask(m.QueuePurge(queue), lambda _, __: add(p.Purged(queue)))
 

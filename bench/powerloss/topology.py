@@ -1,6 +1,7 @@
-"""What is declared, in districts: some queues, the ways into them, and who publishes and consumes there.
+"""The declared objects, in districts: some queues, their bindings, and the clients that publish and consume
+there.
 
-A run has a few of them, so that it is short; over many runs all of them meet.
+A run has a few of them, so that it is short; over many runs all combinations occur.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Habit:
-    """How somebody publishes."""
+    """How a client publishes."""
 
     name: str
     routes: tuple[Route, ...]
@@ -43,7 +44,7 @@ class Habit:
 
 @dataclass(frozen=True)
 class Temper:
-    """How somebody consumes."""
+    """How a client consumes."""
 
     name: str
     queue: str
@@ -54,9 +55,9 @@ class Temper:
     rejects: float = 0.0
     leaves: float = 0.0
     automatic: bool = False
-    """Nothing needs to be acked."""
+    """Without acks."""
     transactions: bool = False
-    """Acks come in transactions, together with receipts."""
+    """Acks are sent in transactions, together with receipts."""
 
 
 LIMITS: Final = frozenset(("x-max-length", "x-max-length-bytes"))
@@ -76,9 +77,9 @@ class District:
     unordered: tuple[str, ...] = ()
     assured: tuple[str, ...] = ()
     purged: tuple[str, ...] = ()
-    """What somebody purges now and then."""
+    """Queues that are purged from time to time."""
     held: tuple[tuple[str, str], ...] = ()
-    """What stands for what an exchange holds, and the queue where it goes when it is due."""
+    """The key of a delayed exchange, and the queue to which its messages go when they are due."""
 
     def letters(self) -> list[tuple[str, str, bool]]:
         """Queue, the one for those that die there, and whether they also die by themselves."""
@@ -248,7 +249,7 @@ DISTRICTS: Final = (
         unordered=("twin-1", "twin-2"),
     ),
     District(
-        "film",  # the ids of messages in a stream are known later than these, so a crash may double them
+        "film",  # the ids of messages in a stream are recovered later than these, so a crash may duplicate them
         (stream("film"),),
         (Habit("film", (Route("sieve-2", "", ("held film",)),), has_ids=True),),
         exchanges=(Exchange("sieve-2", "fanout", {"x-message-deduplication": True}),),

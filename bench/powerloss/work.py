@@ -1,6 +1,6 @@
-"""What a process is asked to do, and what it hands back.
+"""The tasks of a process, and their results.
 
-Three kinds of work: eras by their seeds; one era with a loss of power at each of its moments; one small folder
+There are three kinds: eras by their seeds; one era with a power loss at each of its moments; one small folder
 with each of its bits flipped.
 """
 
@@ -22,7 +22,7 @@ from .topology import DISTRICTS
 FLIPS: Final = 2
 NEVER: Final = 1 << 60
 
-# A bit of everything: topology, transactions with acks, letters, a stream, what is cleaned.
+# A little of everything: topology, transactions with acks, dead letters, a stream, compaction.
 SCRIPTED_SEED: Final = 181
 SCRIPTED: Final = Script(
     tuple(each for each in DISTRICTS if each.name in ("books", "picked", "tapes", "attic")),
@@ -50,7 +50,7 @@ class Tally(msgspec.Struct):
     strays: int = 0
     traces: dict[str, str] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
-    """In words, with what repeats them."""
+    """As text, with the command that reproduces them."""
 
     def add(self, other: Tally) -> None:
         self.eras += other.eras
