@@ -48,7 +48,9 @@ class Listener:
         deadline = time.monotonic() + PATIENCE
         while not self._archives[feed].vector.last_of(publishing.publisher):
             if time.monotonic() > deadline:
-                raise ListenerSilentError(f"the archive of {feed} did not hear its end within {PATIENCE:g} s")
+                raise ListenerSilentError(
+                    f"the archive of {feed} did not hear its end within {PATIENCE:g} s"
+                )
             time.sleep(LOOK)  # an archive reports no progress
 
 
