@@ -1,4 +1,4 @@
-"""Queues for tests whose dead letters are to be taken at least once, and those that take them."""
+"""Queues with at-least-once dead-lettering for tests, and their target queues."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PERSISTENT = Properties(delivery_mode=2)
 
 
 def source(broker: Broker, name: str = "source", **more: Any) -> Queue:
-    """A queue whose dead are to be taken at least once, by the queue `dead`."""
+    """A queue with at-least-once dead-lettering to the queue `dead`."""
     chosen: dict[str, Any] = {
         "durable": True,
         "queue_type": "quorum",
@@ -40,7 +40,7 @@ def target(broker: Broker, name: str = "dead", **more: Any) -> Queue:
 
 
 def reject(queue: Queue, *bodies: bytes, now: int = 0) -> None:
-    """Let messages come in, go out and be refused."""
+    """Publish messages, deliver and reject them."""
     queue.publish(run_of(bodies, PERSISTENT), now)
     for _ in bodies:
         run = queue.get(now)
@@ -60,7 +60,7 @@ def take_all(queue: Queue, now: int = 0) -> list[bytes]:
 
 
 def let_pass(broker: Broker, now: int, pauses: int = 1) -> int:
-    """The time after some pauses, with all that was to be done in them."""
+    """Return the time after some retry intervals, with all work of that time done."""
     for _ in range(pauses):
         now += at_least_once.RETRY_INTERVAL_MS
         broker.tick(now)

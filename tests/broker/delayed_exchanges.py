@@ -1,4 +1,4 @@
-"""Delayed exchanges for tests: declared, published to, and what came out of them."""
+"""Delayed exchanges for tests: declaring, publishing, and reading the released messages."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A queue so simple that it is obviously right: a list of messages, dealt one by one. It knows no runs."""
+"""A reference model of a queue: a list of messages, dispatched one by one. It has no runs."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class Message:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What is more urgent comes first, then what came first."""
+        """By priority, then by position."""
         return -self.priority, self.place
 
 
@@ -63,7 +63,7 @@ class ModelQueue:
     # ── in ────────────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, body: bytes, priority: int, ttl: int | None, now: int) -> bool:
-        """Whether it was taken in."""
+        """Return whether the message was accepted."""
         times = [time for time in (ttl, self.ttl) if time is not None]
         highest = self.max_priority or 0
         expires = now + min(times) if times else None
@@ -99,7 +99,7 @@ class ModelQueue:
     def limit(
         self, max_length: int | None, max_bytes: int | None, overflow: str, ttl: int | None
     ) -> None:
-        """Other limits from now on; messages keep the time that they were given."""
+        """Change the limits; messages keep their time to live."""
         self.max_length, self.max_bytes, self.overflow, self.ttl = (
             max_length,
             max_bytes,
@@ -136,7 +136,7 @@ class ModelQueue:
                 self.turns.append(taker)
 
     def _drop_late(self, now: int) -> None:
-        """At the front only. A new message with no time may go to a consumer that waits."""
+        """Drop expired messages at the front. A new message with a TTL of 0 may go to a waiting consumer."""
         while self.ready:
             front = min(self.ready, key=_rank)
             if front.expires is None or front.expires > now:
@@ -154,7 +154,7 @@ class ModelQueue:
         return message
 
     def expire(self, now: int) -> None:
-        """Of each priority, what is at the front."""
+        """The front message of each priority."""
         for priority in range(self.max_priority or 0, -1, -1):
             for message in sorted(self.ready, key=_rank):
                 if message.priority == priority:

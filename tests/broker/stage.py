@@ -1,4 +1,4 @@
-"""What the broker's tests need around the thing they test: a guest, channels, a peer that takes everything."""
+"""Fixtures of the broker's tests: a guest user, channels, and a peer that accepts everything."""
 
 from collections.abc import Iterable
 from itertools import count
@@ -35,15 +35,15 @@ NOWHERE = Origin("", "key")
 
 
 def found(matcher: Matcher[T], key: str, headers: FieldTable | None = None) -> list[Binding[T]]:
-    """The bindings that a message takes."""
+    """Return the bindings that match a message."""
     taken: dict[Binding[T], None] = {}
     run_to_completion(matcher.search(key, headers or {}, taken))
     return list(taken)
 
 
-def route_of(admission: VhostAccess, method: bytes) -> Route:
-    """The route of a publish, known or not."""
-    return admission.cached_route(method) or run_to_completion(admission.search_route(method))
+def route_of(access: VhostAccess, method: bytes) -> Route:
+    """Return the route of a publish, cached or not."""
+    return access.cached_route(method) or run_to_completion(access.search_route(method))
 
 
 def new_broker(store: MessageStore | None = None) -> Broker:
@@ -53,7 +53,7 @@ def new_broker(store: MessageStore | None = None) -> Broker:
 
 
 class Peer:
-    """A connection that keeps what is written to it."""
+    """A connection that records its output."""
 
     def __init__(self, frame_max: int = FRAME_MAX_DEFAULT_BYTES) -> None:
         self.frame_max = frame_max
@@ -71,12 +71,12 @@ class Peer:
         self.closed.append((number, error))
 
     def received(self) -> list[Event]:
-        """What was written since the last time."""
+        """Return the output since the last call."""
         written, self._written = self._written, []
         return list(self._reader.feed(b"".join(written)))
 
     def delivered(self) -> list[tuple[BasicDeliver, bytes]]:
-        """The deliveries among it, each with its body."""
+        """Return the deliveries in the output since the last call, each with its body."""
         return [
             (event.method, extract_body(event.content))
             for event in self.received()
@@ -92,7 +92,7 @@ def open_channel(broker: Broker, peer: Peer | None = None, number: int = 1) -> C
 
 
 def close_channel(channel: Channel, now: int = 0) -> list[Queue]:
-    """Close it in one go; gives the queues that lost a consumer."""
+    """Close a channel in one step; return the queues that lost a consumer."""
     channel.access.vhost.background.now = now
     return run_to_completion(channel.close())
 
@@ -113,7 +113,7 @@ def consume(
     now: int = 0,
     **settings: object,
 ) -> Consumer:
-    """A consumer that has been given what it can take."""
+    """Add a consumer and dispatch to it."""
     channel.consumer_prefetch = prefetch
     wanted = ConsumerSettings(**settings)  # type: ignore[arg-type]
     consumer = channel.consume(queue, tag, wanted, no_ack=no_ack, exclusive=exclusive, now=now)
@@ -129,15 +129,15 @@ def run_of(
     channel: int = 1,
     frame_max: int = FRAME_MAX_DEFAULT_BYTES,
 ) -> Run:
-    """Messages as a run, kept whole each, or as those alike are kept: one head, and bodies of the same size."""
+    """Build a run: of whole messages, or with a common prefix and bodies of the same size."""
     encoded = encode_properties(properties or Properties())
-    tails = [encode_content(channel, encoded, body, frame_max) for body in bodies]
-    head = b""
+    payloads = [encode_content(channel, encoded, body, frame_max) for body in bodies]
+    prefix = b""
     if alike:
-        size = len(extract_body(tails[0])) + 1
-        head = tails[0][:-size]
-        tails = [tail[-size:] for tail in tails]
-    return Run(NOWHERE, read_traits(encoded), channel, frame_max, head, tails, True)
+        size = len(extract_body(payloads[0])) + 1
+        prefix = payloads[0][:-size]
+        payloads = [payload[-size:] for payload in payloads]
+    return Run(NOWHERE, read_traits(encoded), channel, frame_max, prefix, payloads, True)
 
 
 def published(
@@ -149,7 +149,7 @@ def published(
     properties: Properties | None = None,
     channel: int = 1,
 ) -> Published:
-    """A run of publishes, as the reader gives it."""
+    """Build a run of publishes, as the frame reader does."""
     run = run_of(bodies, properties, channel=channel)
     method = encode_method_frame(channel, BasicPublish(exchange, routing_key, mandatory, immediate))
     return Published(channel, method, run.traits, run.prefix, run.payloads)

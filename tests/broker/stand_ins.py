@@ -1,10 +1,10 @@
-"""Stand-ins for what the routing tests do not test."""
+"""Stand-ins for classes that the routing tests do not test."""
 
 from recado.broker.arguments import QueueSettings
 
 
 class StandInQueue:
-    """As much of a queue as routing asks for."""
+    """The part of a queue that routing uses."""
 
     def __init__(
         self, name: str, settings: QueueSettings | None = None, owner: object | None = None

@@ -1,4 +1,4 @@
-"""What every log of a stream has to do, the one in memory and the one on disk; and any order of doing it."""
+"""Tests for every implementation of a stream log (in memory and on disk), and a state machine."""
 
 from collections.abc import Callable
 
@@ -20,7 +20,7 @@ def bodies(runs: list[Run]) -> list[bytes]:
 
 
 def read_all(log: StreamLog, offset: int = 0, end: int | None = None) -> list[tuple[int, bytes]]:
-    """Offsets and bodies from an offset on."""
+    """Return offsets and bodies from an offset on."""
     end = log.next_offset if end is None else end
     found: list[tuple[int, bytes]] = []
     while runs := log.read(offset, end):
@@ -37,7 +37,7 @@ def append(log: StreamLog, *texts: bytes, now: int = 0, alike: bool = False) -> 
 
 
 class StreamLogCases:
-    """Derive, and give the fixture `new_log`."""
+    """Derive from this class, and provide the fixture `new_log`."""
 
     def test_offsets_count_messages_from_0(self, new_log: NewLog) -> None:
         log = new_log(4096)
@@ -148,7 +148,7 @@ class StreamLogCases:
 
 
 class StreamLogMachine(RuleBasedStateMachine):
-    """A log against a list. Derive, and give `new_log`."""
+    """A log against a list. Derive from this class, and provide `new_log`."""
 
     def __init__(self) -> None:
         super().__init__()

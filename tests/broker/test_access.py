@@ -1,4 +1,4 @@
-"""Who may do what: patterns of names, the default exchange, topics, and closed vhosts."""
+"""Permissions: patterns of names, the default exchange, topics, and inaccessible vhosts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client may ask for: every argument, every refusal, and what counts as the same again."""
+"""Arguments of declarations: every argument, every refusal, and equivalence."""
 
 from datetime import UTC, datetime
 

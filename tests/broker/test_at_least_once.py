@@ -1,4 +1,4 @@
-"""Dead letters that are to be taken at least once: they wait, are tried again, and are settled after that."""
+"""At-least-once dead letters: they wait, are retried, and are settled after that."""
 
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_a_letter_that_is_taken_at_once_waits_for_nothing(
 
 
 class Ordered(PagingStore):
-    """Notes in which order messages entered and were settled."""
+    """Records the order in which messages were stored and settled."""
 
     def __init__(self) -> None:
         super().__init__(page_out_bytes=1 << 30)
@@ -115,7 +115,7 @@ class Ordered(PagingStore):
 @pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once"])
 @pytest.mark.parametrize("death", ["expired", "rejected", "maxlen"])
 def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: str) -> None:
-    """MS2, whatever it died of."""
+    """MS2, for every reason of death."""
     store = Ordered()
     broker = keeping(store)
     target(broker)
@@ -266,7 +266,7 @@ def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
 
 
 def test_others_get_their_letters_meanwhile(broker: Broker) -> None:
-    """One full receiver is not in the way of another, unless very many wait for it."""
+    """One full target does not delay other targets, unless very many dead letters wait for it."""
     target(broker, "full", max_length=0)
     ample = target(broker, "ample")
     queue = source(broker, dead_letter_exchange="amq.headers", dead_letter_routing_key=None)
@@ -371,7 +371,7 @@ def test_what_has_expired_in_a_stalled_queue_stays_in_it(
 
 
 def test_it_stalls_while_it_deals(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What expired is found only when somebody wants the next message."""
+    """Expired messages are found when the next message is requested."""
     monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 2)
     queue = source(broker, message_ttl_ms=5)
     for i in range(3):
@@ -488,7 +488,7 @@ def test_without_an_exchange_any_more_they_are_dropped(broker: Broker) -> None:
 
 @pytest.mark.parametrize("ttl", [5, None])
 def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
-    """If its time was up it dies again; if somebody rejected it, somebody gets it again."""
+    """An expired message expires again; a rejected one is redelivered."""
     diary = RecordingStore()
     queue = source(keeping(diary), message_ttl_ms=ttl)
     if ttl is None:
@@ -506,7 +506,7 @@ def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
 
 
 class AssuredMachine(RuleBasedStateMachine):
-    """Whatever happens to its receivers, each message that died is where it should be, once or waiting."""
+    """Whatever happens to its targets, each dead message is in its target once, or waiting."""
 
     @initialize(room=st.integers(0, 3))
     def begin(self, room: int) -> None:
@@ -552,7 +552,7 @@ class AssuredMachine(RuleBasedStateMachine):
         assert self.queue.held_dead_letter_bytes >= self.queue.held_dead_letters
 
     def teardown(self) -> None:
-        """In the end there is room for all, and each has come to somebody; to nobody twice."""
+        """When all targets have space, each message has been delivered, and none twice."""
         if not hasattr(self, "queue"):
             return
         self.bind("a")

@@ -1,4 +1,4 @@
-"""Deleted things: gone at once, and taken apart in steps, whoever does them."""
+"""Deleted entities: gone immediately, and their bindings removed in steps."""
 
 import pytest
 
@@ -27,42 +27,42 @@ def counting(done: list[int], steps: int, cost: int) -> Steps[None]:
 
 
 def test_a_little_is_done_at_once() -> None:
-    cleanup, done = BackgroundWork(), list[int]()
-    assert cleanup.start(counting(done, 3, 10)).is_done
-    assert not cleanup
-    assert cleanup.deferred_count == 0
+    background, done = BackgroundWork(), list[int]()
+    assert background.start(counting(done, 3, 10)).is_done
+    assert not background
+    assert background.deferred_count == 0
     assert len(done) == 3
 
 
 def test_much_is_done_in_portions() -> None:
-    cleanup, done = BackgroundWork(), list[int]()
-    cleanup.start(counting(done, 1000, 10))
+    background, done = BackgroundWork(), list[int]()
+    background.start(counting(done, 1000, 10))
     assert len(done) == -(-FIRST_UNITS_MAX // 10)
-    assert cleanup.deferred_count == 1
+    assert background.deferred_count == 1
     before = len(done)
-    cleanup.advance()
+    background.advance()
     assert (len(done) - before) * 10 <= TURN_UNITS_MAX + STEP_UNITS_MAX
-    while cleanup:
-        cleanup.advance()
+    while background:
+        background.advance()
     assert len(done) == 1000
 
 
 def test_all_that_is_unfinished_goes_on() -> None:
-    cleanup, first, second = BackgroundWork(0), list[int](), list[int]()
-    works = [cleanup.start(counting(done, 1000, 10)) for done in (first, second)]
-    assert cleanup.newest(1) == works[1:]
-    cleanup.advance(4 * STEP_UNITS_MAX)
+    background, first, second = BackgroundWork(0), list[int](), list[int]()
+    tasks = [background.start(counting(done, 1000, 10)) for done in (first, second)]
+    assert background.newest(1) == tasks[1:]
+    background.advance(4 * STEP_UNITS_MAX)
     assert first
     assert abs(len(first) - len(second)) <= STEP_UNITS_MAX
 
 
 def test_work_that_somebody_else_has_done_is_done() -> None:
-    cleanup, done = BackgroundWork(0), list[int]()
-    work = cleanup.start(counting(done, 3, 10))
-    work.advance(100)
-    assert cleanup
-    cleanup.advance()
-    assert not cleanup
+    background, done = BackgroundWork(0), list[int]()
+    task = background.start(counting(done, 3, 10))
+    task.advance(100)
+    assert background
+    background.advance()
+    assert not background
 
 
 # ── bindings ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -80,11 +80,11 @@ def bound(*, auto_delete: bool = False) -> tuple[Vhost[StandInQueue], StandInQue
 
 
 def count(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What each call of `Work.advance` cost."""
+    """Return the cost of each call of `StepTask.advance`."""
     costs, advance = list[int](), StepTask.advance
 
-    def counted(work: StepTask[object], budget: int) -> int:
-        cost = advance(work, budget)
+    def counted(task: StepTask[object], budget: int) -> int:
+        cost = advance(task, budget)
         costs.append(cost)
         return cost
 
@@ -119,7 +119,7 @@ def test_a_queue_with_many_bindings_is_deleted_in_steps() -> None:
     exchange = vhost.exchanges["x"]
     assert exchange.bindings
     assert run_to_completion(find_queues(vhost, exchange, "a.1.b")) == []
-    vhost.delete_exchange("x", if_unused=True)  # for nothing that is there
+    vhost.delete_exchange("x", if_unused=True)  # for a queue that does not exist
     while vhost.background:
         vhost.check()
         vhost.background.advance()

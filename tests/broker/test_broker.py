@@ -1,4 +1,4 @@
-"""The broker: users and vhosts, queues that come and go, and what is due when."""
+"""The broker: users and vhosts, the lifecycle of queues, and timers."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def broker() -> Broker:
 
 
 class Connection:
-    """As much of one as owns queues."""
+    """The part of a connection that owns queues."""
 
     has_ended = False
 
@@ -172,7 +172,7 @@ def test_queues_that_come_and_go_do_not_fill_the_memory(broker: Broker) -> None:
     for i in range(1000):
         broker.delete_queue(new_queue(broker, str(i), expires_ms=10_000), 0)
     alarms = broker._timers
-    assert len(alarms._heap) < 100  # that they are gone shows nowhere else
+    assert len(alarms._heap) < 100  # not observable otherwise
     broker.tick(10_000)
     assert not is_there(kept)
 

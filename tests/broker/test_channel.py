@@ -1,4 +1,4 @@
-"""A channel: who consumes there, what it holds, how that is settled, and its end."""
+"""A channel: its consumers, unsettled deliveries, settlement, and closing."""
 
 from collections.abc import Iterable
 
@@ -98,7 +98,7 @@ def test_a_peer_that_wants_to_know_is_told_that_its_queue_is_gone(
 def test_consumers_of_one_channel_see_the_order_of_messages(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """They share its tags; with one left there is nobody to share with."""
+    """They share its tags; a single consumer shares with none."""
     queue = new_queue(broker)
     consumers = [consume(channel, queue, tag) for tag in "abc"]
     queue.publish(run_of([b"1", b"2", b"3", b"4"]), 0)
@@ -317,7 +317,7 @@ MANY = 5000
 
 
 def one_by_one(queue: Queue, bodies: Iterable[int]) -> None:
-    """Messages that cannot be delivered together, for each has another routing key."""
+    """Messages that cannot be delivered together, because their routing keys differ."""
     for body in bodies:
         run = run_of([b"%d" % body])
         run.origin = Origin("", str(body))
@@ -325,7 +325,7 @@ def one_by_one(queue: Queue, bodies: Iterable[int]) -> None:
 
 
 def finish_all(broker: Broker, now: int = 0) -> int:
-    """The number of ticks until nothing is left to do."""
+    """Return the number of ticks until all work is done."""
     ticks = 0
     while broker.background:
         broker.tick(now)
@@ -351,7 +351,7 @@ def test_many_deliveries_are_settled_in_steps(
 def test_nothing_is_delivered_again_before_all_has_returned(
     broker: Broker, channel: Channel, peer: Peer, how: str
 ) -> None:
-    """CH4; with what is behind them, too"""
+    """CH4, also for the messages behind them."""
     queue, other = new_queue(broker), Peer()
     consume(channel, queue, prefetch=MANY)
     one_by_one(queue, range(MANY + 10))
@@ -424,7 +424,7 @@ def test_a_shared_limit_that_was_reached_is_used_again(
 def test_consumers_are_looked_at_once_where_a_shared_limit_leaves_room(
     broker: Broker, channel: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or many acks at once would look at all consumers for each of them."""
+    """Otherwise many acks at once would scan all consumers for each of them."""
     queues = [new_queue(broker, str(i)) for i in range(10)]
     channel.global_prefetch = 100
     for queue in queues:
@@ -464,7 +464,7 @@ def test_what_is_not_claimed_is_recovered_in_steps(
 def test_a_channel_with_many_consumers_is_closed_in_steps(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """Its auto-delete queues go when all are gone; nothing is delivered to it meanwhile."""
+    """Its auto-delete queues are deleted after all consumers are removed; nothing is delivered meanwhile."""
     queue, gone = new_queue(broker), new_queue(broker, "gone", auto_delete=True)
     for i in range(2000):
         consume(channel, queue, str(i))
@@ -574,7 +574,7 @@ def test_what_is_not_settled_returns_when_the_channel_ends(
 def test_the_next_active_consumer_gets_what_returns_before_newer_messages(
     broker: Broker, channel: Channel, getting: bool
 ) -> None:
-    """CH5; also for messages that arrive before all steps are done."""
+    """CH5, also for messages that arrive before all steps are done."""
     queue = new_queue(broker, single_active_consumer=True)
     other = Peer()
     consume(channel, queue, "a", prefetch=1)

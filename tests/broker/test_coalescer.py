@@ -1,4 +1,4 @@
-"""Single messages of many connections that go into a queue together."""
+"""Single messages of many connections that enter a queue as one run."""
 
 import pytest
 

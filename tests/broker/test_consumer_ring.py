@@ -1,4 +1,4 @@
-"""Whose turn it is: by priority, then in order; those who sleep are not asked."""
+"""The consumer ring: by priority, then round-robin; sleeping consumers are skipped."""
 
 from recado.broker.arguments import ConsumerSettings
 from recado.broker.channel import Channel
@@ -14,33 +14,33 @@ def _consumer(channel: Channel, queue: Queue, tag: str, priority: int = 0) -> Co
     return Consumer(channel, queue, tag, settings, no_ack=False, exclusive=False, prefetch=0)
 
 
-def tags(rota: ConsumerRing) -> list[str] | None:
-    foremost = rota.front_group
-    return None if foremost is None else [consumer.tag for consumer in foremost]
+def tags(ring: ConsumerRing) -> list[str] | None:
+    front_group = ring.front_group
+    return None if front_group is None else [consumer.tag for consumer in front_group]
 
 
 def test_turns() -> None:
     broker = new_broker()
     channel, queue = open_channel(broker), new_queue(broker)
-    rota = ConsumerRing()
+    ring = ConsumerRing()
     low, a, b, high = (
         _consumer(channel, queue, tag, priority)
         for tag, priority in (("low", -1), ("a", 0), ("b", 0), ("high", 7))
     )
-    assert tags(rota) is None
+    assert tags(ring) is None
     for consumer in (low, a, b, high):
-        rota.wake(consumer)
-    assert tags(rota) == ["high"]
-    rota.wake(high)
-    assert tags(rota) == ["high"]
-    rota.sleep(high)
-    rota.sleep(high)
-    assert tags(rota) == ["a", "b"]
-    rota.sleep(a)
-    rota.wake(a)
-    assert tags(rota) == ["b", "a"]
-    rota.sleep(a)
-    rota.sleep(b)
-    assert tags(rota) == ["low"]
-    rota.sleep(low)
-    assert tags(rota) is None
+        ring.wake(consumer)
+    assert tags(ring) == ["high"]
+    ring.wake(high)
+    assert tags(ring) == ["high"]
+    ring.sleep(high)
+    ring.sleep(high)
+    assert tags(ring) == ["a", "b"]
+    ring.sleep(a)
+    ring.wake(a)
+    assert tags(ring) == ["b", "a"]
+    ring.sleep(a)
+    ring.sleep(b)
+    assert tags(ring) == ["low"]
+    ring.sleep(low)
+    assert tags(ring) is None

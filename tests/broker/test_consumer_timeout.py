@@ -1,4 +1,4 @@
-"""A channel that holds a delivery for too long is closed: not early, and not much later."""
+"""A channel that exceeds the consumer timeout is closed: never early, and not much later."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ HALF_HOUR = 30 * MINUTE
 
 
 class Minutes:
-    """A broker whose clock ticks, and a channel that the rim closes when it is told to."""
+    """A broker with a clock, and a channel that the connection closes on request."""
 
     def __init__(self, **settings: Any) -> None:
         self.broker: Broker = new_broker()
@@ -146,7 +146,7 @@ def test_a_channel_that_is_gone_is_not_looked_at() -> None:
 
 
 class Leaver(Peer):
-    """Whose channels are closed by the rim, as they should be."""
+    """Brokers whose connections close channels on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,9 +168,7 @@ def test_many_are_closed_in_several_turns() -> None:
         here.broker.tick(now)
     assert len(peer.closed) == CLOSED_CHANNELS_MAX
     here.now = 2 * CHECK_INTERVAL_MS
-    close_channel(
-        peer.channels.pop(CLOSED_CHANNELS_MAX + 5), here.now
-    )  # before anyone looked at it
+    close_channel(peer.channels.pop(CLOSED_CHANNELS_MAX + 5), here.now)  # before the first check
     here.wait(5)
     assert [number for number, _ in peer.closed] == [
         number
@@ -208,7 +206,9 @@ def test_between_two_looks_nothing_is_looked_at() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 90))))
 def test_the_time_is_known_to_the_look(steps: Sequence[tuple[int, int, int]]) -> None:
-    """Against a list of when each tag was given: what is told is never more, and less by one look at most."""
+    """Against a list of delivery times: the reported age is never too high, and too low by at most one
+    check.
+    """
     patience, given_at, settled, now, last_look = DeliveryAge(), [0], 1, 0, 0
     for deliveries, acks, seconds in steps:
         given_at += [now] * deliveries

@@ -1,4 +1,4 @@
-"""Dead letters: what is written into them, where they go, circles, and many at once."""
+"""Dead letters: their headers, their routes, cycles, and many at once."""
 
 from typing import Any
 
@@ -20,13 +20,13 @@ def broker() -> Broker:
 
 
 def dying(broker: Broker, name: str = "dying", **settings: object) -> Queue:
-    """A queue whose dead go to the queue of that name."""
+    """A queue that dead-letters to the queue of that name."""
     chosen: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}
     return new_queue(broker, name, **(chosen | settings))
 
 
-def letters(queue: Queue, now: int = 0) -> list[tuple[bytes, Properties, str, str]]:
-    """What is in a queue: body, properties, exchange and key."""
+def dead_letters(queue: Queue, now: int = 0) -> list[tuple[bytes, Properties, str, str]]:
+    """Return the messages in a queue: body, properties, exchange and key."""
     found = []
     while (run := queue.get(now)) is not None:
         content = run.contents()[0]
@@ -38,7 +38,7 @@ def letters(queue: Queue, now: int = 0) -> list[tuple[bytes, Properties, str, st
 
 
 def headers_of(queue: Queue) -> list[FieldTable]:
-    return [properties.headers or {} for _, properties, _, _ in letters(queue)]
+    return [properties.headers or {} for _, properties, _, _ in dead_letters(queue)]
 
 
 # ── the letter ────────────────────────────────────────────────────────────────────────────────────────────
@@ -49,7 +49,7 @@ def test_a_letter_tells_of_its_death(broker: Broker) -> None:
     queue = dying(broker)
     queue.publish(run_of([b"x"], Properties(expiration="5", message_id="m", priority=2)), 1_000)
     broker.tick(2_500)
-    ((body, properties, exchange, key),) = letters(dead)
+    ((body, properties, exchange, key),) = dead_letters(dead)
     assert (body, exchange, key) == (b"x", "", "dead")
     assert (properties.expiration, properties.message_id, properties.priority) == (None, "m", 2)
     assert properties.headers == {
@@ -130,7 +130,7 @@ def test_copies_are_named_and_go_along_unless_the_key_changes(broker: Broker) ->
     assert copy.ready == 0
     same_key = dying(broker, "same", dead_letter_routing_key=None)
     same_key.reject([run_of([b"x"], Properties(headers=cc))], 0)
-    ((_, properties, _, key),) = letters(copy)
+    ((_, properties, _, key),) = dead_letters(copy)
     assert (properties.headers or {})["CC"] == ["copy", 5]
     assert key == "key"
 
@@ -141,14 +141,14 @@ def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
     queue = dying(broker)
     for room in (4096, 8192):
         queue.reject([run_of([b"x"], Properties(headers=headers), frame_max=room)], 0)
-    assert len(letters(dead)) == 1
+    assert len(dead_letters(dead)) == 1
 
 
 def test_bodies_of_several_frames_stay_whole(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     body = bytes(range(256)) * 40
     dying(broker).reject([run_of([body], frame_max=4096)], 0)
-    assert [each for each, *_ in letters(dead)] == [body]
+    assert [each for each, *_ in dead_letters(dead)] == [body]
 
 
 # ── where it goes ─────────────────────────────────────────────────────────────────────────────────────────
@@ -169,8 +169,8 @@ def test_headers_decide_for_each(broker: Broker) -> None:
     for n in (1, 2, 1):
         queue.publish(run_of([b"%d" % n], Properties(headers={"n": n}, expiration="1")), 0)
     broker.tick(1)
-    assert [body for body, *_ in letters(one)] == [b"1", b"1"]
-    assert [body for body, *_ in letters(two)] == [b"2"]
+    assert [body for body, *_ in dead_letters(one)] == [b"1", b"1"]
+    assert [body for body, *_ in dead_letters(two)] == [b"2"]
 
 
 def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
@@ -181,7 +181,7 @@ def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
 
 
 def test_what_was_rejected_may_come_again(broker: Broker) -> None:
-    """Somebody looked at it, so it is no blind circle."""
+    """A consumer has rejected it in between, so it is not a cycle."""
     dead = dying(broker, "dead", dead_letter_routing_key="dying", message_ttl_ms=5)
     queue = dying(broker)
     peer = Peer()
@@ -196,7 +196,7 @@ def test_what_was_rejected_may_come_again(broker: Broker) -> None:
 
 
 def test_a_reply_address_is_no_place_for_it(broker: Broker) -> None:
-    """Only its own publisher's messages go there, by key."""
+    """Only messages of its own publisher are routed there, by key."""
     queue = dying(broker, dead_letter_routing_key="nobody")
     queue.reject([run_of([b"x"])], 0)
     assert broker.vhosts["/"].queues.keys() == {"dying"}
@@ -226,7 +226,7 @@ def test_a_long_chain_of_full_queues_costs_no_depth(broker: Broker) -> None:
 
 
 def test_many_are_sent_in_turns_and_in_order(broker: Broker) -> None:
-    """Others get their turn in between; at the next they go on."""
+    """Other clients are served in between; the rest follows in the next turn."""
     dead = new_queue(broker, "dead")
     queue = dying(broker)
     bodies = [b"%05d" % i for i in range(1000)]
@@ -240,7 +240,7 @@ def test_many_are_sent_in_turns_and_in_order(broker: Broker) -> None:
         broker.tick(5)
         turns += 1
     assert turns > 2
-    assert [body for body, *_ in letters(dead, 5)] == bodies
+    assert [body for body, *_ in dead_letters(dead, 5)] == bodies
 
 
 def test_those_alike_are_less_work(broker: Broker) -> None:
@@ -259,7 +259,7 @@ def test_what_a_letter_causes_comes_before_the_next(broker: Broker) -> None:
     broker.vhosts["/"].bind_queue("end", "amq.fanout", "")
     queue.publish(run_of([b"1", b"2", b"3"]), 0)
     broker.tick(5)
-    assert [body for body, *_ in letters(end)] == [b"1", b"2"]
+    assert [body for body, *_ in dead_letters(end)] == [b"1", b"2"]
 
 
 def test_letters_of_a_deleted_queue_are_still_sent(broker: Broker) -> None:
@@ -279,4 +279,7 @@ def test_publishes_of_a_client_die_like_others(broker: Broker) -> None:
     dying(broker, max_length=1)
     channel = open_channel(broker)
     channel.publisher.publish(published("dying", b"1", b"2", b"3"), 0)
-    assert [(body, key) for body, _, _, key in letters(dead)] == [(b"1", "dead"), (b"2", "dead")]
+    assert [(body, key) for body, _, _, key in dead_letters(dead)] == [
+        (b"1", "dead"),
+        (b"2", "dead"),
+    ]

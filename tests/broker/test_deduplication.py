@@ -1,4 +1,4 @@
-"""Duplicates: the window against a list, then who is stopped where, who is confirmed when, and what is kept."""
+"""Deduplication: the window against a list, then duplicates, confirms and storage."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ def named(message_id: str | None, *, persistent: bool = True) -> Properties:
 
 
 class Witness(PagingStore):
-    """Also knows the ids that were kept, and that their messages were before."""
+    """Also records the stored ids, and that their messages were stored before."""
 
     def __init__(self) -> None:
         super().__init__(1 << 20)
@@ -78,7 +78,7 @@ def witnessed() -> tuple[Broker, Witness]:
 def publish(
     channel: Channel, *ids: str | None, key: str = "q", exchange: str = "", now: int = 0, **how: Any
 ) -> None:
-    """Messages that have their id as the body."""
+    """Messages with their id as the body."""
     for each in ids:
         properties = named(each, persistent=how.get("persistent", True))
         body = b"-" if each is None else each.encode()
@@ -111,9 +111,9 @@ def test_a_window_is_the_last_few_that_are_not_too_old(
         list[tuple[bytes, int]](),
         0,
     )
-    for letter, later in steps:
+    for dead_letter, later in steps:
         now += later
-        message_id = bytes((letter,))
+        message_id = bytes((dead_letter,))
         model = [(each, when) for each, when in model if ttl is None or now - when <= ttl]
         known = message_id in [each for each, _ in model]
         assert window.is_duplicate(message_id, now) == known
@@ -231,7 +231,7 @@ def test_other_queues_get_it_as_often_as_it_comes() -> None:
 
 
 def test_a_dead_letter_may_come_back() -> None:
-    """Else a retry by way of another queue would lose it."""
+    """Otherwise a retry through another queue would lose it."""
     broker = new_broker()
     settings: dict[str, Any] = {"dead_letter_exchange": "", "deduplication": LARGE}
     queue = new_queue(broker, dead_letter_routing_key="later", **settings)
@@ -446,7 +446,7 @@ def test_a_window_lasts_with_its_exchange(durable: bool) -> None:
 
 
 def _confirms(peer: Peer) -> list[int]:
-    """The numbers of what was confirmed, those of nacks negative."""
+    """Return the confirmed numbers; those of nacks are negative."""
     numbers: list[int] = []
     for event in peer.received():
         match event:

@@ -1,4 +1,4 @@
-"""Delayed messages: what a message may ask for, when it comes, and where it goes by then."""
+"""Delayed messages: valid delays, due times, and the routes at that time."""
 
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -177,7 +177,7 @@ def test_many_due_at_once_leave_in_turns_and_in_order(broker: Broker) -> None:
 
 
 def test_what_comes_after_some_have_left_is_not_lost(broker: Broker) -> None:
-    """What is alike is held as one run, and part of that may be on its way already."""
+    """Like messages are held as one run, and a part of it may be released already."""
     delayed(broker)
     queue = bound(broker)
     for now in (0, 0, 10, 10):

@@ -1,4 +1,4 @@
-"""Quorum queues count returns: the next consumer is told, and beyond a limit there is none."""
+"""Quorum queues count redeliveries: consumers see the count, and the delivery limit applies."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def quorum(broker: Broker, **settings: Any) -> Queue:
 
 
 def seen(peer: Peer) -> list[tuple[bytes, bool, Properties]]:
-    """Body, whether it is redelivered, and properties of what was delivered or got."""
+    """Body, redelivered flag and properties of delivered messages."""
     return [
         (
             extract_body(event.content),
@@ -162,7 +162,7 @@ def test_what_returned_less_often_goes_on() -> None:
 
 
 def test_what_was_out_too_often_before_a_restart_is_not_delivered_again() -> None:
-    """The keeper gives the number of deliveries; nothing is loaded before somebody wants it."""
+    """The store returns the number of deliveries; nothing is loaded before it is needed."""
     store = PagingStore(1 << 20)
     broker = new_broker(store)
     dead = new_queue(broker, "dead")

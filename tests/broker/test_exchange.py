@@ -1,4 +1,4 @@
-"""One exchange: bindings without doubles, their order, and those of last resort."""
+"""One exchange: unique bindings, their order, and fallback bindings."""
 
 import pytest
 

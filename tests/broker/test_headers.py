@@ -1,4 +1,4 @@
-"""Headers exchange: how many of the criteria, which of them, and when two values are equal."""
+"""Headers exchange: match modes, criteria, and equality of values."""
 
 from datetime import UTC, datetime
 

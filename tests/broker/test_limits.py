@@ -1,4 +1,4 @@
-"""Limits of vhosts and users, and the default type of queues."""
+"""Limits of vhosts and users, and the default queue type."""
 
 import msgspec
 import pytest
@@ -96,7 +96,7 @@ def test_a_vhost_has_at_most_as_many_queues() -> None:
     broker = new_broker()
     vhost = broker.vhosts["/"]
     broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_queues=1)))
-    broker.create_reply_queue(vhost, 0)  # no queue to clients
+    broker.create_reply_queue(vhost, 0)  # not a queue for clients
     broker.check_queue_limit(vhost, "a")
     queue = new_queue(broker, "a")
     with pytest.raises(PreconditionFailedError) as refused:

@@ -1,4 +1,4 @@
-"""What is purged or deleted is freed in portions."""
+"""The memory of purged and deleted messages is freed in portions."""
 
 from collections import deque
 
@@ -21,19 +21,19 @@ def runs(count: int, messages: int = 1) -> deque[Run]:
     return deque(run_of([b"x"] * messages) for _ in range(count))
 
 
-def portions(disposal: MemoryReclaimer) -> int:
-    """How often it has to go on until all is freed."""
+def portions(reclaimer: MemoryReclaimer) -> int:
+    """Return the number of portions until all is freed."""
     count = 0
-    while disposal.pending:
-        disposal.advance()
+    while reclaimer.pending:
+        reclaimer.advance()
         count += 1
     return count
 
 
 def test_few_runs_are_freed_at_once() -> None:
-    disposal, few = MemoryReclaimer(), runs(IMMEDIATE_RUNS_MAX)
-    disposal.add(few)
-    assert not disposal.pending
+    reclaimer, few = MemoryReclaimer(), runs(IMMEDIATE_RUNS_MAX)
+    reclaimer.add(few)
+    assert not reclaimer.pending
     assert not few
 
 
@@ -42,11 +42,11 @@ def test_many_are_freed_in_portions(
     monkeypatch: pytest.MonkeyPatch, messages: int, cost: int
 ) -> None:
     monkeypatch.setattr(module, "PORTION_MESSAGES_MAX", 10 * cost)
-    disposal, many = MemoryReclaimer(), runs(100, messages)
-    disposal.add(many)
-    disposal.add([(run.first_position, run) for run in runs(100, messages)])
-    disposal.advance()
-    assert portions(disposal) == 19 + 1, "the last one finds nothing more"
+    reclaimer, many = MemoryReclaimer(), runs(100, messages)
+    reclaimer.add(many)
+    reclaimer.add([(run.first_position, run) for run in runs(100, messages)])
+    reclaimer.advance()
+    assert portions(reclaimer) == 19 + 1, "the last one finds nothing more"
     assert not many
 
 
@@ -58,7 +58,7 @@ def test_a_queue_is_empty_before_its_messages_are_freed(
     broker = new_broker()
     queue = new_queue(broker)
     channel = open_channel(broker)
-    for i in range(200):  # of two kinds, so that no two make a run
+    for i in range(200):  # of two kinds, so that no two form a run
         channel.publisher.publish(published("q", b"x", properties=PRIORITIES[i % 2]), 0)
     if how == "purge":
         assert queue.purge() == 200
@@ -73,7 +73,7 @@ def test_a_queue_is_empty_before_its_messages_are_freed(
 
 
 def test_a_purge_settles_what_never_left_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many runs there are; one that returned is settled by itself."""
+    """Independently of the number of runs; a requeued one is settled separately."""
     store = PagingStore(1 << 30)
     broker = new_broker(store)
     queue = new_queue(broker, durable=True)

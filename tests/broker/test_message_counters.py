@@ -1,4 +1,4 @@
-"""What went through channels is counted, of those that have ended as of those that are open."""
+"""Message counters, of closed and of open channels."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_what_goes_through_a_channel_is_counted_once() -> None:
     publishing.publisher.publish(published("q", b"1", b"2", b"3"), 0)
     publishing.publisher.publish(published("nowhere", b"4"), 0)
     publishing.publisher.send_confirms()
-    publishing.publisher.enable_confirms()  # again: numbers go on
+    publishing.publisher.enable_confirms()  # again: numbers continue
     publishing.publisher.publish(published("q", b"5"), 0)
     consume(consuming, queue)
     queue.dispatch(0)
     consuming.settle(Settlement.ACK, 2, 0, multiple=True)
-    consuming.settle(Settlement.REQUEUE, 3, 0, multiple=False)  # and delivered once more
+    consuming.settle(Settlement.REQUEUE, 3, 0, multiple=False)  # and redelivered
     consuming.settle(Settlement.REJECT, 4, 0, multiple=False)
     both = broker.counters.total_with([publishing, consuming])
     assert counts(both) == (6, 4, 6, 2)

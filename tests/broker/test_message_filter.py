@@ -1,4 +1,4 @@
-"""Consumers of a stream that want some of its messages."""
+"""Stream consumers with filters."""
 
 import pytest
 from hypothesis import given
@@ -140,7 +140,7 @@ def test_what_is_large_counts_for_more() -> None:
 
 @pytest.mark.parametrize("text", ["headers.n = 1", "headers.n = 1 AND body = 'x'"])
 def test_large_headers_that_messages_share_count_for_more(text: str) -> None:
-    """They are decoded for each run, and where the body matters for each message."""
+    """Headers are decoded once per run, or per message if the body matters."""
     headers: FieldTable = {"n": 0, "s": "s" * 50_000}
     run = run_of([b"x", b"x"], Properties(headers=headers), alike=True)
     choice = MessageFilter(text).select(run, 0, 1, 10)
@@ -169,7 +169,7 @@ def filtering(
 
 
 def valued(value: FieldValue, count: int = 2, *, alike: bool = True) -> Run:
-    """Messages with a filter value; None is without the header."""
+    """Messages with a filter value; None omits the header."""
     headers: FieldTable | None = None if value is None else {"x-stream-filter-value": value}
     return run_of([b"%d" % i for i in range(count)], Properties(headers=headers), alike=alike)
 
@@ -207,7 +207,7 @@ def test_filtered_messages_count_for_no_prefetch(broker: Broker, stream: Queue) 
 
 
 def test_a_long_filtering_is_done_in_turns(broker: Broker, stream: Queue) -> None:
-    """Messages that are not alike have to be looked at one by one."""
+    """Messages without a common header are evaluated one by one."""
     number = 3 * TURN_BYTES // EVALUATION_COST_BYTES
     for _ in range(0, number, 500):
         stream.publish(valued("us", 500, alike=False), 0)

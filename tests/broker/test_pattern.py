@@ -1,4 +1,4 @@
-"""Regex exchange: the whole key, a linear-time language, and nothing imported before its time."""
+"""Regex exchange: the whole key, linear time, and late import of the engine."""
 
 import re
 import subprocess
@@ -154,7 +154,7 @@ def test_names_that_a_pattern_finds(pattern: str, found: list[str], missed: list
         "^(?!a",
         "^(?!(a)",
         "^(?![a)",
-        "(?!a)b",  # not at the beginning
+        "(?!a)b",  # not at the start
         "^(?!a)b|c",
         "^(?!a(?!b))",
         "^(?!a)*",
@@ -177,10 +177,10 @@ def test_looking_ahead_is_what_python_takes_it_for(
     try:
         finds = compile_name_pattern(pattern)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what may mean something else one day
+            warnings.simplefilter("ignore")  # reserved for later meanings
             expected = re.search(pattern, name) is not None
     except (ValueError, re.error):
-        return  # the two languages differ in what they refuse
+        return  # the two engines refuse different patterns
     assert finds(name) == expected
 
 
@@ -188,7 +188,7 @@ def test_looking_ahead_is_what_python_takes_it_for(
 
 
 def test_many_patterns_are_matched_in_sets() -> None:
-    """One by one they are 8 ms for a key; a set is one step."""
+    """One by one they take 8 ms per key; a set is one step."""
     matcher: PatternMatcher[str] = PatternMatcher()
     bindings = [bind(f"x{i}.*[a-z]+y", i) for i in range(4500)]
     for binding in bindings:

@@ -1,6 +1,6 @@
-"""Policies: what they may say, which one applies, what they make of a declaration, and what queues do then.
+"""Policies: validation, precedence, effective settings, and the reaction of queues.
 
-What is told here of RabbitMQ 3.10 was asked of a real one.
+The behaviour of RabbitMQ 3.10 was verified with a real one.
 """
 
 from typing import Any
@@ -341,7 +341,7 @@ def put(queue: Queue, *bodies: bytes, now: int = 0) -> None:
 
 
 def content(queue: Queue, now: int = 0) -> list[bytes]:
-    """Takes all there is."""
+    """Accepts everything."""
     found = []
     while (run := queue.get(now)) is not None:
         found += [extract_body(each) for each in run.contents()]
@@ -455,7 +455,7 @@ def test_what_a_policy_sends_elsewhere_goes_there(broker: Broker) -> None:
 
 
 def test_letters_that_wait_while_their_policy_goes_are_dropped(broker: Broker) -> None:
-    """Not sent to the default exchange, which is what an exchange without a name would be."""
+    """Not published to the default exchange, which an exchange without a name would be."""
     dead, queue = new_queue(broker, "key"), new_queue(broker)
     put(queue, *(b"%d" % i for i in range(20_000)))
     set_policy(broker, max_length=0, dead_letter_exchange="")
@@ -480,7 +480,7 @@ def test_an_alternate_exchange_comes_and_goes_with_the_policy(broker: Broker) ->
     channel.publisher.publish(publish, 0)
     set_policy(broker, alternate_exchange="other")
     channel.publisher.publish(publish, 0)
-    vhost.declare_exchange("q-source", "direct")  # still the same
+    vhost.declare_exchange("q-source", "direct")  # unchanged
     later = vhost.declare_exchange("q-later", "direct")
     assert later.settings.alternate_exchange == "other"
     broker.delete_policy("/", "p", 0)
@@ -510,7 +510,7 @@ def test_consumers_notice_nothing_of_a_change(broker: Broker) -> None:
 
 
 class Notebook(MessageStore):
-    """Remembers facts, and nothing else."""
+    """Stores metadata only."""
 
     def __init__(self) -> None:
         self.facts: dict[tuple[str, str, str], bytes] = {}

@@ -1,4 +1,4 @@
-"""A lane against a sorted list: messages leave in order of place, and return to it."""
+"""A priority bucket against a sorted list: messages leave in order of position, and return to it."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     @rule(count=st.sampled_from((1, 2, 20)), alike=st.booleans(), shared=st.booleans())
     def append(self, count: int, alike: bool, shared: bool) -> None:
-        """Some runs belong to other queues too."""
+        """Some runs share their payloads with other queues."""
         run = run_of([b"%05d" % (self.place + i) for i in range(count)], alike=alike)
         if shared:
             self.shared.append((run, count))
@@ -53,7 +53,7 @@ class LaneMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.out)
     @rule(which=st.integers(0, 9), cut=st.integers(0, 3))
     def put_back(self, which: int, cut: int) -> None:
-        """Whole, or all but the first few, which are settled."""
+        """Completely, or without the first few, which are settled."""
         run = self.out.pop(which % len(self.out))
         if cut < len(run):
             rest = run.slice(cut, len(run)) if cut else run
@@ -69,12 +69,12 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def the_head_is_first(self) -> None:
         """BKT2"""
-        head = self.lane.front
+        front = self.lane.front
         if self.waiting:
-            assert head is not None
-            assert messages(head)[0] == min(self.waiting)
+            assert front is not None
+            assert messages(front)[0] == min(self.waiting)
         else:
-            assert head is None
+            assert front is None
 
     @invariant()
     def what_others_have_is_untouched(self) -> None:
@@ -87,12 +87,12 @@ TestLaneMachine.settings = settings(max_examples=80, stateful_step_count=40, dea
 
 
 def test_short_runs_join() -> None:
-    lane = PriorityBucket()
+    bucket = PriorityBucket()
     for place in range(100):
         run = run_of([b"x"]).copy_for_queue()
         run.first_position = place
-        lane.append(run)
-    assert len(lane.take(100)) == 100
+        bucket.append(run)
+    assert len(bucket.take(100)) == 100
 
 
 def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
@@ -100,13 +100,13 @@ def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
     shelf = [run_of([b"%d" % place]) for place in range(4)]
     for place, run in enumerate(shelf):
         run.first_position = place
-    lane = PriorityBucket(lambda: [shelf.pop(0)])
-    lane.paged_out_count = len(shelf)
-    first = lane.take(1)
+    bucket = PriorityBucket(lambda: [shelf.pop(0)])
+    bucket.paged_out_count = len(shelf)
+    first = bucket.take(1)
     assert messages(first) == [(0, b"0")]
-    lane.requeue(first)
-    assert [messages(run) for run in lane.runs()] == [[(0, b"0")]]
-    assert lane.paged_out_count == 3
-    assert [messages(lane.take(9)) for _ in range(4)] == [[(i, b"%d" % i)] for i in range(4)]
-    assert lane.paged_out_count == 0
-    assert lane.fresh_positions == (0, 0)
+    bucket.requeue(first)
+    assert [messages(run) for run in bucket.runs()] == [[(0, b"0")]]
+    assert bucket.paged_out_count == 3
+    assert [messages(bucket.take(9)) for _ in range(4)] == [[(i, b"%d" % i)] for i in range(4)]
+    assert bucket.paged_out_count == 0
+    assert bucket.fresh_positions == (0, 0)

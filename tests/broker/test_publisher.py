@@ -1,4 +1,4 @@
-"""Publishing: what is returned, confirmed, refused, copied and committed."""
+"""Publishing: returns, confirms, rejections, copies and transactions."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def properties_in(queue: Queue) -> Properties:
 
 
 def confirms(events: list[Event]) -> list[object]:
-    """Returns by their bodies, confirms as they came."""
+    """Returns by their bodies, confirms as methods."""
     found: list[object] = []
     for event in events:
         match event:
@@ -112,7 +112,7 @@ def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer:
 def test_properties_that_a_broker_must_refuse(
     channel: Channel, properties: Properties, text: str, transactional: bool
 ) -> None:
-    """Also in a transaction at once, so that what is committed can be done (PUB3)."""
+    """Immediately, also in a transaction, so that the commit cannot fail (PUB3)."""
     if transactional:
         channel.publisher.transaction = []
     with pytest.raises(PreconditionFailedError, match=text):
@@ -208,12 +208,12 @@ def test_a_run_to_one_queue_is_little_work(broker: Broker, channel: Channel) -> 
     assert channel.publisher.publish(published("nowhere", b"x"), 0) == (None, 1)
 
 
-@pytest.mark.parametrize("laborious", ["refuses", "headers"])
+@pytest.mark.parametrize("cause", ["refuses", "headers"])
 def test_a_run_that_is_much_work_is_done_in_parts(
-    broker: Broker, channel: Channel, laborious: str
+    broker: Broker, channel: Channel, cause: str
 ) -> None:
     exchange = ""
-    if laborious == "refuses":
+    if cause == "refuses":
         queue = new_queue(broker, max_length=100_000, overflow="reject-publish")
     else:
         queue = new_queue(broker)
@@ -238,7 +238,7 @@ def test_a_run_that_is_much_work_is_done_in_parts(
 def test_what_is_published_in_a_transaction_happens_at_commit(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """PUB3; routes are those of the commit."""
+    """PUB3; routes are those at the time of the commit."""
     channel.publisher.transaction = []
     for body in (b"1", b"2"):
         channel.publisher.publish(published("q", body, mandatory=True), 0)
@@ -266,7 +266,7 @@ def test_an_exchange_must_be_there_when_it_is_published_to(channel: Channel) -> 
 
 
 def test_a_commit_is_whole_or_not_at_all(broker: Broker, channel: Channel) -> None:
-    """What was good when it was published may not be when it is committed."""
+    """A message that was valid when published may be invalid at commit."""
     queue = new_queue(broker)
     channel.publisher.transaction = []
     channel.publisher.reply_queue = "here"
@@ -280,15 +280,15 @@ def test_a_commit_is_whole_or_not_at_all(broker: Broker, channel: Channel) -> No
 
 
 def interleaved(*keys: str, exchange: str = "") -> InterleavedPublished:
-    """A message for each key in turn, as the reader gives them; bodies count up."""
+    """A message for each key in turn, as the frame reader returns them; bodies count up."""
     runs = [published(key, b"%d" % at, exchange=exchange) for at, key in enumerate(keys)]
     methods = [run.method_frame for run in runs]
     return InterleavedPublished(1, runs[0].traits, b"", methods, [run.payloads[0] for run in runs])
 
 
-def strands(channel: Channel, event: InterleavedPublished) -> list[list[bytes]]:
+def published_bodies(channel: Channel, event: InterleavedPublished) -> list[list[bytes]]:
     return [
-        [extract_body(tail) for tail in run.payloads]
+        [extract_body(payload) for payload in run.payloads]
         for run in channel.publisher.group_by_route(event)
     ]
 
@@ -300,20 +300,22 @@ def test_interleaved_messages_go_by_route_where_nobody_can_tell(
         new_queue(broker, name)
     event = interleaved("a", "b", "a", "b")
     singles = [[b"0"], [b"1"], [b"2"], [b"3"]]
-    assert strands(channel, event) == singles  # nothing is known of these routes yet
+    assert published_bodies(channel, event) == singles  # these routes are not cached yet
     for key in ("a", "b"):
         channel.publisher.publish(published(key, b""), 0)
-    assert strands(channel, event) == [[b"0", b"2"], [b"1", b"3"]]
-    assert strands(channel, interleaved("a", "b")) == singles[:2]  # not worth it
-    assert strands(channel, interleaved("a", "a", "b")) == [[b"0", b"1"], [b"2"]]
+    assert published_bodies(channel, event) == [[b"0", b"2"], [b"1", b"3"]]
+    assert published_bodies(channel, interleaved("a", "b")) == singles[:2]  # too few messages
+    assert published_bodies(channel, interleaved("a", "a", "b")) == [[b"0", b"1"], [b"2"]]
     new_queue(broker, "c")
-    assert strands(channel, event) == singles  # routes may have changed
+    assert published_bodies(channel, event) == singles  # routes may have changed
 
 
 def test_what_goes_by_route_is_confirmed_when_all_of_it_is_taken_in(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """PUB4: the second message comes after the third, and the first two are numbered as they came."""
+    """PUB4: the second message is published after the third, and the numbers are those of the original
+    order.
+    """
     for name in ("a", "b"):
         new_queue(broker, name)
         channel.publisher.publish(published(name, b""), 0)
@@ -334,7 +336,7 @@ def test_what_goes_by_route_is_confirmed_when_all_of_it_is_taken_in(
 def test_what_goes_by_route_is_refused_by_its_own_number(
     broker: Broker, channel: Channel, peer: Peer
 ) -> None:
-    """Between two routes others have their turn, and may limit a queue that had no limit."""
+    """Between two routes other clients are served, and may limit a queue that had no limit."""
     queues = [new_queue(broker, name) for name in ("a", "b", "c")]
     for queue in queues:
         channel.publisher.publish(published(queue.name, b""), 0)
@@ -366,4 +368,4 @@ def test_messages_that_meet_again_keep_their_order(broker: Broker, channel: Chan
         channel.publisher.publish(published(key, b"", exchange="amq.direct"), 0)
     for keys in (("x", "y") * 2, ("x", "nowhere") * 2):
         event = interleaved(*keys, exchange="amq.direct")
-        assert strands(channel, event) == [[b"0"], [b"1"], [b"2"], [b"3"]]
+        assert published_bodies(channel, event) == [[b"0"], [b"1"], [b"2"], [b"3"]]

@@ -1,7 +1,7 @@
-"""A queue in any order of commands, against a list of messages; then what the list knows nothing of.
+"""A queue against a reference model, in any order of commands; then cases that the model does not cover.
 
-The model deals one message at a time and the queue is given runs, so equality is WQ5; the other invariants of
-the queue (WQ1 to WQ4) are looked at after every command.
+The model dispatches one message at a time and the queue gets runs, so equality is WQ5; the other invariants
+(WQ1 to WQ4) are checked after every command.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ HOW = {
     "reject": Settlement.REJECT,
 }
 COUNTS = st.sampled_from((1, 2, 3, 5, 8))
-# What policies may make of a queue: length, bytes, overflow, time to live.
+# Settings that policies may change: length, bytes, overflow, time to live.
 POLICIES: tuple[tuple[int | None, int | None, Overflow, int | None], ...] = (
     (None, None, "drop-head", None),
     (2, None, "drop-head", None),
@@ -46,7 +46,7 @@ POLICIES: tuple[tuple[int | None, int | None, Overflow, int | None], ...] = (
 
 @dataclass
 class Pair:
-    """A consumer and what stands for it in the model."""
+    """A consumer and its counterpart in the model."""
 
     channel: Channel
     peer: Peer
@@ -109,8 +109,8 @@ class QueueMachine(RuleBasedStateMachine):
         )
         vhost = self.broker.vhosts["/"]
         self.store = MessageStore() if room is None else PagingStore(room)
-        home = QueueContext(vhost, self._drop, self._set_alarm, self.store, MemoryReclaimer())
-        self.queue = WorkQueue(home, "q", wanted, None, self.now)
+        context = QueueContext(vhost, self._drop, self._set_alarm, self.store, MemoryReclaimer())
+        self.queue = WorkQueue(context, "q", wanted, None, self.now)
         self.model = ModelQueue(
             *(max_length, max_bytes, overflow, ttl, max_priority, single_active, delivery_limit)
         )
@@ -183,7 +183,7 @@ class QueueMachine(RuleBasedStateMachine):
         which=st.integers(0, 20),
     )
     def disturb(self, what: str, which: int) -> None:
-        """What happens less often; one rule, because Hypothesis takes all of them equally often."""
+        """Rare events, in one rule, because Hypothesis chooses all rules equally often."""
         match what:
             case "tap":
                 self._tap()
@@ -302,7 +302,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(milliseconds=st.sampled_from((1, 5, 15)), late=st.booleans())
     def wait(self, milliseconds: int, late: bool) -> None:
-        """Time passes; the alarm may come late, but it was set for the right time."""
+        """Advance the time; the timer may fire late, but it was set for the right time."""
         self.now += milliseconds
         if late:
             return
@@ -325,7 +325,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_message_is_in_one_place(self) -> None:
-        """WQ1; where it is not, the sums differ."""
+        """WQ1; otherwise the sums differ."""
         held = [message for pair in self._holders() for message in pair.taker.held.values()]
         assert (self.queue.ready, self.queue.unacked) == (len(self.model.ready), len(held))
         if isinstance(self.store, PagingStore):
@@ -334,7 +334,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert len(self.store.out[self.queue]) >= self.queue.unacked
         if self.queue.has_dead_letter_exchange:
             assert self.dropped == self.model.dropped
-        else:  # nobody sees in which order they go
+        else:  # their order is not observable
             assert sorted(self.dropped) == sorted(self.model.dropped)
 
     @invariant()
@@ -349,7 +349,7 @@ class QueueMachine(RuleBasedStateMachine):
                 assert consumer.credit() <= 0
 
     def teardown(self) -> None:
-        """What is left leaves in order (WQ2)."""
+        """The remaining messages leave in order (WQ2)."""
         left = []
         while (run := self.queue.get(self.now)) is not None:
             left.append(extract_body(run.contents()[0]))

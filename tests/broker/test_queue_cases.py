@@ -1,4 +1,4 @@
-"""A queue, case by case: what the state machine finds by chance is here on purpose."""
+"""A queue, case by case: the state machine covers these only by chance."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def broker() -> Broker:
 
 
 def left(queue: Queue, now: int = 0) -> list[bytes]:
-    """What can still be got, in order."""
+    """Return the remaining messages in order."""
     bodies = []
     while (run := queue.get(now)) is not None:
         bodies.append(extract_body(run.contents()[0]))
@@ -196,7 +196,7 @@ def test_the_shorter_time_counts(broker: Broker) -> None:
 
 @pytest.mark.parametrize("priority", [None, 1])
 def test_what_is_late_is_not_given_away(broker: Broker, priority: int | None) -> None:
-    """Nobody has to look at the clock before: whoever asks gets the first that has time left."""
+    """Without a timer: basic.get returns the first message that has not expired."""
     queue = new_queue(broker, max_priority=priority)
     for expiration in ("5", "50", None):
         queue.publish(run_of([b"x"], Properties(expiration=expiration)), 0)
@@ -224,7 +224,7 @@ def test_a_message_with_no_time_goes_to_who_waits_or_to_nobody(
 
 
 def test_a_message_with_no_time_that_returns_is_late(broker: Broker) -> None:
-    """However soon; a message with some time left returns to the consumer."""
+    """However soon; a message with some time left is redelivered."""
     queue = new_queue(broker)
     peer = Peer()
     channel = open_channel(broker, peer)

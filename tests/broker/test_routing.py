@@ -1,4 +1,4 @@
-"""Routes: remembered as long as they hold; and a run that goes to several queues."""
+"""Routes: cached while they are valid; and runs to several queues."""
 
 import pytest
 
@@ -37,45 +37,43 @@ def broker() -> Broker:
 
 
 @pytest.fixture
-def admission(broker: Broker) -> VhostAccess:
+def access(broker: Broker) -> VhostAccess:
     return broker.grant_access(broker.users["guest"], "/")
 
 
 # ── finding ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_route_holds_until_something_is_bound(broker: Broker, admission: VhostAccess) -> None:
+def test_a_route_holds_until_something_is_bound(broker: Broker, access: VhostAccess) -> None:
     for name in ("a", "b"):
         new_queue(broker, name)
     vhost = broker.vhosts["/"]
     vhost.bind_queue("a", "amq.direct", "k")
-    route = route_of(admission, publish("amq.direct", "k"))
+    route = route_of(access, publish("amq.direct", "k"))
     assert names(route.queues) == ["a"]
-    assert route_of(admission, publish("amq.direct", "k")) is route
+    assert route_of(access, publish("amq.direct", "k")) is route
     vhost.bind_queue("b", "amq.direct", "k")
-    assert names(route_of(admission, publish("amq.direct", "k")).queues) == ["a", "b"]
+    assert names(route_of(access, publish("amq.direct", "k")).queues) == ["a", "b"]
     broker.delete_queue(vhost.queues["a"], 0)
-    assert names(route_of(admission, publish("amq.direct", "k")).queues) == ["b"]
+    assert names(route_of(access, publish("amq.direct", "k")).queues) == ["b"]
 
 
 def test_a_route_that_depends_on_headers_has_no_queues_of_its_own(
-    broker: Broker, admission: VhostAccess
+    broker: Broker, access: VhostAccess
 ) -> None:
     new_queue(broker, "a")
     broker.vhosts["/"].bind_queue("a", "amq.headers", "", {"n": 1})
-    route = route_of(admission, publish("amq.headers", ""))
+    route = route_of(access, publish("amq.headers", ""))
     assert route.queues is None
     assert names(
         run_to_completion(
-            admission.find_message_queues(
-                route, {"n": 1}, (), ExchangeDeduplication(Properties(), 0)
-            )
+            access.find_message_queues(route, {"n": 1}, (), ExchangeDeduplication(Properties(), 0))
         )
     ) == ["a"]
     assert (
         names(
             run_to_completion(
-                admission.find_message_queues(
+                access.find_message_queues(
                     route, {"n": 2}, (), ExchangeDeduplication(Properties(), 0)
                 )
             )
@@ -84,17 +82,17 @@ def test_a_route_that_depends_on_headers_has_no_queues_of_its_own(
     )
 
 
-def test_a_route_is_renewed_for_a_later_time(broker: Broker, admission: VhostAccess) -> None:
-    route = route_of(admission, publish("", "a"))
+def test_a_route_is_renewed_for_a_later_time(broker: Broker, access: VhostAccess) -> None:
+    route = route_of(access, publish("", "a"))
     assert names(route.queues) == []
     new_queue(broker, "a")
-    assert names(run_to_completion(admission.refresh_route(route)).queues) == ["a"]
+    assert names(run_to_completion(access.refresh_route(route)).queues) == ["a"]
 
 
-def test_ever_new_keys_do_not_fill_the_memory(admission: VhostAccess) -> None:
-    routes = [route_of(admission, publish("", str(i))) for i in range(8193)]
-    assert route_of(admission, publish("", "8192")) is routes[8192]
-    assert route_of(admission, publish("", "0")) is not routes[0]
+def test_ever_new_keys_do_not_fill_the_memory(access: VhostAccess) -> None:
+    routes = [route_of(access, publish("", str(i))) for i in range(8193)]
+    assert route_of(access, publish("", "8192")) is routes[8192]
+    assert route_of(access, publish("", "0")) is not routes[0]
 
 
 @pytest.mark.parametrize(
@@ -115,10 +113,10 @@ def test_ever_new_keys_do_not_fill_the_memory(admission: VhostAccess) -> None:
     ],
 )
 def test_what_has_no_route(
-    admission: VhostAccess, frame: bytes, error: type[Exception], text: str
+    access: VhostAccess, frame: bytes, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        route_of(admission, frame)
+        route_of(access, frame)
 
 
 def test_permissions_are_those_of_the_user(broker: Broker) -> None:
@@ -128,12 +126,12 @@ def test_permissions_are_those_of_the_user(broker: Broker) -> None:
         topic_permissions={("/", "amq.topic"): TopicPermission(write="^a")},
     )
     broker.add_user(user)
-    admission = broker.grant_access(user, "/")
-    assert route_of(admission, publish("amq.topic", "a.b")).exchange == "amq.topic"
+    access = broker.grant_access(user, "/")
+    assert route_of(access, publish("amq.topic", "a.b")).exchange == "amq.topic"
     with pytest.raises(AccessRefusedError, match=r"access to topic 'b' in exchange 'amq.topic'"):
-        route_of(admission, publish("amq.topic", "b"))
+        route_of(access, publish("amq.topic", "b"))
     with pytest.raises(AccessRefusedError, match=r"access to exchange 'amq.default' in vhost '/'"):
-        route_of(admission, publish("", "q"))
+        route_of(access, publish("", "q"))
 
 
 # ── giving ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""Runs: taking, dealing and joining keep every message and its place; what is shared is not touched."""
+"""Runs: taking, splitting and merging preserve every message and its position; shared lists are unchanged."""
 
 from random import Random
 
@@ -23,7 +23,7 @@ def some(count: int, *, alike: bool = False, first: int = 0) -> Run:
 
 
 def placed(run: Run) -> list[tuple[int, bytes]]:
-    """The messages by their places."""
+    """Return the messages by their positions."""
     bodies = map(extract_body, run.contents())
     return [(run.first_position + i * run.stride, body) for i, body in enumerate(bodies)]
 
@@ -129,9 +129,9 @@ def test_sizes_and_contents_are_of_what_is_left(alike: bool) -> None:
 @pytest.mark.parametrize("alike", [False, True])
 @pytest.mark.parametrize(("channel", "frame_max"), [(9, FRAME_MAX_DEFAULT_BYTES), (9, 10), (1, 10)])
 def test_a_run_is_fitted_to_its_receiver(alike: bool, channel: int, frame_max: int) -> None:
-    head, tails = some(3, alike=alike).fit_frames(channel, frame_max)
+    prefix, payloads = some(3, alike=alike).fit_frames(channel, frame_max)
     expected = [encode_content(channel, b"\x00\x00", body, frame_max) for body in BODIES[:3]]
-    assert [head + tail for tail in tails] == expected
+    assert [prefix + payload for payload in payloads] == expected
 
 
 @given(
@@ -141,7 +141,7 @@ def test_a_run_is_fitted_to_its_receiver(alike: bool, channel: int, frame_max: i
 def test_runs_that_return_are_joined(
     parts: list[tuple[int, int, bool, bool, bool]], random: Random
 ) -> None:
-    """In order of place, every message once, and what others share is untouched."""
+    """In order of position, every message once, and shared lists are unchanged."""
     place, runs, shared = 0, [], []
     for count, gap, alike, owned, step in parts:
         run = some(count, alike=alike, first=place)

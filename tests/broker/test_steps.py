@@ -1,4 +1,4 @@
-"""Work in steps: as much of it as a budget allows."""
+"""Work in steps, within a budget."""
 
 import pytest
 

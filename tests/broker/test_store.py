@@ -97,7 +97,7 @@ def test_each_sync_confirms_its_own(
 ) -> None:
     channel.publisher.confirms_enabled = True
     send(channel, b"1")
-    store.lsn += 1  # a sync begins
+    store.lsn += 1  # a sync starts
     send(channel, b"2")
     store.durable_lsn += 1
     for listener in list(store.listeners):
@@ -200,7 +200,7 @@ def test_a_letter_is_kept_before_its_message_is_settled(
     broker: Broker, store: PagingStore, channel: Channel
 ) -> None:
     """MS2."""
-    letters = new_queue(broker, "letters", durable=True)
+    dead_letters = new_queue(broker, "letters", durable=True)
     queue = new_queue(
         broker, durable=True, dead_letter_exchange="", dead_letter_routing_key="letters"
     )
@@ -208,7 +208,7 @@ def test_a_letter_is_kept_before_its_message_is_settled(
     settle = store.settle
 
     def watched(of: Queue, first: int, count: int, step: int) -> None:
-        settled_with.append(len(store.live[letters]))
+        settled_with.append(len(store.live[dead_letters]))
         settle(of, first, count, step)
 
     store.settle = watched  # type: ignore[method-assign, assignment]
@@ -273,8 +273,8 @@ def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, store: Pag
         properties = Properties(delivery_mode=2, priority=priority)
         channel.publisher.publish(published("source", b"%d" % priority, properties=properties), 0)
     queue = new_queue(broker, durable=True, max_priority=2, max_length_bytes=2)
-    for lane in (0, 2):
-        store.move(source, queue, lane)
+    for priority in (0, 2):
+        store.move(source, queue, priority)
     queue.restore(3, {0: 1, 2: 2}, 0, has_ttl=False)
     queue.finish_restore(0)
     assert queue.ready == 2, "what is too much goes"
@@ -343,7 +343,7 @@ def test_while_memory_is_scarce_a_long_queue_is_given_out_as_it_is_acknowledged(
     store.memory_pressure = True
     consume(channel, queue)
     first = len(peer.bodies())
-    queue.on_timer(1)  # much is given out in several turns
+    queue.on_timer(1)  # many messages are dispatched in several turns
     assert first + len(peer.bodies()) == work_queue.MEMORY_PRESSURE_MESSAGES_MAX
     channel.settle(Settlement.ACK, 10, 0, multiple=True)
     assert len(peer.bodies()) == 10

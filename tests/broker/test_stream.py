@@ -47,7 +47,7 @@ def new_stream(broker: Broker, **options: object) -> Queue:
 
 
 def deliveries(peer: Peer) -> list[tuple[int, bytes]]:
-    """Offsets and bodies of what was delivered since the last time."""
+    """Return offsets and bodies of the deliveries since the last call."""
     found = []
     for event in peer.received():
         assert isinstance(event, ContentReceived)
@@ -191,7 +191,7 @@ def test_a_turn_is_limited_and_the_next_goes_on(broker: Broker, stream: Queue) -
         stream.publish(run_of([b"x" * 100_000]), i)
     peers = [reader(broker, stream)[1] for _ in range(3)]
     got = [offsets(peer) for peer in peers]
-    assert 15 < sum(map(len, got)) < 40  # a turn for each that came
+    assert 15 < sum(map(len, got)) < 40  # one turn for each
     turns = 0
     while sum(map(len, got)) < 120:
         deadline = broker.deadline()
@@ -289,7 +289,7 @@ def test_retention_by_age(broker: Broker) -> None:
     broker.tick(2400)
     assert 5 < stream.ready < left
     broker.tick(10_000)
-    assert 0 < stream.ready < 6  # the segment in use stays
+    assert 0 < stream.ready < 6  # the current segment stays
     assert broker.deadline() is None
 
 
@@ -340,7 +340,7 @@ def test_a_stream_is_a_queue(stream: Queue) -> None:
 
 
 def test_many_readers_share_what_was_read(broker: Broker) -> None:
-    """A thousand consumers with little room must not each have a part of the log in memory."""
+    """A thousand consumers with little credit must not each hold a part of the log in memory."""
     stream = new_stream(broker)
     assert isinstance(stream, Stream)
     for number in range(2000):

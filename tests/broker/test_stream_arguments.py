@@ -1,4 +1,4 @@
-"""What may be asked of a stream and of its consumers."""
+"""Arguments of streams and of their consumers."""
 
 import pytest
 

@@ -16,7 +16,7 @@ from .test_stream import deliveries, new_stream, reader
 
 
 class Reading:
-    """A consumer and what it must get."""
+    """A consumer and its expected messages."""
 
     def __init__(self, channel: Channel, peer: Peer, prefetch: int, begins: int) -> None:
         self.channel = channel
@@ -28,7 +28,7 @@ class Reading:
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """Against a list of bodies, with and without a disk to wait for."""
+    """Against a list of bodies, with and without a disk."""
 
     @initialize(lasting=st.booleans())
     def declare(self, lasting: bool) -> None:

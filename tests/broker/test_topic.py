@@ -1,4 +1,4 @@
-"""Topic exchange: words, wildcards, and patterns that mean harm."""
+"""Topic exchange: words, wildcards, and hostile patterns."""
 
 import random
 from collections.abc import Iterable
@@ -106,7 +106,7 @@ def test_a_binding_comes_once_however_many_ways_lead_to_it() -> None:
 
 
 def test_a_repeated_word_enters_the_hash_behind_it_once() -> None:
-    matcher = matcher_of(["#.a.#", "#.a.b"])  # the second keeps the node of `#.a` for another `a`
+    matcher = matcher_of(["#.a.#", "#.a.b"])  # the second retains the node of `#.a` for another `a`
     assert [each.routing_key for each in found(matcher, "a.a")] == ["#.a.#"]
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_left_of_what_was_removed(order: list[str]) -> None:
 
 
 def test_hostile_patterns_cost_no_more_than_words_times_nodes() -> None:
-    """Followed one possibility at a time, these would take longer than the universe has."""
+    """Following each alternative separately would take exponential time."""
     matcher = matcher_of([".".join(["#.a"] * 8), ".".join(["#.*"] * 8), ".".join(["#"] * 120)])
     key = ".".join(["a"] * 120)
     assert len(found(matcher, key + ".b")) == 2
@@ -171,8 +171,8 @@ def test_a_pattern_has_a_limited_number_of_hashes() -> None:
 def hostile(patterns: int, seed: int = 1) -> TopicMatcher[str]:
     """Patterns with several `#`, of which most match a long key."""
     draw = random.Random(seed)
-    letters = (draw.choices("abcdefgh", k=4) for _ in range(patterns))
-    return matcher_of("#.{}.#.{}.#.{}.#.{}.#".format(*each) for each in letters)
+    dead_letters = (draw.choices("abcdefgh", k=4) for _ in range(patterns))
+    return matcher_of("#.{}.#.{}.#.{}.#.{}.#".format(*each) for each in dead_letters)
 
 
 def costs(matcher: TopicMatcher[str], key: str) -> list[int]:
@@ -180,7 +180,7 @@ def costs(matcher: TopicMatcher[str], key: str) -> list[int]:
 
 
 def test_a_hash_is_looked_at_once_however_long_the_key_is() -> None:
-    """The walk costs about what the trie has in nodes, not nodes × words: 3,000 patterns have 9,000 nodes."""
+    """The search costs about the number of nodes, not nodes × words: 3,000 patterns have 9,000 nodes."""
     matcher = hostile(3000)
     key = ".".join(random.Random(2).choices("abcdefgh", k=100))
     assert sum(costs(matcher, key)) < 6000
@@ -194,7 +194,7 @@ def test_a_hash_is_looked_at_once_however_long_the_key_is() -> None:
         hostile(3000),
         matcher_of(
             f"{'*.' * (i % 9)}#.a.#.{i}.#.a" for i in range(3000)
-        ),  # each reached again and again
+        ),  # each reached repeatedly
         matcher_of(f"#.*.#.*.a.{i}" for i in range(3000)),
         matcher_of(["#"] * 5000),
     ],
@@ -214,7 +214,7 @@ def test_no_step_is_long(matcher: TopicMatcher[str]) -> None:
 def test_bindings_may_change_between_two_steps(
     lasting: list[str], passing: list[str], key: str, data: st.DataObject
 ) -> None:
-    """What is there all the time is found; what comes and goes may be."""
+    """Bindings that exist all the time are found; those that are added or removed may be."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("recado.broker.topic._NODES_PER_STEP", 1)
         matcher: TopicMatcher[str] = TopicMatcher()

@@ -1,7 +1,7 @@
 """Exchanges, queues and bindings in any order of commands, against a list of bindings.
 
-The model knows no index: a route looks at every binding, a topic is matched as the specification
-defines it, and what goes with a thing is found by looking at everything that is left.
+The model has no index: routing scans every binding, a topic is matched as the specification defines it, and
+the entities to delete are found by scanning the remaining ones.
 """
 
 import re
@@ -267,7 +267,7 @@ TestTopology = Topology.TestCase
 
 
 class SlowTopology(Topology):
-    """Nothing of what was deleted is taken apart at once, and nobody can tell."""
+    """No deletion is completed immediately, and that is not observable."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -275,7 +275,7 @@ class SlowTopology(Topology):
 
     @rule(name=st.sampled_from(EXCHANGES), wanted=exchanges)
     def declare_exchange(self, name: str, wanted: ModelExchange) -> None:
-        """But for exchanges that go with their last binding: they do when it is taken apart."""
+        """Except for auto-delete exchanges: they are deleted when their last binding is removed."""
         super().declare_exchange(name, wanted._replace(auto_delete=False))
 
     @rule(units=st.integers(1, 4))

@@ -1,4 +1,4 @@
-"""Publishes that cost much: none takes more of a turn than its budget, and what happens between two turns."""
+"""Expensive publishes: none exceeds its budget per turn, and changes between two turns."""
 
 from collections.abc import Callable
 from itertools import pairwise, product
@@ -33,7 +33,9 @@ HOSTILE_KEY = ".".join(WORDS[i % len(WORDS)] for i in range(125))
 
 
 def bind_hostile(broker: Broker, exchange: str = "x", queue: str = "q") -> None:
-    """Topic bindings that match no key, but each word of a long one reaches most of them: two turns of work."""
+    """Topic bindings that match no key, but each word of a long key reaches most of them: two turns of
+    work.
+    """
     vhost = broker.vhosts["/"]
     if exchange not in vhost.exchanges:
         vhost.declare_exchange(exchange, "topic")
@@ -47,7 +49,7 @@ def turns(
     between: Callable[[], object] = lambda: None,
     budget: int = TURN_UNITS_MAX,
 ) -> list[int]:
-    """The cost of each turn until all is taken in."""
+    """Return the cost of each turn until the publish is complete."""
     costs: list[int] = []
     rest: Published | None = event
     while rest is not None:
@@ -77,7 +79,7 @@ def bodies(queue: Queue, now: int = 0) -> list[bytes]:
 
 
 def deletion_costs(broker: Broker, exchange: str) -> list[int]:
-    """Delete an exchange; return the cost of each step after those that are done at once."""
+    """Delete an exchange; return the cost of each step after the first part."""
     vhost = broker.vhosts["/"]
     vhost.delete_exchange(exchange)
     costs = []
@@ -91,7 +93,7 @@ def deletion_costs(broker: Broker, exchange: str) -> list[int]:
 def test_the_bindings_of_a_deleted_exchange_leave_its_matcher_in_steps(
     broker: Broker, kind: str
 ) -> None:
-    """Else all of them would be freed at once in the end: 100 ms for 100,000 long topics."""
+    """Otherwise all of them would be freed at once at the end: 100 ms for 100,000 long topics."""
     vhost = broker.vhosts["/"]
     new_queue(broker)
     vhost.declare_exchange("x", kind)
@@ -130,7 +132,7 @@ def test_a_search_that_is_long_goes_on_in_the_next_turn(broker: Broker, channel:
     assert len(costs) > 1
     assert max(costs) <= TURN_UNITS_MAX + OVERSHOOT
     assert (queue.ready, broker.vhosts["/"].queues["all"].ready) == (0, 1)
-    assert turns(channel, event) == [1]  # it is known now
+    assert turns(channel, event) == [1]  # it is cached now
 
 
 def test_each_of_many_keys_counts(broker: Broker, channel: Channel) -> None:
@@ -145,7 +147,7 @@ def test_each_of_many_keys_counts(broker: Broker, channel: Channel) -> None:
 
 @pytest.mark.parametrize("exchange", ["", "amq.direct", "amq.topic", "amq.fanout"])
 def test_keys_count_that_are_found_at_once(channel: Channel, exchange: str) -> None:
-    """1,000 keys take 0.6 to 1.6 ms: twelve such messages are enough for a turn."""
+    """1,000 keys take 0.6 to 1.6 ms: twelve such messages fill a turn."""
     keys: list[FieldValue] = [f"k{i}" for i in range(1000)]
     properties = Properties(headers={"CC": keys})
     event = published("z", b"1", exchange=exchange, properties=properties)
@@ -297,7 +299,7 @@ def test_a_queue_that_is_deleted_before_its_turn_is_left_out(
 def test_a_message_that_is_overtaken_by_its_duplicate_is_one(
     broker: Broker, channel: Channel
 ) -> None:
-    """While the first is on its way through a hostile exchange, the second takes the short way."""
+    """While the first is being routed by a hostile exchange, the second has a cached route."""
     vhost = broker.vhosts["/"]
     once = {"x-message-deduplication": True, "x-cache-size": 10}
     vhost.declare_exchange("once", "fanout", arguments={**once})
@@ -425,11 +427,11 @@ def test_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
     queue = source(broker, dead_letter_exchange="x", dead_letter_routing_key=HOSTILE_KEY)
     dead = target(broker)
     reject(queue, b"1")
-    let_pass(broker, 0)  # nobody is there to take it
+    let_pass(broker, 0)  # there is no target
     broker.vhosts["/"].bind_queue("dead", "x", "#")
-    broker.tick(200)  # looks, and begins to try again
+    broker.tick(200)  # checks, and starts a retry
     assert broker.deadline() == 0
-    broker.tick(400)  # looks again
+    broker.tick(400)  # checks again
     let_pass(broker, 400, 3)
     assert take_all(dead, 1000) == [b"1"]
 

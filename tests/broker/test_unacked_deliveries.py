@@ -1,4 +1,4 @@
-"""What a channel has out for delivery, against a dictionary of tags."""
+"""The unsettled deliveries of a channel, against a dictionary of tags."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ class UnackedMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.unacked: UnackedDeliveries[str] = UnackedDeliveries()
-        self.held: dict[int, tuple[str, int]] = {}  # the holder and the place, by tag
+        self.held: dict[int, tuple[str, int]] = {}  # holder and position by tag
         self.next_tag = 1
 
     @rule(
@@ -25,7 +25,7 @@ class UnackedMachine(RuleBasedStateMachine):
         holder=st.sampled_from("ab"),
     )
     def add(self, count: int, step: int, skipped: int, holder: str) -> None:
-        """Tags in between went to consumers that need no ack."""
+        """The tags in between belong to auto-ack consumers."""
         self.next_tag += skipped
         run = run_of([str(self.next_tag + i).encode() for i in range(count)])
         run.first_position, run.stride = self.next_tag * (1 if step == 1 else 10), step
@@ -36,7 +36,7 @@ class UnackedMachine(RuleBasedStateMachine):
 
     @rule(first=st.integers(0, 60), length=st.integers(0, 9))
     def settle(self, first: int, length: int) -> None:
-        """UD2: each tag of the range that is there, once."""
+        """UD2: each outstanding tag of the range, once."""
         last = first + length
         wanted = {tag: held for tag, held in self.held.items() if first <= tag <= last}
         found: dict[int, tuple[str, int]] = {}
@@ -110,7 +110,7 @@ def test_one_message_kept_for_ever_does_not_keep_the_rest() -> None:
             unacked.settle(entry, low, high)
         unacked.compact()
     assert list(unacked.unsettled_tags(0, 2000)) == [1]
-    assert len(unacked._entries) < 200  # that they are gone shows nowhere else
+    assert len(unacked._entries) < 200  # not observable otherwise
 
 
 def test_a_range_reaches_to_the_end_of_so_many_entries() -> None:
@@ -125,7 +125,7 @@ def test_a_range_reaches_to_the_end_of_so_many_entries() -> None:
 
 
 def test_messages_are_let_go_when_they_are_settled() -> None:
-    """Not when their entries are swept: to free tens of thousands at once takes as long as a turn."""
+    """Not in `compact`: freeing tens of thousands at once takes as long as a turn."""
     unacked: UnackedDeliveries[str] = UnackedDeliveries()
     for tag in range(1, 1001):
         run = run_of([b"x"])

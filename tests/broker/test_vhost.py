@@ -1,4 +1,4 @@
-"""A vhost: what is declared, deleted and bound, with RabbitMQ's refusals, and where messages go."""
+"""A vhost: declaring, deleting and binding, with RabbitMQ's refusals, and routes."""
 
 from collections.abc import Callable
 
@@ -246,7 +246,7 @@ def test_a_declaration_that_differs_in_being_exclusive_is_locked_out(vhost: Here
 
 @pytest.mark.parametrize("name", ["amq.foo", "amq.gen-1"])
 def test_reserved_queue_names(vhost: Here, name: str) -> None:
-    """Even one that the server gave: whoever declares it again would have to guess it."""
+    """Even a server-generated name: a client that declares it again would have to guess it."""
     add_queue(vhost, "amq.gen-1")
     text = refusal(
         AccessRefusedError, lambda: vhost.find_equivalent_queue(name, QueueSettings(), "me")

@@ -1,4 +1,4 @@
-"""Queues that are long, and of which much is to be dropped at once (WQ6, WQ7)."""
+"""Long queues that drop many messages at once (WQ6, WQ7)."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def broker(store: PagingStore) -> Broker:
 
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each message is a run, and more than may be dropped in a turn; or a letter more than may be sent."""
+    """Each message is a run, and exceeds the budget for dropped bytes or dead letters of a turn."""
     monkeypatch.setattr(work_queue, "DROPPED_BYTES_MAX", 1)
 
 
 def fill(broker: Broker, *, expiration: str | None = None, **settings: Any) -> Queue:
-    """A queue with all on the shelf, but for the message at its front."""
+    """A queue with all messages paged out, except the one at its front."""
     queue = new_queue(broker, durable=True, **settings)
     channel = open_channel(broker)
     for number in range(MANY):
@@ -107,7 +107,7 @@ def test_no_more_dies_than_letters_can_be_sent(
 def test_much_that_is_too_much_is_dropped_in_turns(
     broker: Broker, store: PagingStore, limit: str
 ) -> None:
-    """When a policy has come, for instance."""
+    """For instance after a policy was set."""
     queue = fill(broker)
     before, now = store.page_ins, NOW
     most = {"max_length": 3, "max_length_bytes": 6}[limit]

@@ -1,4 +1,4 @@
-"""`recado actors`: what is shown of nodes over both transports, and what a mistake is told."""
+"""`recado actors`: output for nodes over both transports, and errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Desk(Actor[Fail]):
 
 
 def beside(transport: Transport, options: RemoteOptions, words: Callable[[], list[str]]) -> int:
-    """The status of the command, in a thread beside a node that has a desk."""
+    """Return the exit status of the command, run in a thread beside a node with an actor."""
 
     async def work() -> int:
         async with ActorSystem("office", transport=transport, options=options) as system:

@@ -1,4 +1,4 @@
-"""`recado config show`, and what the command line answers to mistakes."""
+"""`recado config show`, and errors of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recado definitions`: from a file to a data folder and back, and what it answers to mistakes."""
+"""`recado definitions`: from a file to a data folder and back, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recado feed …`: what is printed, for people and for programs, and what a mistake is told."""
+"""`recado feed …`: output as text and JSON, and errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def url(recado_broker: recado.Broker) -> str:
 
 @pytest.fixture
 def archived(url: str, tmp_path: Path) -> Iterator[Path]:
-    """The folder of an archive that is at work."""
+    """The folder of a running archive."""
     folder = tmp_path / "archive"
     with (
         recado.feeds.connect_blocking(url, options=FAST) as link,
@@ -135,7 +135,7 @@ def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def sealed(folder: Path, feed: str = "quotes") -> Path:
-    """An archive at rest with 100 messages in a Parquet file and none in its journal; gives the file."""
+    """A stopped archive with 100 messages in a Parquet file and none in its journal; return the file."""
     with ArchiveStore(folder, feed) as store:
         store.append(
             [MessageBatch(bytes(16), 1, Block.build([b"%d" % number for number in range(100)]))]
@@ -148,7 +148,7 @@ def sealed(folder: Path, feed: str = "quotes") -> Path:
 
 
 def flip_a_bit(path: Path) -> None:
-    """Of the bodies, which are the last column before the footer."""
+    """In the bodies, which are the last column before the footer."""
     content = bytearray(path.read_bytes())
     content[-int.from_bytes(content[-8:-4], "little") - 11] ^= 1
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""`recado journal check`: what it says of whole, unfinished and damaged files, and what it drops."""
+"""`recado journal check`: intact, incomplete and damaged files, and repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recado quotes …`: numbers that make no market are refused before anything is begun."""
+"""`recado quotes …`: invalid numbers are refused before anything starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`recado serve` as a process: what it prints, how it stops, and what it answers when it cannot start."""
+"""`recado serve` as a process: its output, its end, and errors at the start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts the command in an empty folder; what a test leaves running is killed."""
+    """Start the command in an empty folder; processes that a test leaves running are killed."""
     with ExitStack() as stack:
 
         def started(*arguments: str, **environment: str) -> subprocess.Popen[str]:
@@ -266,7 +266,7 @@ def test_a_journal_that_cannot_be_closed_is_a_failure(
 def test_the_garbage_collector_is_as_before_when_a_broker_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is of the whole process, which may go on."""
+    """The collector belongs to the whole process, which may continue."""
     before = (list(gc.callbacks), gc.get_threshold())
     monkeypatch.setattr(broker_process, "announce", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     assert asyncio.run(serve_until_signal(from_mapping({"server": {"port": 0}}), False)) is None
@@ -274,7 +274,7 @@ def test_the_garbage_collector_is_as_before_when_a_broker_has_ended(
 
 
 def test_nothing_of_openssl_is_loaded_without_tls(tmp_path: Path) -> None:
-    """It would take a tenth of the start, and memory for as long as the process lives."""
+    """It would take a tenth of the start, and memory for the lifetime of the process."""
     script = (
         "import sys, recado.cli as cli; cli.main(sys.argv[1:]); assert '_ssl' not in sys.modules"
     )

@@ -1,4 +1,4 @@
-"""Lines of standard input: as they come, and nobody waits for a thread that waits for a terminal."""
+"""Lines of standard input as they arrive; a thread that waits for a terminal delays nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_nobody_waits_for_what_does_not_come(pipe: tuple[int, int]) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(story())  # it ends, though the pipe is open
+    asyncio.run(story())  # it ends, although the pipe is open
     os.close(pipe[1])
 
 

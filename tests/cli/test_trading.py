@@ -1,4 +1,4 @@
-"""`recado trading …`: what is printed, for people and for programs, and what a mistake is told."""
+"""`recado trading …`: output as text and JSON, and errors."""
 
 from __future__ import annotations
 
