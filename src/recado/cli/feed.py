@@ -56,12 +56,12 @@ def run_verb(verb: str, args: argparse.Namespace) -> int:
                 return run_live(verb, args)
     except InvalidUrlError as error:
         return print_error(f"--url: {error}", EXIT_USAGE)
-    except FeedError as error:
-        return print_error(str(error), EXIT_FAILED)
     except SelectorError as error:
         return print_error(f"--selector: {error}", EXIT_USAGE)
-    except ValueError as error:
+    except ValueError as error:  # StackError is one, and a FeedError as well
         return print_error(str(error), EXIT_USAGE)
+    except FeedError as error:
+        return print_error(str(error), EXIT_FAILED)
     except BrokenPipeError:
         raise
     except OSError as error:
