@@ -25,7 +25,7 @@ BUILD = Path(__file__).with_name("build")
 FLAGS = ("-std=gnu11", "-O2", "-flto=auto", "-Wall", "-Wextra")
 
 # The generator has its own watchdog; this is for the case that it fails.
-GRACE_SECONDS = 10.0
+GRACE_S = 10.0
 
 Figures = dict[str, float]
 
@@ -65,11 +65,11 @@ def generate(server: Server, mode: str, *arguments: str, seconds: int = 100) -> 
             capture_output=True,
             text=True,
             check=False,
-            timeout=seconds + GRACE_SECONDS,
+            timeout=seconds + GRACE_S,
         )
     except subprocess.TimeoutExpired:
         raise NotMeasuredError(
-            f"{server.name}: the load generator did not end within {seconds + GRACE_SECONDS:g} s"
+            f"{server.name}: the load generator did not end within {seconds + GRACE_S:g} s"
         ) from None
     if done.returncode:
         raise NotMeasuredError(f"{server.name}: {last_line(done.stderr)}")

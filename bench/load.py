@@ -17,10 +17,10 @@ from bench.scenario import Sample, Scenario, Side
 from workshop.peers import Server
 
 # In shorter trials the first messages, which are slower than the rest, would dominate.
-TRIAL_SECONDS = 0.05
+TRIAL_S = 0.05
 
-SETTLE_SECONDS = 3.0
-QUICK_SETTLE_SECONDS = 0.3
+SETTLE_S = 3.0
+QUICK_SETTLE_S = 0.3
 
 # The figures of a run that are reported besides the one that the scenario is about.
 DETAILS = ("messages", "seconds", "rate", "cpu_us", "generator_us", "generator_share")
@@ -46,7 +46,7 @@ def measure(
     counts = {side: count_for(load, server, seconds) for side, server in servers.items()}
     for _ in range(plan.rounds):
         for side, server in servers.items():
-            settle(QUICK_SETTLE_SECONDS if plan.quick else SETTLE_SECONDS)
+            settle(QUICK_SETTLE_S if plan.quick else SETTLE_S)
             figures = sample(load, server, counts[side])
             details = {key: figures[key] for key in DETAILS if key in figures}
             for figure, scenario in load.scenarios.items():
@@ -56,7 +56,7 @@ def measure(
 def count_for(load: Load, server: Server, seconds: float) -> int:
     """Return the number of messages that keep this broker busy for `seconds`, found by trial runs."""
     count = load.trial
-    trial = min(TRIAL_SECONDS, seconds / 2)
+    trial = min(TRIAL_S, seconds / 2)
     while True:
         spent = sample(load, server, count)["seconds"]
         if spent >= trial:

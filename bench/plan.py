@@ -14,7 +14,7 @@ FULL_ROUNDS = 5  # on a shared machine the median of three deviates by 10 %
 
 # The quick form should take a minute. Scalable samples are shortened to end a little earlier, because the peer may
 # start slowly.
-QUICK_SECONDS = 50.0
+QUICK_S = 50.0
 QUICK_TOLERANCE = 0.10
 
 
@@ -51,4 +51,4 @@ class Plan:
 
     def seconds_left(self) -> float:
         """Return the seconds left of the quick form."""
-        return self.started + QUICK_SECONDS - time.monotonic()
+        return self.started + QUICK_S - time.monotonic()

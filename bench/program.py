@@ -12,7 +12,7 @@ from bench.book import NotMeasuredError
 from bench.generator import Figures, last_line
 
 ROOT = Path(__file__).parents[1]
-LONGEST_SECONDS = 180
+LONGEST_S = 180
 READY = "ready"
 
 
@@ -37,7 +37,7 @@ class Program:
 
     def _line(self) -> str:
         """Read a line; kill the process if none comes in time, and report its last error line."""
-        watchdog = Timer(LONGEST_SECONDS, self._process.kill)
+        watchdog = Timer(LONGEST_S, self._process.kill)
         watchdog.start()
         try:
             line = stream(self._process.stdout).readline().strip()

@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-LOOK_SECONDS = 0.05
+LOOK_S = 0.05
 
 # Of all processors together; polling, and event loops with timers, use some.
 BUSY_SHARE = 0.05
@@ -22,7 +22,7 @@ def settle(most: float) -> None:
     os.sync()  # otherwise the next fsync of one broker would write the data of the other
     before = busy_and_all()
     while time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_S)
         now = busy_and_all()
         busy, passed = now[0] - before[0], now[1] - before[1]
         if busy <= BUSY_SHARE * passed:

@@ -5,7 +5,7 @@
     remote.py       asks to another process, compared with a raw echo, xoscar, Thespian and Ray
     trading.py      the Trading System over AMQP, compared with point to point and with RabbitMQ
     environment.py  the virtual environment of the larger peers
-    running.py      starts the programs, and measures their processes
+    workers.py      starts the programs, and measures their processes
     programs/       a program for each library
 
 All rounds are interleaved: one of recado, then one of the peer.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.actors.local import OURS, PYKKA, QUICK_SHARE, THEIRS
-from bench.actors.running import pause, started
+from bench.actors.workers import pause, started
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side

@@ -17,7 +17,7 @@ from bench.book import NotMeasuredError
 
 PINS = Path(__file__).with_name("peers.txt")
 CACHE = Path(__file__).parents[2] / ".cache"
-LONGEST_SECONDS = 900
+LONGEST_S = 900
 
 
 def python_of_peers(pins: Path = PINS, cache: Path = CACHE) -> Path:
@@ -38,9 +38,9 @@ def python_of_peers(pins: Path = PINS, cache: Path = CACHE) -> Path:
 
 def step(command: list[str]) -> None:
     try:
-        subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=True)
+        subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=True)
     except subprocess.CalledProcessError as error:
         last = (error.stderr.strip().splitlines() or ["no word"])[-1]
         raise NotMeasuredError(f"the peers cannot be installed: {last}") from None
     except subprocess.TimeoutExpired:
-        raise NotMeasuredError(f"the peers were not installed within {LONGEST_SECONDS} s") from None
+        raise NotMeasuredError(f"the peers were not installed within {LONGEST_S} s") from None

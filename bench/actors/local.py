@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.actors.running import Worker, pause, started
+from bench.actors.workers import Worker, pause, started
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.actors.environment import python_of_peers
-from bench.actors.running import Worker, pause, started
+from bench.actors.workers import Worker, pause, started
 from bench.book import Book
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side

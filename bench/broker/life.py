@@ -28,7 +28,7 @@ SCENARIOS = (IDLE_MEMORY, START_UP)
 
 # Knocking each millisecond, on two cores, made the start that it waits for 13 ms longer (158 instead of 145).
 PROBE_PAUSE = 0.005
-SETTLE_SECONDS = 10.0  # RabbitMQ takes seconds to stop, and a start meanwhile took 30 ms longer
+SETTLE_S = 10.0  # RabbitMQ takes seconds to stop, and a start meanwhile took 30 ms longer
 
 STARTS = 21  # of recado, in the full form: one costs a fifth of a second, a median of three wanders by 40 ms
 
@@ -88,7 +88,7 @@ def fresh(side: Side, book: Book, data: Path | None = None) -> Iterator[Server]:
     if (
         data is None
     ):  # with a data folder several brokers may start concurrently, so the time is not measured
-        settle(SETTLE_SECONDS)
+        settle(SETTLE_S)
     try:
         with Probe(port) as probe, starting(side, port, data) as server:
             probe.wait()

@@ -12,11 +12,11 @@ from bench.load import Load, measure
 from bench.plan import Plan
 from bench.scenario import Comparison, Scenario
 
-SAMPLE_SECONDS = 1.0
-QUICK_SAMPLE_SECONDS = (0.10, 0.40)
+SAMPLE_S = 1.0
+QUICK_SAMPLE_S = (0.10, 0.40)
 
 # The time of a sample besides its traffic: connections, declarations, processes.
-OVERHEAD_SECONDS = 0.06
+OVERHEAD_S = 0.06
 
 
 def processor(name: str, title: str, arguments: str = "", **more: Any) -> Load:
@@ -86,8 +86,8 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 def sample_seconds(plan: Plan, loads_left: int) -> float:
     """Return how long a sample may take, so that the quick form takes about a minute."""
     if not plan.quick:
-        return SAMPLE_SECONDS
+        return SAMPLE_S
     runs = len(sides(plan)) * (plan.rounds + 1)  # the trials count as one round more
-    fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_SECONDS
-    least, most = QUICK_SAMPLE_SECONDS
+    fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_S
+    least, most = QUICK_SAMPLE_S
     return min(max(fair_share, least), most)

@@ -65,7 +65,7 @@ TEMPERS: Final = (
     Temper("heir", EXPIRED, batch=4, leaves=0.02),
     Temper("receipts", RECEIPTS, multiple=True),
 )
-IDLE_SECONDS: Final = 0.005
+IDLE_S: Final = 0.005
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Consumer:
         await client.until(lambda: len(held) > 0)
         more = True
         while more and len(held) < self._temper.batch:
-            more = await client.until(partial(grown, held, len(held)), IDLE_SECONDS)
+            more = await client.until(partial(grown, held, len(held)), IDLE_S)
 
     def _delivered(self, method: m.BasicDeliver, body: bytes) -> None:
         queue = self._temper.queue

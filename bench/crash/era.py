@@ -27,14 +27,14 @@ from workshop.peers import Server
 
 PRESENT: Final = 0.6
 """The probability that a publisher or a consumer takes part in a life: queues must also grow."""
-LONGEST_SECONDS: Final = 0.25
+LONGEST_S: Final = 0.25
 YOUNG: Final = 0.1
 """How likely a broker is killed before it serves."""
-YOUNG_SECONDS: Final = (0.05, 0.25)
+YOUNG_S: Final = (0.05, 0.25)
 LARGE: Final = 0.25
 """The probability that large messages are published in a life; otherwise no journal segment would become full.
 """
-DRAIN_SECONDS: Final = 60.0
+DRAIN_S: Final = 60.0
 
 # Kill it at the very moment when an event of this kind occurs.
 MOMENTS: Final = (
@@ -96,7 +96,7 @@ class Era:
 
     def cycle(self) -> None:
         if self._rng.random() < YOUNG:
-            self._subject.die_young(self._rng.uniform(*YOUNG_SECONDS))
+            self._subject.die_young(self._rng.uniform(*YOUNG_S))
         with self._subject.living() as server:
             asyncio.run(self._live(server))
         self.history.add(h.Died(self._lives))
@@ -122,7 +122,7 @@ class Era:
                 kill(server)
                 life.over = True
 
-        timer = asyncio.get_running_loop().call_later(rng.random() * LONGEST_SECONDS, end)
+        timer = asyncio.get_running_loop().call_later(rng.random() * LONGEST_S, end)
         if rng.random() < 0.5:
             self.history.watch = at(rng.choice(MOMENTS), rng.randint(1, 30), end)
         roles = [each for each in self._publishers + self._consumers if rng.random() < PRESENT]
@@ -135,8 +135,8 @@ class Era:
         await life.end()
 
     async def _drained(self, life: Life) -> None:
-        await asyncio.wait_for(self._surveyor.survey(life), DRAIN_SECONDS)
-        await asyncio.wait_for(drain(life, self.history), DRAIN_SECONDS)
+        await asyncio.wait_for(self._surveyor.survey(life), DRAIN_S)
+        await asyncio.wait_for(drain(life, self.history), DRAIN_S)
         await life.end()
 
     async def noting(self, life: Life, work: Coroutine[Any, Any, None]) -> None:

@@ -46,7 +46,7 @@ HABITS: Final = (
     Habit("narrow", (direct("narrow"),), 60),
     Habit("books", BOOKS, 8, transactions=True),
 )
-PACE_SECONDS: Final = 0.004
+PACE_S: Final = 0.004
 COMMITTED_SHARE: Final = 0.8
 
 
@@ -149,7 +149,7 @@ class Publisher:
             await self._mail.room(habit.window - count)
             routes = [self._route() for _ in range(count)]
             self._mail.send(routes, priorities=habit.priorities, transient=habit.transient)
-            await asyncio.sleep(rng.random() * PACE_SECONDS)
+            await asyncio.sleep(rng.random() * PACE_S)
 
     def _route(self) -> Route:
         if self._rng.random() < self._habit.astray:
@@ -173,4 +173,4 @@ class Publisher:
             else:
                 add(h.RolledBack(self.name, number))
                 await client.call(m.TxRollback())
-            await asyncio.sleep(rng.random() * PACE_SECONDS)
+            await asyncio.sleep(rng.random() * PACE_S)

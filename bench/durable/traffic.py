@@ -17,11 +17,11 @@ from bench.plan import Plan
 from bench.scenario import Comparison, Scenario, Side
 from workshop.peers import Server
 
-SAMPLE_SECONDS = 1.5
-QUICK_SAMPLE_SECONDS = (0.08, 0.40)
+SAMPLE_S = 1.5
+QUICK_SAMPLE_S = (0.08, 0.40)
 
 # The time of a sample besides its traffic: connections, declarations, processes, removal.
-OVERHEAD_SECONDS = 0.08
+OVERHEAD_S = 0.08
 
 WINDOWS = (1, 20, 1000)
 PUBLISHERS = (1, 50)
@@ -83,8 +83,8 @@ def run(plan: Plan, book: Book, started: Mapping[Side, Future[Server]]) -> Itera
 def sample_seconds(plan: Plan, loads_left: int) -> float:
     """Return how long a sample may take, so that the quick form takes about a minute."""
     if not plan.quick:
-        return SAMPLE_SECONDS
+        return SAMPLE_S
     runs = len(sides(plan)) * (plan.rounds + 1)  # the trials count as one round more
-    fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_SECONDS
-    least, most = QUICK_SAMPLE_SECONDS
+    fair_share = plan.seconds_left() / loads_left / runs - OVERHEAD_S
+    least, most = QUICK_SAMPLE_S
     return min(max(fair_share, least), most)

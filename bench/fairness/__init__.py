@@ -1,9 +1,9 @@
 """The fairness benchmark: how long an idle client waits while another client keeps the broker busy.
 
-    attacks.py    the loads of the busy client; attacker.py runs one in its own process
-    wire.py       its AMQP client
-    uvloop.py     the location of uvloop, for brokers that run on it
-    measuring.py  a sample: the attack, and concurrently the probe (loadgen/probe.c)
+    attacks.py      the loads of the busy client; attacker.py runs one in its own process
+    wire.py         its AMQP client
+    uvloop.py       the location of uvloop, for brokers that run on it
+    measurement.py  a sample: the attack, and concurrently the probe (loadgen/probe.c)
 
 The probe sends a small request every millisecond, a basic.qos and a publish with confirm, and its longest wait
 is the figure with an aim; as in all benchmarks, the median of the rounds counts. The table also has the 99th
@@ -29,8 +29,8 @@ from bench import processes
 from bench.book import Book, NotMeasuredError
 from bench.broker.life import fresh
 from bench.fairness import uvloop
-from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_SECONDS
-from bench.fairness.measuring import attack, waits_during
+from bench.fairness.attacks import ATTACKS, BY_NAME, PATIENCE_S
+from bench.fairness.measurement import attack, waits_during
 from bench.generator import generate
 from bench.plan import Plan
 from bench.quiet import settle
@@ -44,9 +44,9 @@ SUFFIX = MappingProxyType({"asyncio": "", "uvloop": "-uvloop"})
 RECOVERY = "recovery"
 RECOVERY_MESSAGES = (50_000, 1_000_000)  # quick, full
 RECOVERY_LOAD = ("--durable", "--sizes", "1024", "--confirm-window", "1000")
-RECOVERY_SECONDS = 1800
+RECOVERY_S = 1800
 
-SETTLE_SECONDS = (0.3, 3.0)
+SETTLE_S = (0.3, 3.0)
 CACHE = Path(__file__).parents[2] / ".cache"
 
 TITLES = {each.name: each.title for each in ATTACKS} | {RECOVERY: "1 M messages after a restart"}
@@ -133,14 +133,14 @@ def enter(book: Book, name: str, side: Side, loops: list[str], taken: Sample) ->
 def sample(
     name: str, seed: int, plan: Plan, book: Book, folder: Path, loop: str, peer: Server | None
 ) -> Sample:
-    settle(SETTLE_SECONDS[0] if plan.quick else SETTLE_SECONDS[1])
+    settle(SETTLE_S[0] if plan.quick else SETTLE_S[1])
     data = folder / (loop or "peer")
     if name == RECOVERY:
         return recovery(loop, plan, book, data)
     kind = BY_NAME[name]
     if not loop and kind.ruins_peer:
         with broker(loop, book, data) as ruined:
-            patience = PATIENCE_SECONDS[0] if plan.quick else PATIENCE_SECONDS[1]
+            patience = PATIENCE_S[0] if plan.quick else PATIENCE_S[1]
             return attack(ruined, name, seed, quick=plan.quick, patience=patience)
     if peer is not None:
         return attack(peer, name, seed, quick=plan.quick)
@@ -153,9 +153,9 @@ def recovery(loop: str, plan: Plan, book: Book, data: Path) -> Sample:
     count = RECOVERY_MESSAGES[0] if plan.quick else RECOVERY_MESSAGES[1]
     load = ("--messages", str(count), *RECOVERY_LOAD)
     with broker(loop, book, data) as server:
-        generate(server, "fill", *load, seconds=RECOVERY_SECONDS)
+        generate(server, "fill", *load, seconds=RECOVERY_S)
     with broker(loop, book, data) as server:
-        drain = partial(generate, server, "drain", *load, seconds=RECOVERY_SECONDS)
+        drain = partial(generate, server, "drain", *load, seconds=RECOVERY_S)
         taken = waits_during(server, drain)
     return Sample(taken.value, {**taken.details, "taken_at": count}) if plan.quick else taken
 

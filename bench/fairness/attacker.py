@@ -13,7 +13,7 @@ import time
 from random import Random
 
 from bench.book import NotMeasuredError
-from bench.fairness.attacks import AFTERMATH_SECONDS, BY_NAME
+from bench.fairness.attacks import AFTERMATH_S, BY_NAME
 from bench.fairness.wire import Client
 from bench.program import READY
 
@@ -43,7 +43,7 @@ def main() -> int:
             except TimeoutError:  # RabbitMQ takes hours for some
                 finished = False
             took = time.monotonic() - begun
-            time.sleep(attack.seconds(AFTERMATH_SECONDS))
+            time.sleep(attack.seconds(AFTERMATH_S))
             print(json.dumps({"seconds": took, "finished": finished}), flush=True)
             sys.stdin.readline()
             if finished:

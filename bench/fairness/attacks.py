@@ -29,10 +29,10 @@ from recado.amqp.properties import Properties
 from recado.amqp.values import FieldValue
 
 WORDS = "abcdefgh"
-IDLE_SECONDS = (0.5, 2.0)  # quick, full
-PUBLISH_SECONDS = (0.5, 5.0)
-PATIENCE_SECONDS = (3.0, 30.0)  # with RabbitMQ, for an attack that ruins it
-AFTERMATH_SECONDS = (0.2, 1.0)  # a broker may reply at once and do the work later
+IDLE_S = (0.5, 2.0)  # quick, full
+PUBLISH_S = (0.5, 5.0)
+PATIENCE_S = (3.0, 30.0)  # with RabbitMQ, for an attack that ruins it
+AFTERMATH_S = (0.2, 1.0)  # a broker may reply at once and do the work later
 BLOCK_MESSAGES = 3_000
 TOPIC_BINDINGS = 3_000
 TOPIC_KEYS = 100
@@ -68,7 +68,7 @@ class Attack:
 
     def run(self, client: Client) -> None:
         """Return when the broker has handled all of it."""
-        time.sleep(self.seconds(IDLE_SECONDS))
+        time.sleep(self.seconds(IDLE_S))
 
     def clean(self, client: Client) -> None:
         """Delete the declared objects."""
@@ -100,7 +100,7 @@ class Publishing(Attack):
         self._block = block_of_messages(self.rng, self.queue)
 
     def run(self, client: Client) -> None:
-        end = time.monotonic() + self.seconds(PUBLISH_SECONDS)
+        end = time.monotonic() + self.seconds(PUBLISH_S)
         while time.monotonic() < end:
             client.send(self._block)
         client.sync()

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.book import NotMeasuredError
 
 ROOT = Path(__file__).parents[2]
-INSTALL_SECONDS = 300
+INSTALL_S = 300
 
 
 @cache
@@ -31,7 +31,7 @@ def environment() -> dict[str, str]:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
         install = [*pip, "--target", str(folder), pin]
         done = subprocess.run(
-            install, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS
+            install, capture_output=True, text=True, check=False, timeout=INSTALL_S
         )
         if done.returncode:
             raise NotMeasuredError(f"uvloop cannot be installed: {done.stderr.strip()[-200:]}")

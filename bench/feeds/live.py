@@ -17,7 +17,7 @@ from statistics import median
 from typing import Protocol
 
 from bench.book import Book, NotMeasuredError
-from bench.feeds.running import Meter, pause, run_client, started
+from bench.feeds.programs import Meter, pause, run_client, started
 from bench.generator import Figures
 from bench.plan import Plan
 from bench.program import Program

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.book import Book, NotMeasuredError
-from bench.feeds.running import pause, started
+from bench.feeds.programs import pause, started
 from bench.plan import Plan
 from bench.processes import processor_seconds, resident_megabytes
 from bench.program import Program
@@ -23,10 +23,10 @@ from workshop.peers import Server
 
 PROCESSES = 10
 SIZES = (50, 500)
-START_SECONDS = 6.0
+START_S = 6.0
 """For ten processes to start."""
-SETTLE_SECONDS = 2.0
-IDLE_SECONDS = 10.0
+SETTLE_S = 2.0
+IDLE_S = 10.0
 
 
 def _scenario(name: str, title: str, unit: str) -> Scenario:
@@ -74,7 +74,7 @@ def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
 def take(server: Server, feed: str, size: int) -> dict[str, float]:
     """One figure for each scenario, by its name."""
     with ExitStack() as stack:
-        moment = time.monotonic() + START_SECONDS
+        moment = time.monotonic() + START_S
         each = size // PROCESSES
         programs = [
             stack.enter_context(
@@ -85,16 +85,14 @@ def take(server: Server, feed: str, size: int) -> dict[str, float]:
         for program in programs:
             program.until_ready()
         if time.monotonic() > moment:
-            raise NotMeasuredError(
-                f"{PROCESSES} processes did not start within {START_SECONDS:g} s"
-            )
+            raise NotMeasuredError(f"{PROCESSES} processes did not start within {START_S:g} s")
         time.sleep(moment - time.monotonic())
         before = used(server, programs)
         seconds = max(program.figures()["seconds"] for program in programs)
         joining = used(server, programs) - before
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(SETTLE_S)
         before, begun = used(server, programs), time.monotonic()
-        time.sleep(IDLE_SECONDS)
+        time.sleep(IDLE_S)
         idle = 100 * (used(server, programs) - before) / (time.monotonic() - begun)
         memory = sum(resident_megabytes(program.pid) for program in programs) / PROCESSES
     kinds = ((JOIN, seconds), (JOIN_CPU, joining), (IDLE, idle), (MEMORY, memory))

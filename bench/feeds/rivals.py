@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.book import Book, NotMeasuredError
-from bench.feeds.running import Meter, pause, run_client, started
+from bench.feeds.programs import Meter, pause, run_client, started
 from bench.plan import Plan
 from bench.program import Program
 from bench.scenario import Comparison, Sample, Scenario, Side

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.book import Book, NotMeasuredError
-from bench.feeds.running import pause, run_client, started
+from bench.feeds.programs import pause, run_client, started
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 from workshop import peers

@@ -39,7 +39,7 @@ from workshop import peers
 from workshop.peers import PeerStartError
 
 SECONDS: Final = 600.0
-QUICK_SECONDS: Final = 6.0
+QUICK_S: Final = 6.0
 SHOWN_COUNT: Final = 10
 BAR_WIDTH: Final = 30
 PLAIN_INTERVAL_S: Final = 30.0
@@ -67,7 +67,7 @@ SCENARIOS = (*VIOLATIONS.values(), FAULTS)
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
     rng = Random(plan.told_seed())
-    seconds, intensity = (QUICK_SECONDS, QUICK) if plan.quick else (SECONDS, FULL)
+    seconds, intensity = (QUICK_S, QUICK) if plan.quick else (SECONDS, FULL)
     with book.measuring(*names):
         try:
             outcomes = [

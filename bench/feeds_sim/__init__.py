@@ -42,7 +42,7 @@ SEEDS: Final = range(1, 20_001)
 AT_A_TIME: Final = 20
 QUICK_RESERVE: Final = 3.0
 """Seconds of the quick form that are left for its end."""
-PROGRESS_SECONDS: Final = 5.0
+PROGRESS_S: Final = 5.0
 SHOWN: Final = 50  # worlds in which something was wrong
 
 TITLES: Final = {
@@ -142,7 +142,7 @@ class Progress:
             print(f"FAULT {problem}", file=sys.stderr, flush=True)
         self._shown = len(total.problems)
         now = time.monotonic()
-        if now - self._told > PROGRESS_SECONDS:
+        if now - self._told > PROGRESS_S:
             self._told = now
             rate = total.worlds / (now - self._begun)
             told = f"  {total.worlds:,} worlds, {total.counts['delivered']:,} deliveries"

@@ -42,7 +42,7 @@ from workshop.peers import PeerStartError, Server
 FRAMES: Final = 1_000_000
 QUICK_FRAMES: Final = 200_000
 WARM_UP_SHARE: Final = 0.1
-PROGRESS_SECONDS: Final = 5.0
+PROGRESS_S: Final = 5.0
 SHOWN: Final = 10  # faults
 ENOUGH_FAULTS: Final = 100  # a broker that hangs would be waited for at every case
 
@@ -181,7 +181,7 @@ class Lap:
 
     def _watch(self, outcome: Outcome) -> bool:
         now = time.monotonic()
-        if now - self._told > PROGRESS_SECONDS:
+        if now - self._told > PROGRESS_S:
             self._told = now
             rate = outcome.frames / (now - self._begun)
             print(

@@ -16,11 +16,11 @@ from bench.fuzz.case import Case, Ending
 from workshop.peers import Server
 
 AT_A_TIME: Final = 24
-STALL_SECONDS: Final = 0.3
+STALL_S: Final = 0.3
 # Queues and bindings of thousands of clients are a load, not a leak. Without regular removal the benchmark
 # would measure the number of bindings per message.
 CASES_PER_TIDYING: Final = 200
-PATIENCE_SECONDS: Final = 20.0  # before a broker that does not answer counts as hung
+PATIENCE_S: Final = 20.0  # before a broker that does not answer counts as hung
 DROP_AT_ONCE: Final = struct.pack("ii", 1, 0)
 
 
@@ -78,17 +78,17 @@ class Hostile(asyncio.Protocol):
             if self.closed.done():
                 return 0.0
             self.transport.write(piece)
-            await asyncio.wait_for(self._writable.wait(), PATIENCE_SECONDS)
+            await asyncio.wait_for(self._writable.wait(), PATIENCE_S)
             # Yield to the other clients, so that the broker may read in pieces.
             await asyncio.sleep(case.pause)
         if case.ending is Ending.RESET:
             self._reset()
         elif case.ending is Ending.STALL:
-            await asyncio.wait([self.closed], timeout=STALL_SECONDS)
+            await asyncio.wait([self.closed], timeout=STALL_S)
         begun = time.monotonic()
         if not self.closed.done() and not self.transport.is_closing():
             self.transport.write_eof()
-        await asyncio.wait_for(asyncio.shield(self.closed), PATIENCE_SECONDS)
+        await asyncio.wait_for(asyncio.shield(self.closed), PATIENCE_S)
         return time.monotonic() - begun
 
     def _reset(self) -> None:
@@ -135,11 +135,11 @@ async def attack(
 async def one(server: Server, case: Case, outcome: Outcome) -> None:
     loop = asyncio.get_running_loop()
     transport, hostile = await loop.create_connection(Hostile, server.host, server.port)
-    seconds = PATIENCE_SECONDS
+    seconds = PATIENCE_S
     try:
         seconds = await hostile.play(case)
     except TimeoutError:
-        hostile.answers.fault = f"no end within {PATIENCE_SECONDS:.0f} s of the last byte"
+        hostile.answers.fault = f"no end within {PATIENCE_S:.0f} s of the last byte"
     finally:
         transport.abort()
         outcome.add(case, seconds, hostile.answers)

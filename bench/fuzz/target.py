@@ -34,7 +34,7 @@ permissions."/" = {{configure = '{permitted}', write = '{permitted}', read = '{p
 # Messages in a queue; without a limit the attackers' publishers would be a load.
 KEPT: Final = 100
 
-SETTLING_SECONDS: Final = 0.5
+SETTLING_S: Final = 0.5
 
 # An unexpected exception in the log: a heading, indented lines, a class name.
 TRACE: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*.*", re.MULTILINE)
@@ -94,10 +94,10 @@ def memory_when_swept(server: Server) -> float:
     """
     sweep(server, renew=False)
     least = resident_megabytes(server.pid)
-    until = time.monotonic() + SETTLING_SECONDS
+    until = time.monotonic() + SETTLING_S
     while time.monotonic() < until:
         time.sleep(0.02)
         now = resident_megabytes(server.pid)
         if now < least:
-            least, until = now, time.monotonic() + SETTLING_SECONDS
+            least, until = now, time.monotonic() + SETTLING_S
     return least

@@ -30,7 +30,7 @@ PASSWORD: Final = "as-seen-from-outside"
 TREASURE: Final = 1_000
 PAUSE: Final = 0.005
 TRIPS_PER_LOGIN: Final = 100
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_S: Final = 30.0
 
 
 @dataclass
@@ -76,8 +76,8 @@ class Witness:
         sent = b"trip %d" % seen.trips
         begun = time.monotonic()
         self._publish(self._queue, sent)
-        while not self._arrived and time.monotonic() - begun < PATIENCE_SECONDS:
-            self._connection.process_data_events(PATIENCE_SECONDS)
+        while not self._arrived and time.monotonic() - begun < PATIENCE_S:
+            self._connection.process_data_events(PATIENCE_S)
         seen.slowest = max(seen.slowest, time.monotonic() - begun)
         seen.trips += 1
         seen.lost += self._arrived != [sent]
@@ -118,7 +118,7 @@ class Watching:
     def ask(self) -> Testimony:
         """End the witness, and return its report."""
         try:
-            said, complaint = self._process.communicate(timeout=PATIENCE_SECONDS)
+            said, complaint = self._process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             raise NotMeasuredError("the witness was not served any more") from None
         if self._process.returncode:

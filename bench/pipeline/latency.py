@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SECONDS: Final = 30.0
-QUICK_SECONDS: Final = 8.0
+QUICK_S: Final = 8.0
 EACH: Final = 0.01  # seconds between rows
 WARM: Final = 3  # batches that are not counted
 
@@ -30,7 +30,7 @@ SCENARIOS: Final = (LIVE,)
 def run(plan: Plan, book: Book, ground: Ground) -> Iterator[str]:
     if not plan.wants(LIVE.name):
         return
-    taken = lap(ground, ground.folder / "live", QUICK_SECONDS if plan.quick else SECONDS)
+    taken = lap(ground, ground.folder / "live", QUICK_S if plan.quick else SECONDS)
     each = -(-len(taken) // plan.rounds)
     for start in range(0, len(taken), each):
         part = taken[start : start + each]

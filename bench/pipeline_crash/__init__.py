@@ -1,15 +1,15 @@
 """Pipelines under kill -9: drivers, workers, sources and sinks are killed at random, and at critical moments.
 Some are restarted with an older checkpoint, as from a backup.
 
-    routes.py   the routes of the messages
-    job.py      the job that is killed, on the public formats: an archive and queues into a lake, to both
-                brokers and into feeds
-    doomed.py   the formats, which exit at a requested moment
-    victim.py   the job as a process, and how it is killed
-    sender.py   sends the messages
-    listener.py archives the feeds
-    siege.py    one run, and what arrived
-    judge.py    whether that is consistent with the guarantees: pure, with its own tests
+    routes.py      the routes of the messages
+    job.py         the job that is killed, on the public formats: an archive and queues into a lake, to both
+                   brokers and into feeds
+    failpoints.py  the formats, which exit at a requested moment
+    victim.py      the job as a process, and how it is killed
+    sender.py      sends the messages
+    listener.py    archives the feeds
+    siege.py       one run, and what arrived
+    judge.py       whether that is consistent with the guarantees: pure, with its own tests
 
 Guarantees: from an archive to the lake exactly once; from a queue to the lake exactly once with ids, at least
 once without; from Spark to recado exactly once, within the deduplication window of the queue; to a feed exactly

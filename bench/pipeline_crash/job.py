@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import StreamingQueryException
 
 from bench.feeds_siege.diary import Diary
-from bench.pipeline_crash.doomed import (
+from bench.pipeline_crash.failpoints import (
     DIARY,
     FOLDER,
     LAKE,

@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 from bench.feeds_siege.diary import lines
-from bench.pipeline_crash.doomed import DIARY, LAKE, sink_doom, spool_doom
+from bench.pipeline_crash.failpoints import DIARY, LAKE, sink_doom, spool_doom
 from bench.pipeline_crash.routes import Generation, Layout, Query
 from bench.processes import PROC, children, family
 

@@ -42,7 +42,7 @@ QUICK_SHARE: Final = 12
 """The quick form tries one of so many moments and bits."""
 QUICK_RESERVE: Final = 10.0
 """Seconds of the quick form that eras leave to those."""
-PROGRESS_SECONDS: Final = 5.0
+PROGRESS_S: Final = 5.0
 SHOWN: Final = 10  # problems
 
 
@@ -149,7 +149,7 @@ class Progress:
             print(f"FAULT {problem}", file=sys.stderr, flush=True)
         self._shown = len(total.problems)
         now = time.monotonic()
-        if now - self._told > PROGRESS_SECONDS:
+        if now - self._told > PROGRESS_S:
             self._told = now
             rate = total.eras / (now - self._begun)
             print(

@@ -14,7 +14,7 @@ from bench.selector.texts import Outcome, Texts, try_one
 
 COUNT: Final = 1_000_000
 QUICK_COUNT: Final = 100_000
-PROGRESS_SECONDS: Final = 5.0
+PROGRESS_S: Final = 5.0
 SHOWN: Final = 10  # faults
 
 FAULTS = limit("faults", "texts that did something else", "texts")
@@ -68,7 +68,7 @@ def lap(plan: Plan, seed: int, first: int, count: int) -> Lap:
             if faults <= SHOWN:
                 tell(seed, number, outcome)
         now = time.monotonic()
-        if now - told > PROGRESS_SECONDS:
+        if now - told > PROGRESS_S:
             told = now
             rate = (number - first) / (now - begun)
             print(f"  {number:,} texts, {rate:,.0f} a second", file=sys.stderr, flush=True)

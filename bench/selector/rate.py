@@ -19,7 +19,7 @@ from bench.scenario import Comparison, Sample, Scenario, Side
 from recado.selector import compile_predicate, parse
 
 SECONDS: Final = 1.0
-QUICK_SECONDS: Final = 0.3
+QUICK_S: Final = 0.3
 MESSAGES: Final = 300
 
 
@@ -78,7 +78,7 @@ def messages() -> list[Message]:
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
-    seconds = QUICK_SECONDS if plan.quick else SECONDS
+    seconds = QUICK_S if plan.quick else SECONDS
     asked = messages()
     for each in SUBJECTS:
         name = each.scenario.name

@@ -12,7 +12,7 @@ import pytest
 
 from bench.actors import SCENARIOS, crowds, environment, local, remote, trading
 from bench.actors.environment import python_of_peers
-from bench.actors.running import MARK, Worker, marked, started
+from bench.actors.workers import MARK, Worker, marked, started
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasuredError
 from bench.plan import Plan

@@ -7,7 +7,7 @@ import pytest
 from bench.aims import Result
 from bench.broker import SCENARIOS, growth, life, traffic
 from bench.picture import advantage, aimed_advantage
-from bench.plan import QUICK_SECONDS, Plan
+from bench.plan import QUICK_S, Plan
 from bench.processes import family, resident_megabytes
 from bench.scenario import Comparison, Scenario
 
@@ -25,12 +25,12 @@ def test_the_quick_form_takes_its_rounds_close_together_and_always_adds() -> Non
 
 
 def test_the_full_form_takes_long_samples() -> None:
-    assert traffic.sample_seconds(Plan(quick=False), loads_left=9) == traffic.SAMPLE_SECONDS
+    assert traffic.sample_seconds(Plan(quick=False), loads_left=9) == traffic.SAMPLE_S
 
 
 def test_the_quick_form_shares_out_the_time_that_is_left() -> None:
-    least, most = traffic.QUICK_SAMPLE_SECONDS
-    late = Plan(quick=True, started=time.monotonic() - 2 * QUICK_SECONDS)
+    least, most = traffic.QUICK_SAMPLE_S
+    late = Plan(quick=True, started=time.monotonic() - 2 * QUICK_S)
     assert traffic.sample_seconds(late, loads_left=1) == least
     early = Plan(quick=True)
     assert traffic.sample_seconds(early, loads_left=1) == most

@@ -12,7 +12,7 @@ from bench.aims import Result, judge, load_aims
 from bench.book import Book
 from bench.broker import life
 from bench.durable import SCENARIOS, memory, restart, traffic
-from bench.plan import QUICK_SECONDS, Plan
+from bench.plan import QUICK_S, Plan
 from bench.scenario import Sample, Scenario, Side
 from workshop import peers
 
@@ -62,11 +62,11 @@ def test_what_was_asked_for_by_name_is_in_every_form() -> None:
 
 
 def test_the_quick_form_shares_out_the_time_that_is_left() -> None:
-    least, most = traffic.QUICK_SAMPLE_SECONDS
-    late = Plan(quick=True, started=time.monotonic() - 2 * QUICK_SECONDS)
+    least, most = traffic.QUICK_SAMPLE_S
+    late = Plan(quick=True, started=time.monotonic() - 2 * QUICK_S)
     assert traffic.sample_seconds(late, loads_left=1) == least
     assert traffic.sample_seconds(Plan(quick=True), loads_left=1) == most
-    assert traffic.sample_seconds(Plan(), loads_left=1) == traffic.SAMPLE_SECONDS
+    assert traffic.sample_seconds(Plan(), loads_left=1) == traffic.SAMPLE_S
 
 
 def test_the_worst_of_a_brokers_life_counts_in_every_round() -> None:

@@ -13,7 +13,7 @@ import recado
 from bench import fairness
 from bench.aims import Result, judge, load_aims
 from bench.book import Book, NotMeasuredError
-from bench.fairness import attacks, measuring
+from bench.fairness import attacks, measurement
 from bench.fairness.wire import Client
 from bench.plan import Plan
 from bench.scenario import Side
@@ -60,8 +60,8 @@ def test_an_attack_removes_what_it_declared(
 ) -> None:
     for name in ("TOPIC_BINDINGS", "TOPIC_KEYS", "REGEX_BINDINGS", "REGEX_KEYS"):
         monkeypatch.setattr(attacks, name, 3)
-    monkeypatch.setattr(attacks, "PUBLISH_SECONDS", (0.01, 1.0))
-    monkeypatch.setattr(attacks, "IDLE_SECONDS", (0.01, 1.0))
+    monkeypatch.setattr(attacks, "PUBLISH_S", (0.01, 1.0))
+    monkeypatch.setattr(attacks, "IDLE_S", (0.01, 1.0))
     monkeypatch.setattr(attack, "sizes", (3000, 3000))
     with (
         recado.Broker(data=tmp_path if attack.needs_disk else None) as broker,
@@ -92,7 +92,7 @@ def test_the_probe_sees_a_broker_that_stalls(server: Server) -> None:
         time.sleep(STALL_S)  # the stall itself
         os.kill(server.pid, signal.SIGCONT)
 
-    sample = measuring.waits_during(server, stall)
+    sample = measurement.waits_during(server, stall)
     assert sample.value == sample.details["max_ms"] >= STALL_S * 1e3 * 0.9
     assert sample.details["p99_ms"] > STALL_S * 1e3 / 2, "it would have asked all the while"
     assert sample.details["cpu_max_ms"] < STALL_S * 1e3 / 2, "the broker did nothing meanwhile"

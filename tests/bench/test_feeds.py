@@ -15,8 +15,8 @@ from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasuredError
 from bench.feeds import SCENARIOS, live, rivals
 from bench.feeds.clients.work import Reading, Work, WrongResultError
+from bench.feeds.programs import Meter, run_client, started
 from bench.feeds.rivals import JETSTREAM, RABBITMQ, RECADO, TASKS, Contestant
-from bench.feeds.running import Meter, run_client, started
 from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import processor_seconds

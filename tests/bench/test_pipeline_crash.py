@@ -18,8 +18,8 @@ import recado.feeds
 from bench import pipeline_crash
 from bench.aims import load_aims
 from bench.book import Book
-from bench.pipeline_crash import dealt, doomed
-from bench.pipeline_crash.doomed import LAKE, DoomedFeedWriter, sink_doom
+from bench.pipeline_crash import dealt, failpoints
+from bench.pipeline_crash.failpoints import LAKE, DoomedFeedWriter, sink_doom
 from bench.pipeline_crash.judge import Arrived, Kind, Violation, judge
 from bench.pipeline_crash.listener import listening
 from bench.pipeline_crash.routes import (
@@ -168,9 +168,9 @@ def test_a_feed_s_sink_dies_when_rows_are_published_and_spark_does_not_know(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    monkeypatch.setenv(doomed.FOLDER, str(tmp_path))
+    monkeypatch.setenv(failpoints.FOLDER, str(tmp_path))
     monkeypatch.setattr(FeedStreamWriter, "commit", lambda *_: done.append("published"))
-    monkeypatch.setattr(doomed, "die", lambda: done.append("dead"))
+    monkeypatch.setattr(failpoints, "die", lambda: done.append("dead"))
     options = FeedWriteOptions(url="amqp://localhost", feed=KEPT, id_columns="none")
     writer = DoomedFeedWriter.of(FeedStreamWriter(options, {"body": "binary"}, tmp_path))
     writer.commit([StagedFile("file", 3)], 1)

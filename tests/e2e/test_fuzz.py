@@ -89,7 +89,7 @@ async def played_to(accept: Accept) -> Outcome:
 
 
 def test_a_broker_that_hangs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.fuzz.hostile.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("bench.fuzz.hostile.PATIENCE_S", 0.2)
     left = asyncio.Event()
 
     async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from typing import cast
 
 from bench.actors.programs.flight import flight
-from bench.actors.programs.serving import Watch, serve, tell
+from bench.actors.programs.task_loop import Watch, serve, tell
 
 MESSAGE = b"x" * 64
 

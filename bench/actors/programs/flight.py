@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bench.actors.programs.serving import Watch
+from bench.actors.programs.task_loop import Watch
 
 
 async def flight(ask: Callable[[], Awaitable[object]], count: int, window: int) -> dict[str, float]:

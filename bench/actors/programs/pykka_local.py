@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pykka
 
-from bench.actors.programs.serving import (
+from bench.actors.programs.task_loop import (
     Task,
     Watch,
     check,

@@ -6,7 +6,7 @@ from typing import Any
 
 import ray
 
-from bench.actors.programs.serving import Watch, check, serve
+from bench.actors.programs.task_loop import Watch, check, serve
 
 
 class Echo:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from itertools import cycle, islice
 from typing import Any
 
-from bench.actors.programs.serving import Watch, check, resident_megabytes, serve
+from bench.actors.programs.task_loop import Watch, check, resident_megabytes, serve
 from recado.actors import Actor, ActorRef, ActorSystem, Message, blocking
 
 TIMEOUT = 30.0

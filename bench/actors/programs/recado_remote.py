@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from bench.actors.programs.flight import flight
-from bench.actors.programs.serving import Watch, check, serve, tell
+from bench.actors.programs.task_loop import Watch, check, serve, tell
 from recado.actors import Actor, ActorRef, ActorSystem, Message
 from recado.actors.remote.tcp import TcpTransport
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from thespian.actors import Actor, ActorSystem
 
-from bench.actors.programs.serving import Watch, check, serve
+from bench.actors.programs.task_loop import Watch, check, serve
 
 TIMEOUT = 30
 

@@ -8,7 +8,7 @@ from typing import Any
 import xoscar
 
 from bench.actors.programs.flight import flight
-from bench.actors.programs.serving import Watch, check, serve
+from bench.actors.programs.task_loop import Watch, check, serve
 
 
 class Echo(xoscar.Actor):  # type: ignore[misc]  # it has no types

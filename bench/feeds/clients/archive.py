@@ -15,7 +15,7 @@ import time
 import recado.feeds
 from recado.feeds.archiver import Archiver
 
-LOOK_SECONDS = 0.005
+LOOK_S = 0.005
 
 
 async def keep(url: str, feed: str, folder: str, messages: str = "0") -> None:
@@ -34,7 +34,7 @@ async def taken_in(archive: Archiver, messages: int) -> dict[str, float]:
     before = sum(archive.vector.values())
     begun, used = time.perf_counter(), time.process_time()
     while sum(archive.vector.values()) < messages:  # noqa: ASYNC110 (see above)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(LOOK_S)
     seconds = time.perf_counter() - begun
     used = time.process_time() - used
     return {"rate": (messages - before) / seconds, "cpu_us": used / (messages - before) * 1e6}

@@ -23,7 +23,7 @@ import recado.feeds
 HEAD = struct.Struct("<qq")
 
 # A publisher with a rate checks its clock this often, and publishes the messages that are due.
-STEP_SECONDS = 0.001
+STEP_S = 0.001
 AT_ONCE = 500
 
 
@@ -44,7 +44,7 @@ async def publish(url: str, name: str, messages: int, size: int, rate: float) ->
                 left -= count
             # Sleep even if messages are due again: publishing a few at a time would keep all processes busy.
             if rate and count < AT_ONCE:
-                await asyncio.sleep(STEP_SECONDS)
+                await asyncio.sleep(STEP_S)
         await feed.flush()
     print(json.dumps({"seconds": time.monotonic() - begun}))
 

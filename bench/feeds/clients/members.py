@@ -19,7 +19,7 @@ from functools import partial
 import recado.feeds
 from recado.feeds.views import View
 
-LONGEST_SECONDS = 120.0
+LONGEST_S = 120.0
 
 
 async def main(url: str, name: str, who: str, count: int, total: int, moment: float) -> None:
@@ -40,7 +40,7 @@ async def main(url: str, name: str, who: str, count: int, total: int, moment: fl
             for number in range(count)
         ]
         await asyncio.gather(*map(stack.enter_async_context, members))
-        async with asyncio.timeout(LONGEST_SECONDS):
+        async with asyncio.timeout(LONGEST_S):
             await complete.wait()
         print(json.dumps({"seconds": time.monotonic() - moment}), flush=True)
         await asyncio.Event().wait()

@@ -14,7 +14,7 @@ from bench.scenario import Sample
 from workshop.peers import Server
 
 PROBE_PAUSE_US = 1000
-PROBE_SECONDS = 600
+PROBE_S = 600
 
 # The figures of the probe that are reported: for replies and confirms.
 FIGURES = ("p50", "p99", "max", "cpu_max")
@@ -41,7 +41,7 @@ def running(name: str, arguments: list[str]) -> Iterator[tuple[Program, subproce
 def waits_during(server: Server, work: Callable[[], object]) -> Sample:
     """Measure the waits of an idle client while some work is done."""
     arguments = ["--pause", str(PROBE_PAUSE_US), "--prefix", "fairness.probe", "--stall", "120"]
-    probe = command(server, "probe", arguments, PROBE_SECONDS)
+    probe = command(server, "probe", arguments, PROBE_S)
     with running("probe", probe) as (program, process):
         program.until_ready()
         work()

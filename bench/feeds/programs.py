@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from bench.generator import Figures
 from bench.plan import Plan
 from bench.processes import processor_seconds
-from bench.program import LONGEST_SECONDS, ROOT, Program
+from bench.program import LONGEST_S, ROOT, Program
 from bench.quiet import settle
 
-SETTLE_SECONDS = 3.0
-QUICK_SETTLE_SECONDS = 0.3
+SETTLE_S = 3.0
+QUICK_SETTLE_S = 0.3
 
 # A server is still busy after the answer to its client; that belongs to the sample.
-AFTERWARDS_SECONDS = 0.3
+AFTERWARDS_S = 0.3
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def started(name: str, *arguments: object) -> Iterator[Program]:
         finally:
             process.terminate()
             try:
-                process.wait(LONGEST_SECONDS)
+                process.wait(LONGEST_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
@@ -49,7 +49,7 @@ def run_client(name: str, *arguments: object) -> Figures:
 
 def pause(plan: Plan) -> None:
     """Between samples."""
-    settle(QUICK_SETTLE_SECONDS if plan.quick else SETTLE_SECONDS)
+    settle(QUICK_SETTLE_S if plan.quick else SETTLE_S)
 
 
 class Meter:
@@ -63,5 +63,5 @@ class Meter:
         return sum(processor_seconds(pid) for pid in self._pids)
 
     def microseconds_per(self, messages: int) -> float:
-        settle(AFTERWARDS_SECONDS)
+        settle(AFTERWARDS_S)
         return (self._now() - self._before) / messages * 1e6

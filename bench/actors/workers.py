@@ -22,9 +22,9 @@ from bench.processes import PROC, family, ticks
 from bench.program import ROOT, Program, stream
 from bench.quiet import settle
 
-END_SECONDS = 15
-SETTLE_SECONDS = 2.0
-QUICK_SETTLE_SECONDS = 0.2
+END_S = 15
+SETTLE_S = 2.0
+QUICK_SETTLE_S = 0.2
 MARK = "RECADO_BENCH_ACTORS"
 
 
@@ -55,7 +55,7 @@ class Worker(Program):
         """Close its input, and kill the processes that it leaves behind."""
         stream(self._process.stdin).close()
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(END_SECONDS)
+            self._process.wait(END_S)
         for pid in self._processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -96,4 +96,4 @@ def marked(mark: str) -> list[int]:
 
 def pause(plan: Plan) -> None:
     """Between samples."""
-    settle(QUICK_SETTLE_SECONDS if plan.quick else SETTLE_SECONDS)
+    settle(QUICK_SETTLE_S if plan.quick else SETTLE_S)
