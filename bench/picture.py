@@ -73,7 +73,7 @@ def draw(bench: str, peer: str, results: Sequence[Result], plan: Plan, file: Pat
         write_columns(axes, row, result)
     write_headings(axes, peer)
     shape_axes(axes, peer, results)
-    write_title(axes, f"{bench}: recado beside {peer}", circumstances(plan))
+    write_title(axes, f"{bench}: recado vs {peer}", circumstances(plan))
     draw_legend(axes)
     # Tight: titles and columns are outside of the axes, whose size is set above.
     figure.savefig(file, dpi=130, bbox_inches="tight", pad_inches=0.2)

@@ -40,7 +40,7 @@ def step(command: list[str]) -> None:
     try:
         subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=True)
     except subprocess.CalledProcessError as error:
-        last = (error.stderr.strip().splitlines() or ["no word"])[-1]
+        last = (error.stderr.strip().splitlines() or ["no error output"])[-1]
         raise NotMeasuredError(f"the peers cannot be installed: {last}") from None
     except subprocess.TimeoutExpired:
         raise NotMeasuredError(f"the peers were not installed within {LONGEST_S} s") from None

@@ -59,11 +59,11 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         names = [scenario.name for scenario in pair if plan.includes(scenario)]
         if names:
             with book.measuring(*names):
-                beside_pykka(work, plan, book)
+                compare_with_pykka(work, plan, book)
             yield from names
 
 
-def beside_pykka(work: Work, plan: Plan, book: Book) -> None:
+def compare_with_pykka(work: Work, plan: Plan, book: Book) -> None:
     share = QUICK_SHARE if plan.quick else 1
     with started(OURS) as ours, started(THEIRS) as theirs:
         for program, count in ((ours, work.ours), (theirs, work.theirs)):

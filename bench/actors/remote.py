@@ -42,7 +42,7 @@ class Peer:
         title, unit, comparison = TASKS[task]
         return Scenario(
             f"{task}-{self.key}",
-            f"{title}, beside {self.title}",
+            f"{title}, vs {self.title}",
             unit,
             comparison,
             full_only=self.slow_start or task == "flight",
@@ -74,11 +74,11 @@ def run(plan: Plan, book: Book, python: Callable[[], Path] = python_of_peers) ->
         names = [scenario.name for scenario in peer.scenarios if plan.includes(scenario)]
         if names:
             with book.measuring(*names):
-                beside(peer, names, plan, book, python)
+                compare_with(peer, names, plan, book, python)
             yield from names
 
 
-def beside(
+def compare_with(
     peer: Peer, names: list[str], plan: Plan, book: Book, python: Callable[[], Path]
 ) -> None:
     interpreter = python() if peer.large and plan.with_peer else Path(sys.executable)

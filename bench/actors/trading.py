@@ -43,7 +43,7 @@ TIMES = ("mean", "p25", "p50", "p75", "p95")
 
 Report = dict[str, Any]  # JSON, as `recado trading report` has it
 
-BESIDE_TCP = {
+VS_TCP = {
     clients: Scenario(
         f"trading-{clients}",
         f"Trading System over AMQP, {clients} client{'s' * (clients > 1)}",
@@ -53,10 +53,10 @@ BESIDE_TCP = {
     )
     for clients in (FEW, MANY)
 }
-BESIDE_RABBITMQ = {
+VS_RABBITMQ = {
     clients: Scenario(
         f"trading-rabbitmq-{clients}",
-        f"the same, {clients} client{'s' * (clients > 1)}, beside RabbitMQ",
+        f"the same, {clients} client{'s' * (clients > 1)}, vs RabbitMQ",
         "asks/s",
         Comparison.TIMES_MORE,
         full_only=True,
@@ -73,24 +73,24 @@ DELAYED = Scenario(
 )
 DIFFERENCE = Scenario(
     "trading-delayed-difference",
-    "the same: more beside point to point, at worst",
+    "the same: excess over point to point, worst",
     "% points",
     Comparison.AT_MOST,
     full_only=True,
 )
-SCENARIOS = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values(), DELAYED, DIFFERENCE)
+SCENARIOS = (*VS_TCP.values(), *VS_RABBITMQ.values(), DELAYED, DIFFERENCE)
 
 
 def run(plan: Plan, book: Book, folder: Path) -> Iterator[str]:
-    pairs = (*BESIDE_TCP.values(), *BESIDE_RABBITMQ.values())
+    pairs = (*VS_TCP.values(), *VS_RABBITMQ.values())
     wanted = [scenario.name for scenario in pairs if plan.includes(scenario)]
     if wanted:
         with book.measuring(*wanted), ExitStack() as stack:
             brokers = {RECADO: ""}
-            if any(each.name in wanted for each in BESIDE_RABBITMQ.values()):
+            if any(each.name in wanted for each in VS_RABBITMQ.values()):
                 brokers[RABBITMQ] = rabbitmq_url(stack)
             for clients, asks in ASKS.items():
-                if {BESIDE_TCP[clients].name, BESIDE_RABBITMQ[clients].name}.isdisjoint(wanted):
+                if {VS_TCP[clients].name, VS_RABBITMQ[clients].name}.isdisjoint(wanted):
                     continue
                 place, count = folder / f"trading-{clients}", QUICK_ASKS if plan.quick else asks
                 trade(place, (clients,), 0, count, brokers, plan.rounds)
@@ -159,19 +159,19 @@ def trading(*words: str) -> str:
 def enter(runs: Sequence[Report], wanted: Sequence[str], book: Book) -> None:
     for run in runs:
         clients, broker, figures = run["clients"], run["broker"], run["figures"]
-        beside_tcp, beside_rabbitmq = BESIDE_TCP[clients].name, BESIDE_RABBITMQ[clients].name
+        vs_tcp, vs_rabbitmq = VS_TCP[clients].name, VS_RABBITMQ[clients].name
         details = {"rate": figures["rate"]}
         if broker is None or "broker" in run["processor"]:  # or that of the broker is not in it
             details["cpu_us"] = 1e6 * sum(run["processor"].values()) / run["asks"]
         mean, rate = Sample(figures["mean"], details), Sample(figures["rate"], details)
         if broker is None:
-            book.enter(beside_tcp, Side.PEER, mean)
+            book.enter(vs_tcp, Side.PEER, mean)
         elif broker == RECADO:
-            book.enter(beside_tcp, Side.RECADO, mean)
-            if beside_rabbitmq in wanted:
-                book.enter(beside_rabbitmq, Side.RECADO, rate)
+            book.enter(vs_tcp, Side.RECADO, mean)
+            if vs_rabbitmq in wanted:
+                book.enter(vs_rabbitmq, Side.RECADO, rate)
         else:
-            book.enter(beside_rabbitmq, Side.PEER, rate)
+            book.enter(vs_rabbitmq, Side.PEER, rate)
 
 
 def excess(tables: Sequence[Report]) -> Sample:

@@ -31,7 +31,7 @@ SECONDS = 120
 SCENARIOS = tuple(
     Scenario(
         f"{work}-{peer}",
-        f"{title}, beside {peer}",
+        f"{title}, vs {peer}",
         "messages/s",
         Comparison.TIMES_MORE,
         peer=peer,

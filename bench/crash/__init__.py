@@ -48,7 +48,7 @@ SHOWN: Final = 10  # violations of an era
 VIOLATIONS: Final = {
     Kind.LOST: limit("lost", "confirmed or committed, and lost", "messages"),
     Kind.PHANTOM: limit("phantom", "delivered, and never published", "messages"),
-    Kind.DAMAGED: limit("damaged", "delivered with other bytes", "messages"),
+    Kind.DAMAGED: limit("damaged", "delivered with changed bytes", "messages"),
     Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
     Kind.DUPLICATE: limit("duplicate", "twice, without a reason", "messages"),
     Kind.FLAG: limit("flag", "redelivered, and not marked", "messages"),

@@ -181,7 +181,7 @@ class Checker:
                 self._there[thing] = False
             case h.Found():
                 if self._there.get(thing) is False:
-                    self._blame(Kind.TOPOLOGY, f"{thing} was deleted, and is there")
+                    self._blame(Kind.TOPOLOGY, f"{thing} was deleted, and exists")
                 self._there[thing] = True
             case h.Missed():
                 if self._there.get(thing) is True:
@@ -286,7 +286,7 @@ class Checker:
         if copy.state is State.RETURNED:
             return None
         if copy.state is State.KEPT:
-            return "it was settled, and that was kept"
+            return "it was settled durably"
         same = copy.life == event.life and copy.consumer not in self._left[event.queue]
         if not same:
             return None

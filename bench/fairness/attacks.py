@@ -46,7 +46,7 @@ class Attack:
     """No attack: the waits of a client on an idle broker."""
 
     name: ClassVar[str] = "idle"
-    title: ClassVar[str] = "nothing else"
+    title: ClassVar[str] = "idle broker"
     needs_disk: ClassVar[bool] = False
     suits_peer: ClassVar[bool] = True
     ruins_peer: ClassVar[bool] = False

@@ -39,7 +39,7 @@ RATES = 5
 PEER = "a volatile feed"
 RATE = Scenario(
     "live-rate",
-    "delivered live, persistent beside volatile",
+    "delivered live, with vs without archive",
     "messages/s",
     Comparison.TIMES_MORE,
     peer=PEER,
@@ -149,4 +149,4 @@ def keeping_up(stage: Feeds, side: Side, rate: float, plan: Plan) -> Figures:
         if figures["rate"] >= KEPT_UP * rate:
             return figures
     told = f"{figures['rate']:,.0f} of {rate:,.0f} messages/s"
-    raise FellBehindError(f"a {FEEDS[side]} feed does not keep up: {told}")
+    raise FellBehindError(f"a {FEEDS[side]} feed does not sustain the rate: {told}")

@@ -24,9 +24,9 @@ SIZE = 200
 QUICK_SHARE = 5
 
 PROMISE = (
-    "durability: recado confirms what is synced to disk, by its archive too before that is stable; "
+    "durability: recado confirms after an fsync, also of its archive before a message is stable; "
 )
-TASKS = {"publish": "published and kept", "replay": "replayed"}
+TASKS = {"publish": "published and stored", "replay": "replayed"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Rival:
     def scenario(self, task: str) -> Scenario:
         return Scenario(
             f"{task}-{self.key}",
-            f"{TASKS[task]}, beside {self.title}",
+            f"{TASKS[task]}, vs {self.title}",
             "messages/s",
             Comparison.TIMES_MORE,
             peer=self.title,
@@ -60,13 +60,13 @@ JETSTREAM = Rival(
     "jetstream",
     "NATS JetStream",
     Client("jetstream", 100_000),
-    "JetStream acknowledges what it has given to the system, and syncs from time to time",
+    "JetStream acknowledges after a write without fsync, and syncs from time to time",
 )
 RABBITMQ = Rival(
     "rabbitmq",
     "RabbitMQ streams",
     Client("rabbit_stream", 50_000),
-    "a RabbitMQ stream confirms what it has given to the system, and never syncs",
+    "a RabbitMQ stream confirms after a write without fsync, and never syncs",
 )
 RIVALS = (JETSTREAM, RABBITMQ)
 SCENARIOS = tuple(rival.scenario(task) for task in TASKS for rival in RIVALS)

@@ -48,14 +48,14 @@ PLAIN_INTERVAL_S: Final = 30.0
 
 VIOLATIONS: Final = {
     Kind.LOST: limit("lost", "owed to a subscriber and never received", "messages"),
-    Kind.PHANTOM: limit("phantom", "never published, or other bytes", "messages"),
+    Kind.PHANTOM: limit("phantom", "never published, or changed bytes", "messages"),
     Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
-    Kind.GAP: limit("gap", "left out within a life, not told as lost", "messages"),
+    Kind.GAP: limit("gap", "left out within a life, not reported as lost", "messages"),
     Kind.TWICE: limit("twice", "twice, though committed with the vector", "messages"),
     Kind.REPEATED: limit("repeated", "again, though the saved vector covers it", "messages"),
     Kind.UNMARKED: limit("unmarked", "again, and not marked as uncertain", "messages"),
     Kind.STALE: limit("stale", "older than a subscriber without recovery", "messages"),
-    Kind.FALSE: limit("false-loss", "told as lost, and not lost", "messages"),
+    Kind.FALSE: limit("false-loss", "reported as lost, and not lost", "messages"),
     Kind.HOLE: limit("hole", "missing in an archive in the end", "messages"),
     Kind.CLASS: limit("class", "wrongly classified by an archive", "messages"),
     Kind.VIEWS: limit("views", "views on which members disagree", "views"),

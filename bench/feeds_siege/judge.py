@@ -332,7 +332,7 @@ def judge_views(evidence: Evidence) -> Iterator[Violation]:
 def find_behind_cuts(evidence: Evidence) -> Iterator[Finding]:
     """Find live messages that were received after a view although they are before its cut."""
     cuts = {view.id: view.cut for _, view in views_of(evidence) if view.cut is not None}
-    note = "came behind a view whose cut they are before"
+    note = "received after a view although before its cut"
     for subscriber in evidence.subscribers:
         for life in subscriber.lives:
             floor: dict[bytes, int] = {}

@@ -52,7 +52,7 @@ TITLES: Final = {
     Rule.REPEAT: "given twice, or covered by the vector given",
     Rule.HISTORY: "of publishers that had ended, to subscribers without recovery",
     Rule.MARK: "repeated, and not marked as uncertain",
-    Rule.CERTAINTY: "said to be delivered or missed, and not so",
+    Rule.CERTAINTY: "wrongly classified as delivered or missed",
     Rule.UNIFORM: "delivered before enough archives had them",
     Rule.TOTAL: "in different orders in one view",
     Rule.VIEWS: "on the wrong side of a view",

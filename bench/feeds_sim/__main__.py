@@ -35,7 +35,7 @@ def main() -> int:
     print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
     # The history of a world that stopped halfway cannot be judged.
     problems = world.faults or [str(violation) for violation in verdict.violations]
-    print("\n".join(problems) or "nothing to complain about")
+    print("\n".join(problems) or "no violations")
     print(f"trace {world.trace()}")
     return 1 if problems else 0
 

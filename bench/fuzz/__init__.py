@@ -50,7 +50,7 @@ ENOUGH_FAULTS: Final = 100  # a broker that hangs would be waited for at every c
 FAULTS = limit("faults", "crashes, traces, broken answers", "faults")
 ANSWER = limit("answer", "slowest answer to an attacker", "ms")
 ROUND_TRIP = limit("round-trip", "slowest round trip of a witness", "ms")
-LOST = limit("lost", "what the witness lost or got twice", "messages")
+LOST = limit("lost", "messages of the witness lost or duplicated", "messages")
 MEMORY = limit("memory", "growth of memory after warm-up", "MB")
 SCENARIOS = (FAULTS, ANSWER, ROUND_TRIP, LOST, MEMORY)
 

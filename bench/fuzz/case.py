@@ -21,9 +21,9 @@ DRIBBLED: Final = 400  # bytes; a slow client is slow at the end, so that the re
 class Ending(Enum):
     """How a client leaves after its last byte."""
 
-    FINISH = "says that it has nothing more to say, and waits for the broker to close"
+    FINISH = "sends EOF, and waits for the broker to close"
     RESET = "is gone at once, whatever was on its way"
-    STALL = "stays for a while without a word"
+    STALL = "stays connected silently for a while"
 
 
 @dataclass(frozen=True)

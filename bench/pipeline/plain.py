@@ -87,7 +87,7 @@ class PlainReader(SimpleDataSourceStreamReader):
     def readBetweenOffsets(  # noqa: N802
         self, start: dict[str, int], end: dict[str, int]
     ) -> Iterator[tuple[Any, ...]]:
-        raise RuntimeError("what was acknowledged is gone")
+        raise RuntimeError("acknowledged messages are gone")
 
 
 class PlainWriter(DataSourceWriter):

@@ -52,8 +52,8 @@ VIOLATIONS: Final = {
     Kind.TWICE: limit("twice", "twice, where once is promised", "messages"),
     Kind.STRANGE: limit("strange", "with another id the second time", "messages"),
 }
-DIED: Final = limit("died", "deaths of the job that nobody caused", "deaths")
-UNSEEN: Final = limit("unseen", "repeats not seen where nothing keeps them off", "routes")
+DIED: Final = limit("died", "exits of the job without a kill", "deaths")
+UNSEEN: Final = limit("unseen", "control routes without duplicates", "routes")
 SURVIVED: Final = Scenario(
     "kills", "kills that it went through", "kills", Comparison.AT_LEAST, full_only=True
 )
@@ -91,7 +91,7 @@ def one_siege(kills: list[Kill], seed: int) -> Outcome:
         if faults:
             kept = Path(tempfile.gettempdir()) / f"pipeline-crash-{seed}"
             shutil.copytree(folder, kept, dirs_exist_ok=True)
-            tell(f"{len(faults)} faults; what is left is in {kept}")
+            tell(f"{len(faults)} faults; the data is in {kept}")
     for route in outcome.unseen:
         tell(f"no repeats on {route}")
     tell(", ".join(f"{count:,} {what}" for what, count in sorted(outcome.counts.items())))

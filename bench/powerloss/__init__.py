@@ -49,7 +49,7 @@ SHOWN: Final = 10  # problems
 VIOLATIONS: Final = {
     Kind.LOST: limit("lost", "confirmed, committed or shown, and lost", "messages"),
     Kind.PHANTOM: limit("phantom", "never published, refused, rolled back", "messages"),
-    Kind.DAMAGED: limit("damaged", "delivered with other bytes", "messages"),
+    Kind.DAMAGED: limit("damaged", "delivered with changed bytes", "messages"),
     Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
     Kind.DUPLICATE: limit("duplicate", "twice, without a reason", "messages"),
     Kind.FLAG: limit("flag", "wrongly marked as redelivered, or not", "messages"),

@@ -39,7 +39,7 @@ def main() -> int:
     problems = [*map(str, verdict.violations), *era.history.faults]
     print(f"{', '.join(each.name for each in era.districts)}; {era.shape}")
     print(", ".join(f"{count:,} {what}" for what, count in sorted(verdict.counts.items())))
-    print("\n".join(problems) or "nothing to complain about")
+    print("\n".join(problems) or "no violations")
     return 1 if problems else 0
 
 

@@ -141,7 +141,7 @@ class Client:
             case ContentReceived(_, method, content):
                 self._answers.popleft()(method, extract_body(content))
             case _:
-                raise BrokerObjectedError(f"nobody expects {event}")
+                raise BrokerObjectedError(f"unexpected method: {event}")
 
 
 def publishing(
@@ -153,7 +153,7 @@ def publishing(
 
 
 def _nobody_asks(_session: Session, _credentials: Credentials) -> None:
-    raise BrokerObjectedError("nobody has credentials")
+    raise BrokerObjectedError("no credentials")
 
 
 def _ignore(_method: m.Method, _body: bytes) -> None:
@@ -161,4 +161,4 @@ def _ignore(_method: m.Method, _body: bytes) -> None:
 
 
 def _unexpected(*what: object) -> None:
-    raise BrokerObjectedError(f"nobody expects {what}")
+    raise BrokerObjectedError(f"unexpected method: {what}")

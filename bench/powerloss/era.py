@@ -242,7 +242,7 @@ class Era:
             result = folder.flip(file, bit)
             self.flipped[result] += 1
             if result is Result.SILENT:
-                self.history.faults.append(f"bit {bit} of {file} is wrong, and nobody noticed")
+                self.history.faults.append(f"bit {bit} of {file} is wrong, and was not detected")
 
     # ── turns ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -111,5 +111,5 @@ def bits(which: range) -> Tally:
             result = folder.flip(file, bit)
             tally.flipped[result] += 1
             if result is Result.SILENT:
-                tally.problems.append(f"bit {bit} of {file} is wrong, and nobody noticed")
+                tally.problems.append(f"bit {bit} of {file} is wrong, and was not detected")
     return tally

@@ -17,7 +17,7 @@ QUICK_COUNT: Final = 100_000
 PROGRESS_S: Final = 5.0
 SHOWN: Final = 10  # faults
 
-FAULTS = limit("faults", "texts that did something else", "texts")
+FAULTS = limit("faults", "texts with another effect", "texts")
 SLOWEST = limit("slowest", "the slowest text", "ms")
 SCENARIOS: Final = (FAULTS, SLOWEST)
 

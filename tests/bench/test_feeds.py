@@ -148,7 +148,7 @@ def test_where_one_falls_behind_both_are_offered_less(monkeypatch: pytest.Monkey
 
 def test_latency_of_who_does_not_keep_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     book = measured(Scripted(EQUAL, kept_up=1_000), monkeypatch)
-    told = "a persistent feed does not keep up: 1,000 of 7,203 messages/s"
+    told = "a persistent feed does not sustain the rate: 1,000 of 7,203 messages/s"
     assert (book.failure("live-p50"), latencies(book)) == (told, [])
     assert book.failure("live-rate") is None
 
