@@ -23,6 +23,12 @@ class ConfirmTracker:
     def unconfirmed_count(self) -> int:
         return self.published_count - self.settled_up_to - len(self._settled_beyond)
 
+    def assign(self, count: int) -> range:
+        """Return the sequence numbers of the next `count` messages."""
+        first = self.published_count + 1
+        self.published_count += count
+        return range(first, first + count)
+
     def settle(self, sequence_number: int, *, multiple: bool) -> list[range]:
         """Return the numbers that this confirm settles; with `multiple`, all up to `sequence_number`.
 

@@ -124,7 +124,7 @@ class Consumer:
         size_bytes = body_bytes + len(deliveries) * _DELIVERY_OVERHEAD_BYTES
         self._buffered_bytes += size_bytes
         if self._channel is not None:
-            self._channel.protocol.buffered_bytes += size_bytes
+            self._channel.protocol.count_buffered(size_bytes)
         self._notifier.notify_all()
 
     def handle_channel_closed(self, error: Exception) -> None:
@@ -152,17 +152,14 @@ class Consumer:
         self._notifier.notify_all()
 
     def _requeue_buffered(self) -> None:
-        ready = list(self._buffer)
+        buffered = list(self._buffer)
         self._buffer.clear()
         self._release_bytes(self._buffered_bytes)
         if not self.no_ack:
-            for delivery in ready:
+            for delivery in buffered:
                 delivery.nack()
 
     def _release_bytes(self, size_bytes: int) -> None:
         self._buffered_bytes -= size_bytes
         if self._channel is not None:
-            protocol = self._channel.protocol
-            protocol.buffered_bytes -= size_bytes
-            if protocol.is_reading_paused:
-                protocol.update_reading()
+            self._channel.protocol.count_buffered(-size_bytes)

@@ -220,6 +220,12 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def count_buffered(self, size_bytes: int) -> None:
+        """Consumers have buffered deliveries, or released them (negative). The next read pauses if necessary."""
+        self.buffered_bytes += size_bytes
+        if self.is_reading_paused:
+            self.update_reading()
+
     def update_reading(self) -> None:
         """Pause or resume reading according to the buffered deliveries (CPR2)."""
         if self._transport is None or self._transport.is_closing():

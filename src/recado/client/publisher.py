@@ -45,8 +45,7 @@ class ChannelPublisher:
         )
         if self._confirm_waiters is None:
             return 0
-        self._confirm_waiters.tracker.published_count += 1
-        return self._confirm_waiters.tracker.published_count
+        return self._confirm_waiters.tracker.assign(1).start
 
     def publish_many(
         self,
@@ -74,9 +73,7 @@ class ChannelPublisher:
         )
         if self._confirm_waiters is None:
             return range(0)
-        first = self._confirm_waiters.tracker.published_count + 1
-        self._confirm_waiters.tracker.published_count += len(bodies)
-        return range(first, first + len(bodies))
+        return self._confirm_waiters.tracker.assign(len(bodies))
 
     def confirm_waiters(self) -> ConfirmWaiters:
         """Return the waits for confirms; raises `ValueError` without confirms."""

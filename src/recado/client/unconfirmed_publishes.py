@@ -67,10 +67,8 @@ class UnconfirmedPublishes:
         mandatory: bool,
     ) -> PublishBatch:
         """Store messages. The caller sends them at once and calls `mark_sent`, or later by `take_unsent`."""
-        batch = PublishBatch(
-            self.confirms.published_count + 1, exchange, routing_key, bodies, properties, mandatory
-        )
-        self.confirms.published_count += len(bodies)
+        first = self.confirms.assign(len(bodies)).start
+        batch = PublishBatch(first, exchange, routing_key, bodies, properties, mandatory)
         self.memory_bytes += batch.memory_bytes
         self._unsent.append(batch)
         return batch
