@@ -97,7 +97,7 @@ def test_a_schema_names_the_columns_that_are_read(spark: SparkSession, path: Pat
         ("body binary", {"maxRowPerTrigger": "1"}, "did you mean maxRowsPerTrigger"),
         ("body binary", {"feed": "orders"}, "archive of the feed 'quotes', not of 'orders'"),
         ("body binary", {"startingOffsets": "9999"}, "has offsets from 0 up to 1650"),
-        ("body binary", {"path": "/nowhere"}, "there is no archive in /nowhere"),
+        ("body binary", {"path": "/nowhere"}, "no archive in /nowhere"),
     ],
 )
 def test_what_is_wrong_is_said_in_words(
