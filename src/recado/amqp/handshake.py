@@ -103,7 +103,7 @@ class OpenRequested(msgspec.Struct, frozen=True):
 
 
 class ServerHandshake:
-    """The server's side: pass it the client's methods; it returns what each of them decides."""
+    """The server's side: pass it the client's methods; it returns the decision of each."""
 
     def __init__(
         self,
@@ -150,11 +150,11 @@ class ServerHandshake:
         self.step = _next_step(self.step, tune)
         return tune
 
-    def _read_credentials(self, answer: ConnectionStartOk) -> Credentials:
-        if answer.mechanism not in self.mechanisms:
-            raise CommandInvalidError(f"unknown authentication mechanism '{answer.mechanism}'")
-        username, password = _MECHANISMS[answer.mechanism].decode(answer.response)
-        return Credentials(answer.mechanism, username, password, answer.client_properties)
+    def _read_credentials(self, start_ok: ConnectionStartOk) -> Credentials:
+        if start_ok.mechanism not in self.mechanisms:
+            raise CommandInvalidError(f"unknown authentication mechanism '{start_ok.mechanism}'")
+        username, password = _MECHANISMS[start_ok.mechanism].decode(start_ok.response)
+        return Credentials(start_ok.mechanism, username, password, start_ok.client_properties)
 
     def _negotiate(self, asked: ConnectionTuneOk) -> ConnectionLimits:
         ours = self.offered_limits

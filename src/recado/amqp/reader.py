@@ -155,16 +155,16 @@ class FrameReader:
             offset = 8
         while end - offset >= _FRAME_START_BYTES:
             frame_type, channel, size = _unpack_frame_start(data, offset)
-            after = offset + size + FRAME_OVERHEAD_BYTES
+            frame_end = offset + size + FRAME_OVERHEAD_BYTES
             if size > self._frame_max:
                 raise FramingLostError(
                     f"payload of {size} bytes on channel {channel} is larger than frame-max "
                     f"{self._frame_max}"
                 )
-            if after > end:
-                needed_bytes = after - offset
+            if frame_end > end:
+                needed_bytes = frame_end - offset
                 break
-            if data[after - 1] != FRAME_END_CODE:
+            if data[frame_end - 1] != FRAME_END_CODE:
                 raise FramingLostError(f"frame on channel {channel} does not end with 0xCE")
             try:
                 if self.channel_frame_policy is not None and channel:
@@ -172,39 +172,39 @@ class FrameReader:
                         raise UnexpectedFrameError(
                             f"frame on channel {channel} before the connection is open"
                         )
-                    offset = after
+                    offset = frame_end
                     continue
                 event: Event | None = None
                 if frame_type == METHOD_FRAME_TYPE:
-                    name = data[offset + 7 : offset + 11]
-                    if name == PUBLISH_METHOD_IDS and channel not in self._partial_messages:
+                    method_ids = data[offset + 7 : offset + 11]
+                    if method_ids == PUBLISH_METHOD_IDS and channel not in self._partial_messages:
                         run = scan_publishes(
-                            data, offset, after, channel, self._single_frame_max, self.run_limit
+                            data, offset, frame_end, channel, self._single_frame_max, self.run_limit
                         )
                         if run is not None:
                             event, offset = run
-                    elif name == ACK_METHOD_IDS and size == 13 and not data[after - 2]:
-                        first, count = scan_acks(data, offset, self.run_limit)
+                    elif method_ids == ACK_METHOD_IDS and size == 13 and not data[frame_end - 2]:
+                        first_tag, count = scan_acks(data, offset, self.run_limit)
                         if channel not in self._partial_messages:
-                            event = Acked(channel, first, count)
+                            event = Acked(channel, first_tag, count)
                             offset += count * (size + FRAME_OVERHEAD_BYTES)
                     elif (
-                        name == DELIVER_METHOD_IDS
+                        method_ids == DELIVER_METHOD_IDS
                         and self._batches_deliveries
                         and channel not in self._partial_messages
                     ):
                         deliveries = scan_deliveries(
-                            data, offset, after, channel, self._single_frame_max, self.run_limit
+                            data, offset, frame_end, channel, self._single_frame_max, self.run_limit
                         )
                         if deliveries is not None:
                             event, offset = deliveries
                 if event is None:
-                    offset = after
+                    offset = frame_end
                     event = self._read_frame(
-                        frame_type, channel, data[after - size - 1 : after - 1]
+                        frame_type, channel, data[frame_end - size - 1 : frame_end - 1]
                     )
             except AmqpError:
-                self._buffer_rest(data, after, 0)
+                self._buffer_rest(data, frame_end, 0)
                 raise
             if event is not None:
                 if self.closing_channels and channel in self.closing_channels:

@@ -77,7 +77,7 @@ DEFAULT_TRAITS = _intern(MessageTraits())
 def _fields_of_flags(flags: int) -> tuple[tuple[int, int], ...]:
     if flags & 0x0003:
         raise FrameError("property flags set a property that the basic class does not have")
-    return tuple((flag, kind) for flag, kind in _TYPE_BY_FLAG.items() if flags & flag)
+    return tuple((flag, wire_type) for flag, wire_type in _TYPE_BY_FLAG.items() if flags & flag)
 
 
 def _has_extra_routes(table: bytes) -> bool:
@@ -126,10 +126,10 @@ def read_message_id(properties: bytes) -> bytes | None:
 def find_message_id_offset(properties: bytes) -> int:
     """Return the offset of the message id in a well-formed property list, or where it would be inserted."""
     at = 2
-    for kind in _types_before_message_id(properties[0]):
-        if kind == _SHORTSTR_TYPE:
+    for wire_type in _types_before_message_id(properties[0]):
+        if wire_type == _SHORTSTR_TYPE:
             at += 1 + properties[at]
-        elif kind == _OCTET_TYPE:
+        elif wire_type == _OCTET_TYPE:
             at += 1
         else:
             at += 4 + int.from_bytes(properties[at : at + 4], "big")
@@ -139,7 +139,7 @@ def find_message_id_offset(properties: bytes) -> int:
 @lru_cache(256)
 def _types_before_message_id(flags: int) -> tuple[int, ...]:
     """Return the types of the properties before the message id: those whose flags are in the first byte."""
-    return tuple(kind for _, kind in _fields_of_flags(flags << 8))
+    return tuple(wire_type for _, wire_type in _fields_of_flags(flags << 8))
 
 
 def _parse_traits(properties: bytes) -> MessageTraits:
@@ -149,8 +149,8 @@ def _parse_traits(properties: bytes) -> MessageTraits:
     refusal: str | None = None
     offset, end = 2, len(properties)
     try:
-        for flag, kind in _fields_of_flags(properties[0] << 8 | properties[1]):
-            if kind == _SHORTSTR_TYPE:
+        for flag, wire_type in _fields_of_flags(properties[0] << 8 | properties[1]):
+            if wire_type == _SHORTSTR_TYPE:
                 after = offset + 1 + properties[offset]
                 if flag == _EXPIRATION_FLAG:
                     ttl_ms, problem = _parse_expiration(
@@ -165,7 +165,7 @@ def _parse_traits(properties: bytes) -> MessageTraits:
                 ):
                     unbatchable = True
                 offset = after
-            elif kind == _OCTET_TYPE:
+            elif wire_type == _OCTET_TYPE:
                 value = properties[offset]
                 offset += 1
                 if flag == _PRIORITY_FLAG:
@@ -174,7 +174,7 @@ def _parse_traits(properties: bytes) -> MessageTraits:
                     persistent = value == 2
                 else:
                     refusal = refusal or f"invalid delivery mode {value}: it is 1 or 2"
-            elif kind == _TABLE_TYPE:
+            elif wire_type == _TABLE_TYPE:
                 after = offset + 4 + int.from_bytes(properties[offset : offset + 4], "big")
                 known = (
                     _has_extra_routes_cached

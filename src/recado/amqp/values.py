@@ -213,11 +213,11 @@ class _TableDecoder:
 _ValueReader = Callable[[_TableDecoder, int], tuple[FieldValue, int]]
 
 
-def _make_fixed_reader(layout: struct.Struct, kind: Callable[[Any], FieldValue]) -> _ValueReader:
+def _make_fixed_reader(layout: struct.Struct, convert: Callable[[Any], FieldValue]) -> _ValueReader:
     unpack, size = layout.unpack_from, layout.size
 
     def read(decoder: _TableDecoder, at: int) -> tuple[FieldValue, int]:
-        return kind(unpack(decoder.data, at)[0]), at + size
+        return convert(unpack(decoder.data, at)[0]), at + size
 
     return read
 
@@ -230,8 +230,8 @@ _READERS: Final[dict[int, _ValueReader]] = {
     ord("D"): _TableDecoder.read_scaled_decimal,
     ord("V"): _TableDecoder.read_void,
 } | {
-    ord(letter): _make_fixed_reader(struct.Struct(">" + layout), kind)
-    for letter, layout, kind in _FIXED_WIDTH_TYPES
+    ord(letter): _make_fixed_reader(struct.Struct(">" + layout), python_type)
+    for letter, layout, python_type in _FIXED_WIDTH_TYPES
 }
 
 
@@ -264,8 +264,8 @@ def _encode_array(array: list[FieldValue], depth: int) -> bytes:
 
 
 def _encode_value(value: FieldValue, depth: int) -> bytes:
-    for kind in type(value).__mro__:
-        write = _WRITERS.get(kind)
+    for python_type in type(value).__mro__:
+        write = _WRITERS.get(python_type)
         if write is not None:
             return write(value)
     if isinstance(value, dict):
@@ -320,7 +320,8 @@ def _write_datetime(value: datetime) -> bytes:
 
 # An Int64 has two letters; the later one in _FIXED_WIDTH_TYPES wins: `l`, which all clients know.
 _WRITERS: Final[dict[type, _ValueWriter]] = {
-    kind: _make_fixed_writer(letter, layout) for letter, layout, kind in _FIXED_WIDTH_TYPES
+    python_type: _make_fixed_writer(letter, layout)
+    for letter, layout, python_type in _FIXED_WIDTH_TYPES
 } | {
     int: _write_integer,
     str: lambda value: b"S" + _prefix_size(value.encode()),

@@ -249,8 +249,8 @@ class Session:
                 self.send(0, m.ConnectionCloseOk())
                 yield self._terminate(self._make_refused_error(code, text))
             case e.MethodReceived(0, method):
-                for answer in self._handshake.receive(method):
-                    self.send(0, answer)
+                for reply in self._handshake.receive(method):
+                    self.send(0, reply)
                 if self._handshake.step is HandshakeStep.OPEN:
                     self._apply_limits()
                     yield ConnectionOpened(self._handshake.server_properties)
