@@ -135,7 +135,7 @@ def explain(draft: Draft, args: argparse.Namespace) -> int:
 
 
 def examine_draft(draft: Draft, args: argparse.Namespace) -> tuple[CheckedPipeline, str]:
-    """Return the fields between steps, and why SQL was not checked, if it was not. Raises `PipelineError`."""
+    """Return the fields between steps, and why SQL was not checked, if it was not. Raises `InvalidPipelineError`."""
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.java import JavaNotFoundError
 
@@ -175,7 +175,7 @@ def spark_analyser() -> Iterator[SqlAnalyser]:
 
 
 def raise_problems(draft: Draft, problems: Sequence[Problem], file: str) -> None:
-    """Raise `PipelineError` with the problems of the file and of the pipeline, if there are any."""
+    """Raise `InvalidPipelineError` with the problems of the file and of the pipeline, if there are any."""
     from recado.pipeline.definition import InvalidPipelineError
 
     if draft.problems or problems:
@@ -187,45 +187,45 @@ def run(draft: Draft, args: argparse.Namespace) -> int:
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.definition.pipeline import AVAILABLE_NOW
 
-    defined = draft.pipeline
+    pipeline = draft.pipeline
     if args.available_now:
-        defined = msgspec.structs.replace(defined, trigger=AVAILABLE_NOW)
-    _, problems = examine(defined, batch=args.batch)  # before Spark, which takes seconds to start
+        pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
+    _, problems = examine(pipeline, batch=args.batch)  # before Spark, which takes seconds to start
     raise_problems(draft, problems, args.file)
     from recado.pipeline.java import JavaNotFoundError
     from recado.pipeline.runner import PipelineFailedError
 
     try:
-        report = run_on_spark(defined, args)
+        report = run_on_spark(pipeline, args)
     except (PipelineFailedError, JavaNotFoundError) as error:
-        return print_error(f"{defined.name}: {error}", EXIT_FAILED)
+        return print_error(f"{pipeline.name}: {error}", EXIT_FAILED)
     if not args.json:
         print(report.text())
     return EXIT_OK
 
 
-def run_on_spark(defined: Pipeline, args: argparse.Namespace) -> PipelineReport:
+def run_on_spark(pipeline: Pipeline, args: argparse.Namespace) -> PipelineReport:
     from recado.pipeline import runner
     from recado.pipeline.progress import open_progress_display
     from recado.pipeline.session import spark_session
 
     master = {"master": args.master} if args.master else {}
-    spark = spark_session(f"recado {defined.name}", ui=args.ui, settings=dict(args.conf), **master)
+    spark = spark_session(f"recado {pipeline.name}", ui=args.ui, settings=dict(args.conf), **master)
     try:
         if args.ui:
             print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
         spark.sparkContext.setLogLevel("ERROR")
         # A batch cannot be stopped in between: signals have their default effect.
-        ending: AbstractContextManager[list[int]]
-        ending = nullcontext([]) if args.batch else stop_signals()
-        with open_progress_display(as_json=args.json) as show_report, ending as asked:
+        signal_handling: AbstractContextManager[list[int]]
+        signal_handling = nullcontext([]) if args.batch else stop_signals()
+        with open_progress_display(as_json=args.json) as show_report, signal_handling as received:
             return runner.run(
-                defined,
+                pipeline,
                 spark,
                 batch=args.batch,
                 name=args.name,
                 on_report=show_report,
-                should_stop=lambda: bool(asked),
+                should_stop=lambda: bool(received),
             )
     finally:
         spark.stop()
@@ -234,46 +234,56 @@ def run_on_spark(defined: Pipeline, args: argparse.Namespace) -> PipelineReport:
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
     """Collect the signals that ask to stop. Spark repeats a batch that is interrupted."""
-    asked: list[int] = []
+    received: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
+    previous = {
+        number: signal.signal(number, lambda number, _: received.append(number))
+        for number in signals
+    }
     try:
-        yield asked
+        yield received
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
-def status(defined: Pipeline, *, as_json: bool) -> int:
+def status(pipeline: Pipeline, *, as_json: bool) -> int:
     from recado.pipeline import stream_state
     from recado.pipeline.checkpoint import CheckpointError
 
     try:
-        seen = stream_state.read_status(defined.checkpoint) if defined.checkpoint else None
+        checkpoint = stream_state.read_status(pipeline.checkpoint) if pipeline.checkpoint else None
     except CheckpointError as error:
-        return print_error(f"{defined.name}: the checkpoint {error}", EXIT_FAILED)
-    if seen is None:
+        return print_error(f"{pipeline.name}: the checkpoint {error}", EXIT_FAILED)
+    if checkpoint is None:
         return print_error(
-            f"{defined.name} has not run yet: no {defined.checkpoint or 'checkpoint'}"
+            f"{pipeline.name} has not run yet: no {pipeline.checkpoint or 'checkpoint'}"
         )
-    print(msgspec.json.encode(seen).decode() if as_json else format_status(defined.name, seen))
+    print(
+        msgspec.json.encode(checkpoint).decode()
+        if as_json
+        else format_status(pipeline.name, checkpoint)
+    )
     return EXIT_OK
 
 
-def format_status(name: str, seen: CheckpointStatus) -> str:
-    if seen.is_alive and seen.status:
-        lines = [f"{name} is running (process {seen.status.process})"]
-    elif seen.status and seen.status.state not in ("running", "ended"):
-        lines = [f"{name} failed: {seen.status.state}"]
+def format_status(name: str, checkpoint: CheckpointStatus) -> str:
+    if checkpoint.is_alive and checkpoint.status:
+        lines = [f"{name} is running (process {checkpoint.status.process})"]
+    elif checkpoint.status and checkpoint.status.state not in ("running", "ended"):
+        lines = [f"{name} failed: {checkpoint.status.state}"]
     else:
         lines = [f"{name} is not running"]
-    if seen.done is not None:
-        lines.append(f"  batches completed: up to {seen.done}")
-    if seen.begun is not None and seen.begun != seen.done:
-        lines.append(f"  batch {seen.begun} was started, and will be repeated unless it completes")
-    lines += [f"  source at {msgspec.json.encode(each).decode()}" for each in seen.offsets]
-    if seen.status:
+    if checkpoint.done is not None:
+        lines.append(f"  batches completed: up to {checkpoint.done}")
+    if checkpoint.begun is not None and checkpoint.begun != checkpoint.done:
+        lines.append(
+            f"  batch {checkpoint.begun} was started, and will be repeated unless it completes"
+        )
+    lines += [f"  source at {msgspec.json.encode(each).decode()}" for each in checkpoint.offsets]
+    if checkpoint.status:
         lines += [
-            f"  last run: {line.strip()}" for line in seen.status.report.text().splitlines()[1:]
+            f"  last run: {line.strip()}"
+            for line in checkpoint.status.report.text().splitlines()[1:]
         ]
     return "\n".join(lines)
