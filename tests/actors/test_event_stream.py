@@ -95,8 +95,12 @@ def test_what_happens_to_actors_is_an_event() -> None:
         ref.stop()
         assert (await probe.expect(Stopped)).ref == ref
         ref.tell(Note(0, 1))
-        letter = await probe.expect(DeadLetter)
-        assert (letter.message, letter.recipient, letter.sender) == (Note(0, 1), ref, None)
+        dead_letter = await probe.expect(DeadLetter)
+        assert (dead_letter.message, dead_letter.recipient, dead_letter.sender) == (
+            Note(0, 1),
+            ref,
+            None,
+        )
 
     told(story)
 

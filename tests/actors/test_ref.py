@@ -211,9 +211,9 @@ async def test_what_is_not_known_is_a_failure() -> None:
 
 @in_the_loop
 async def test_what_cannot_arrive_is_a_dead_letter() -> None:  # RE2
-    letters: list[object] = []
+    dead_letters: list[object] = []
     async with ActorSystem() as system:
-        system._listeners.append(letters.append)
+        system._listeners.append(dead_letters.append)
         book = await system.spawn(Notebook)
         await system.stop(book)
         book.tell(Say("too late"))
@@ -224,7 +224,7 @@ async def test_what_cannot_arrive_is_a_dead_letter() -> None:  # RE2
         for ref in (elsewhere, book):
             with pytest.raises(ActorStoppedError):
                 await ref.tell_wait(Say("hello??"))
-        assert letters[-5:] == [
+        assert dead_letters[-5:] == [
             DeadLetter(Say("too late"), None, book),
             DeadLetter(Echo("?"), None, book),
             DeadLetter(Say("hello?"), None, elsewhere),

@@ -94,8 +94,8 @@ def test_messages_are_handled_in_threads_one_at_a_time_and_in_order(
         return counters[-1]
 
     async def story() -> None:
-        async with make() as crew, ActorSystem("test") as system:
-            refs = [await system.spawn(counter, dispatcher=crew) for _ in range(5)]
+        async with make() as workers, ActorSystem("test") as system:
+            refs = [await system.spawn(counter, dispatcher=workers) for _ in range(5)]
             for number in range(500):
                 for ref in refs:
                     ref.tell(Add(number))
@@ -112,8 +112,8 @@ def test_messages_are_handled_in_threads_one_at_a_time_and_in_order(
 
 def test_a_failure_restarts_the_actor_and_the_rest_waits(make: Callable[[], WorkerThreads]) -> None:
     async def story() -> None:
-        async with make() as crew, ActorSystem("test") as system:
-            ref = await system.spawn(Counter, dispatcher=crew, supervisor_strategy=ALWAYS)
+        async with make() as workers, ActorSystem("test") as system:
+            ref = await system.spawn(Counter, dispatcher=workers, supervisor_strategy=ALWAYS)
             for number in (1, 2, -1, 3, -1, 4):
                 ref.tell(Add(number))
             assert await ref.ask(Add(5)) == 2
@@ -127,8 +127,8 @@ def test_a_handler_that_would_exit_the_thread_is_a_failure_of_its_actor(
     make: Callable[[], WorkerThreads],
 ) -> None:
     async def story() -> None:
-        async with make() as crew, ActorSystem("test") as system:
-            ref = await system.spawn(Counter, dispatcher=crew, supervisor_strategy=ALWAYS)
+        async with make() as workers, ActorSystem("test") as system:
+            ref = await system.spawn(Counter, dispatcher=workers, supervisor_strategy=ALWAYS)
             with pytest.raises(ActorInterruptedError):
                 await ref.ask(Exit())
             assert await ref.ask(Add(1)) == 1
@@ -141,13 +141,13 @@ def test_after_the_end_no_thread_is_left_and_late_messages_are_not_lost(
 ) -> None:
     async def story() -> None:
         async with ActorSystem("test") as system:
-            async with make() as crew:
-                ref = await system.spawn(Counter, dispatcher=crew)
+            async with make() as workers:
+                ref = await system.spawn(Counter, dispatcher=workers)
                 for number in range(100):
                     ref.tell(Add(number))
                 assert await ref.ask(Add(100)) == 101
-                assert crew.thread_count > 0
-            assert crew.thread_count == 0
+                assert workers.thread_count > 0
+            assert workers.thread_count == 0
             assert await ref.ask(Add(101)) == 102
             assert await ref.ask(Where()) == threading.main_thread().name
 
@@ -155,8 +155,8 @@ def test_after_the_end_no_thread_is_left_and_late_messages_are_not_lost(
 
 
 def test_without_an_event_loop_too(make: Callable[[], WorkerThreads]) -> None:
-    with make() as crew, blocking.BlockingActorSystem("test") as system:
-        ref = system.spawn(Counter, dispatcher=crew)
+    with make() as workers, blocking.BlockingActorSystem("test") as system:
+        ref = system.spawn(Counter, dispatcher=workers)
         assert [ref.ask(Add(number)) for number in range(3)] == [1, 2, 3]
 
 
@@ -175,10 +175,10 @@ class Chain(Actor[Add]):
 
 def test_handlers_may_ask_and_wait(make: Callable[[], WorkerThreads]) -> None:
     async def story() -> None:
-        async with make() as crew, ActorSystem("test") as system:
+        async with make() as workers, ActorSystem("test") as system:
             ref: ActorRef[Add] | None = None
             for _ in range(5):
-                ref = await system.spawn(partial(Chain, ref), dispatcher=crew)
+                ref = await system.spawn(partial(Chain, ref), dispatcher=workers)
             assert ref is not None
             assert await ref.ask(Add(0), timeout=20) == 4
 
@@ -245,23 +245,23 @@ def test_a_handler_that_does_not_end_holds_up_nobody(
             gate.wait()
 
     async def story() -> WorkerThreads:
-        crew = make()
+        workers = make()
         async with ActorSystem("test") as system:
-            ref = await system.spawn(Blocks, dispatcher=crew)
+            ref = await system.spawn(Blocks, dispatcher=workers)
             ref.tell(Add(1))
             await asyncio.to_thread(inside.wait)
-            await asyncio.to_thread(crew.close)
+            await asyncio.to_thread(workers.close)
             await system.stop(ref, grace=0.01)
-        return crew
+        return workers
 
-    crew = asyncio.run(story())
+    workers = asyncio.run(story())
     assert "threads abandoned" in caplog.text
     gate.set()
-    crew.close()
-    assert crew.thread_count == 0
+    workers.close()
+    assert workers.thread_count == 0
 
 
 def test_they_are_context_managers_of_both_kinds(make: Callable[[], WorkerThreads]) -> None:
     assert isinstance(make(), AbstractAsyncContextManager)
-    with make() as crew:
-        assert crew.thread_count == 0
+    with make() as workers:
+        assert workers.thread_count == 0

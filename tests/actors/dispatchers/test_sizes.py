@@ -47,23 +47,23 @@ def blocked(gate: threading.Event | None = None, parties: int = 1) -> Callable[[
     return lambda: Blocked(gate or opened, meeting)
 
 
-def shrunk(crew: WorkerThreads, threads: int) -> bool:
+def shrunk(workers: WorkerThreads, threads: int) -> bool:
     """Wait until no more are left."""
-    with crew._lock:
-        return crew._thread_ended.wait_for(lambda: crew.thread_count <= threads, SOON)
+    with workers._lock:
+        return workers._thread_ended.wait_for(lambda: workers.thread_count <= threads, SOON)
 
 
 def test_a_thread_per_actor_begins_with_its_first_message_and_ends_with_it() -> None:
     async def story() -> None:
-        async with ThreadPerActor() as crew, ActorSystem("test") as system:
-            refs = [await system.spawn(blocked(), dispatcher=crew) for _ in range(4)]
-            assert crew.thread_count == 0
+        async with ThreadPerActor() as workers, ActorSystem("test") as system:
+            refs = [await system.spawn(blocked(), dispatcher=workers) for _ in range(4)]
+            assert workers.thread_count == 0
             names = [await ref.ask(Wait()) for ref in refs]
             assert names == [await ref.ask(Wait()) for ref in refs]
-            assert len(set(names)) == crew.thread_count == 4
+            assert len(set(names)) == workers.thread_count == 4
             for ref in refs[:3]:
                 await system.stop(ref)
-            assert await asyncio.to_thread(shrunk, crew, 1)
+            assert await asyncio.to_thread(shrunk, workers, 1)
             assert await refs[3].ask(Wait()) == names[3]
 
     asyncio.run(story())
@@ -72,11 +72,11 @@ def test_a_thread_per_actor_begins_with_its_first_message_and_ends_with_it() -> 
 def test_a_pool_has_as_many_threads_as_it_has_work_for_and_no_more_than_it_may() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with FixedPool(3) as crew, ActorSystem("test") as system:
-            refs = [await system.spawn(blocked(gate), dispatcher=crew) for _ in range(10)]
+        async with FixedPool(3) as workers, ActorSystem("test") as system:
+            refs = [await system.spawn(blocked(gate), dispatcher=workers) for _ in range(10)]
             for at, ref in enumerate(refs):
                 ref.tell(Wait())
-                assert crew.thread_count == min(at + 1, 3)
+                assert workers.thread_count == min(at + 1, 3)
             gate.set()
             assert len({await ref.ask(Wait()) for ref in refs}) <= 3
 
@@ -93,16 +93,16 @@ def test_a_pool_without_threads_is_an_error() -> None:
 def test_a_self_sizing_pool_grows_while_its_threads_block_and_shrinks_when_they_idle() -> None:
     async def story() -> None:
         async with (
-            ElasticPool(1, 6, grow_delay=0.002, idle_timeout=0.05) as crew,
+            ElasticPool(1, 6, grow_delay=0.002, idle_timeout=0.05) as workers,
             ActorSystem("test") as system,
         ):
             make = blocked(parties=6)
-            refs = [await system.spawn(make, dispatcher=crew) for _ in range(6)]
+            refs = [await system.spawn(make, dispatcher=workers) for _ in range(6)]
             # Each waits for all others, so they only end if there are six threads.
             await asyncio.gather(*(ref.ask(Meet(), timeout=SOON) for ref in refs))
-            assert crew.wakeup_count >= 6
-            assert await asyncio.to_thread(shrunk, crew, 2)  # one works, one watches
-            assert crew.worker_count == 1
+            assert workers.wakeup_count >= 6
+            assert await asyncio.to_thread(shrunk, workers, 2)  # one works, one watches
+            assert workers.worker_count == 1
             assert await refs[0].ask(Wait()) == await refs[1].ask(Wait())
 
     asyncio.run(story())
@@ -111,41 +111,41 @@ def test_a_self_sizing_pool_grows_while_its_threads_block_and_shrinks_when_they_
 def test_a_self_sizing_pool_does_not_grow_beyond_what_it_may() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with ElasticPool(1, 2, grow_delay=0.0) as crew, ActorSystem("test") as system:
+        async with ElasticPool(1, 2, grow_delay=0.0) as workers, ActorSystem("test") as system:
             make = blocked(gate, parties=2)
-            refs = [await system.spawn(make, dispatcher=crew) for _ in range(6)]
+            refs = [await system.spawn(make, dispatcher=workers) for _ in range(6)]
             await asyncio.gather(*(ref.ask(Meet(), timeout=SOON) for ref in refs[:2]))
             for ref in refs:
                 ref.tell(Wait())
-            assert crew.worker_count == 2
+            assert workers.worker_count == 2
             gate.set()
             for ref in refs:
                 await ref.ask(Wait())
-            assert crew.worker_count == 2
+            assert workers.worker_count == 2
 
     asyncio.run(story())
 
 
 def test_a_self_sizing_pool_does_not_grow_for_work_that_is_quickly_done() -> None:
     async def story() -> None:
-        async with ElasticPool(1, 100, grow_delay=60) as crew, ActorSystem("test") as system:
-            refs = [await system.spawn(blocked(), dispatcher=crew) for _ in range(50)]
+        async with ElasticPool(1, 100, grow_delay=60) as workers, ActorSystem("test") as system:
+            refs = [await system.spawn(blocked(), dispatcher=workers) for _ in range(50)]
             for _ in range(20):
                 await asyncio.gather(*(ref.ask(Wait()) for ref in refs))
-            assert crew.worker_count == 1
+            assert workers.worker_count == 1
 
     asyncio.run(story())
 
 
 def test_events_that_come_close_together_wake_one_thread_once() -> None:
     async def story() -> None:
-        async with ElasticPool(1, 1) as crew, ActorSystem("test") as system:
+        async with ElasticPool(1, 1) as workers, ActorSystem("test") as system:
             gate = threading.Event()
-            refs = [await system.spawn(blocked(gate), dispatcher=crew) for _ in range(200)]
+            refs = [await system.spawn(blocked(gate), dispatcher=workers) for _ in range(200)]
             asks = [ref.ask_future(Wait(), timeout=SOON) for ref in refs]
             gate.set()
             await asyncio.gather(*asks)
-            assert crew.wakeup_count == 1
+            assert workers.wakeup_count == 1
 
     asyncio.run(story())
 
@@ -153,10 +153,13 @@ def test_events_that_come_close_together_wake_one_thread_once() -> None:
 def test_the_idle_take_what_waits_for_the_busy() -> None:
     async def story() -> None:
         gate = threading.Event()
-        async with WorkStealingPool(3) as crew, ActorSystem("test") as system:
+        async with WorkStealingPool(3) as workers, ActorSystem("test") as system:
             busy, *idle = [
                 await system.spawn(
-                    blocked(gate), dispatcher=crew, mailbox=crew.mailbox, supervisor_strategy=None
+                    blocked(gate),
+                    dispatcher=workers,
+                    mailbox=workers.mailbox,
+                    supervisor_strategy=None,
                 )
                 for _ in range(3)
             ]
@@ -178,9 +181,9 @@ def test_who_has_stopped_or_never_started_takes_nothing() -> None:
 
     async def story() -> None:
         gate = threading.Event()
-        async with WorkStealingPool(2) as crew, ActorSystem("test") as system:
+        async with WorkStealingPool(2) as workers, ActorSystem("test") as system:
             busy, other = [
-                await system.spawn(blocked(gate), dispatcher=crew, mailbox=crew.mailbox)
+                await system.spawn(blocked(gate), dispatcher=workers, mailbox=workers.mailbox)
                 for _ in range(2)
             ]
             asks = [ref.ask_future(Wait(), timeout=SOON) for ref in (busy, other)]
@@ -188,8 +191,8 @@ def test_who_has_stopped_or_never_started_takes_nothing() -> None:
             with pytest.raises(ValueError, match="frail"):
                 await system.spawn(
                     lambda: Frail(gate, threading.Barrier(1)),
-                    dispatcher=crew,
-                    mailbox=crew.mailbox,
+                    dispatcher=workers,
+                    mailbox=workers.mailbox,
                 )
             cell, gone = system._find_cell(other.address), asyncio.Event()
             assert cell is not None

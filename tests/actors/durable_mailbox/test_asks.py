@@ -225,7 +225,7 @@ class Short(msgspec.Struct, array_like=True, tag=1, frozen=True):
     attempts: int
     sender: str
     asked: bool
-    serialisation: int
+    format_id: int
     manifest: str
     body: bytes
 
@@ -235,11 +235,11 @@ async def test_a_record_that_does_not_say_who_asked_is_read() -> None:
     disk = MemoryDisk()
     async with ActorSystem("server") as system:
         boxes = DurableMailboxes(system, disk)
-        serialisation, manifest, body = boxes._serializers.serialize(Double(1))
-    short = Short(1, "clerk", (b"x" * 16, 1), 0, "", True, serialisation, manifest, body)
-    room = MailboxJournal(disk)
-    room._journal.append(msgspec.msgpack.encode(short))
-    room.close()
+        format_id, manifest, body = boxes._serializers.serialize(Double(1))
+    short = Short(1, "clerk", (b"x" * 16, 1), 0, "", True, format_id, manifest, body)
+    mailbox_journal = MailboxJournal(disk)
+    mailbox_journal._journal.append(msgspec.msgpack.encode(short))
+    mailbox_journal.close()
     async with office(MemoryTransport(MemoryNetwork()), disk) as (system, boxes):
         await until(lambda: boxes.pending_counts() == {})
         assert system.dead_letter_count == 0

@@ -21,8 +21,8 @@ SENDER = b"s" * 16
 FEW = 4
 
 
-def enter(room: MailboxJournal, number: int) -> PendingMessage | None:
-    return room.append(
+def enter(mailbox_journal: MailboxJournal, number: int) -> PendingMessage | None:
+    return mailbox_journal.append(
         lambda n: MessageStored(n, "box", (SENDER, number), 0, "", False, 1, "", b"")
     )
 
@@ -39,7 +39,7 @@ class Life:
 
     def __init__(self, disk: Disk, gaps: int = FEW) -> None:
         self.replay = Deduplicator(ranges_max=gaps)
-        self.room = Quiet(disk, 400, self.replay.received_from, gaps)
+        self.mailbox_journal = Quiet(disk, 400, self.replay.received_from, gaps)
 
     def comes(self, number: int) -> None:
         assert self.replay.history_of(SENDER).status_of(number) is FrameStatus.NEW
@@ -73,7 +73,7 @@ class HeldBack(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def lose(self, count: int) -> None:
-        """It is never seen: the sender had no room for it."""
+        """It is never seen: the sender had no space for it."""
         self.number += count
 
     @rule(durables=st.lists(st.booleans(), min_size=1, max_size=3))
@@ -93,7 +93,7 @@ class HeldBack(RuleBasedStateMachine):
 
     def _take(self, number: int, *, durable: bool) -> None:
         if durable:
-            assert enter(self.life.room, number) is not None
+            assert enter(self.life.mailbox_journal, number) is not None
             self.entered.append(number)
         else:
             self.life.settle(number)
@@ -107,7 +107,7 @@ class HeldBack(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        assert safe(self.life.room) is None
+        assert safe(self.life.mailbox_journal) is None
         for number in self.entered:
             self.life.settle(number)
         self.settled += self.entered
@@ -115,13 +115,13 @@ class HeldBack(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.life.room.flush()
+        self.life.mailbox_journal.flush()
 
     @rule(count=st.integers(1, 5))
     def handle(self, count: int) -> None:
-        for entry, record in self.life.room.pending_of("box")[:count]:
+        for entry, record in self.life.mailbox_journal.pending_of("box")[:count]:
             assert record.origin is not None
-            self.life.room.record_handled(entry)
+            self.life.mailbox_journal.record_handled(entry)
             self.handled.add(record.origin[1])
 
     @rule()
@@ -130,25 +130,27 @@ class HeldBack(RuleBasedStateMachine):
         look = self.life.replay.history_of(SENDER).status_of
         assert all(look(number) is FrameStatus.SETTLED for number in self.plain)
         assert all(look(number) is FrameStatus.PENDING for number in [*self.held, *self.entered])
-        assert all(enter(self.life.room, n) is None for n in [*self.entered, *self.settled])
+        assert all(
+            enter(self.life.mailbox_journal, n) is None for n in [*self.entered, *self.settled]
+        )
 
     @rule(waits=st.booleans())
     def close(self, waits: bool) -> None:
         before = self._known()
-        self.life.room.close()
+        self.life.mailbox_journal.close()
         self.life = Life(self.disk)
         assert self._known() == before
         self._given_again(waits)
 
     def _known(self) -> set[int]:
-        known = self.life.room._sequences_of(SENDER)
+        known = self.life.mailbox_journal._sequences_of(SENDER)
         return {number for number in range(self.number) if number in known}
 
     @rule(waits=st.booleans())
     def lose_power(self, waits: bool) -> None:
         with self.disk._lock:
             after = self.disk.crash()
-        self.life.room.close()
+        self.life.mailbox_journal.close()
         self.disk = after
         self.life = Life(after)
         self._given_again(waits)
@@ -156,28 +158,35 @@ class HeldBack(RuleBasedStateMachine):
     def _given_again(self, waits: bool) -> None:
         """In order; who it is for is there from the start, unless it waits."""
         self.plain.clear()  # a node remembers for as long as it lives
-        assert all(enter(self.life.room, n) is None for n in self.settled)
+        assert all(enter(self.life.mailbox_journal, n) is None for n in self.settled)
         for number in sorted([*self.held, *self.entered]):
             self.life.comes(number)
             self.again += 1
             if number in self.entered:
-                enter(self.life.room, number)  # if it was not safe, it is new
+                enter(self.life.mailbox_journal, number)  # if it was not safe, it is new
             elif not waits:
                 self._take(number, durable=self.held.pop(number))
-        left = {record.origin[1] for _, record in self.life.room.pending_of("box") if record.origin}
+        left = {
+            record.origin[1]
+            for _, record in self.life.mailbox_journal.pending_of("box")
+            if record.origin
+        }
         came = {*self.entered, *self.settled}
         assert came - self.handled <= left <= came
 
     @invariant()
     def is_bounded(self) -> None:
         self.most = max(self.most, len(self.held) + len(self.entered))
-        for each in (self.life.room._sequences_of(SENDER), self.life.replay.history_of(SENDER)):
+        for each in (
+            self.life.mailbox_journal._sequences_of(SENDER),
+            self.life.replay.history_of(SENDER),
+        ):
             each.check()
             assert each.range_count <= FEW + self.again
             assert len(each.excluded) <= self.most + FEW
 
     def teardown(self) -> None:
-        self.life.room.close()
+        self.life.mailbox_journal.close()
 
 
 TestHeldBack = HeldBack.TestCase
@@ -189,7 +198,7 @@ def alternately(life: Life) -> None:
     for number in range(2, 3 * RANGES_MAX):
         life.comes(number)
         if number % 2:
-            assert enter(life.room, number) is not None
+            assert enter(life.mailbox_journal, number) is not None
         life.settle(number)
 
 
@@ -200,13 +209,13 @@ def test_what_is_held_back_is_new_behind_any_number_of_others(lives: int) -> Non
     life.comes(1)
     alternately(life)
     if lives == 2:
-        life.room.close()
+        life.mailbox_journal.close()
         life = Life(disk, RANGES_MAX)
         life.comes(1)
-    assert enter(life.room, 1) is not None
-    assert enter(life.room, 1) is None
-    assert enter(life.room, 3) is None
-    life.room.close()
+    assert enter(life.mailbox_journal, 1) is not None
+    assert enter(life.mailbox_journal, 1) is None
+    assert enter(life.mailbox_journal, 3) is None
+    life.mailbox_journal.close()
 
 
 def test_what_comes_for_the_first_time_is_new_behind_any_number_of_others() -> None:
@@ -214,8 +223,8 @@ def test_what_comes_for_the_first_time_is_new_behind_any_number_of_others() -> N
     life = Life(MemoryDisk(), RANGES_MAX)
     alternately(life)
     life.comes(1)
-    assert enter(life.room, 1) is not None
-    life.room.close()
+    assert enter(life.mailbox_journal, 1) is not None
+    life.mailbox_journal.close()
 
 
 def test_what_is_given_again_is_new_behind_others_that_are() -> None:
@@ -223,37 +232,41 @@ def test_what_is_given_again_is_new_behind_others_that_are() -> None:
     disk, taken = MemoryDisk(), range(2 * FEW, 4 * FEW, 2)
     life = Life(disk)
     for number in taken:
-        assert enter(life.room, number) is not None
-    life.room.close()
+        assert enter(life.mailbox_journal, number) is not None
+    life.mailbox_journal.close()
     life = Life(disk)
     given = range(2, 2 * FEW, 2)
     for number in given:
         life.comes(number)
-        assert enter(life.room, number) is not None
+        assert enter(life.mailbox_journal, number) is not None
     for number in (*given, *taken):
-        assert enter(life.room, number) is None
+        assert enter(life.mailbox_journal, number) is None
     life.comes(8 * FEW)
-    assert enter(life.room, 8 * FEW) is not None
-    assert life.room._sequences_of(SENDER).range_count <= FEW  # all that was to come again has
-    life.room.close()
+    assert enter(life.mailbox_journal, 8 * FEW) is not None
+    assert (
+        life.mailbox_journal._sequences_of(SENDER).range_count <= FEW
+    )  # all that was to come again has
+    life.mailbox_journal.close()
 
 
 def test_wherever_the_journal_was_cut_what_is_known_is_there() -> None:
     """What was narrowed is noted behind the message that made it necessary."""
     disk, numbers = MemoryDisk(), range(2, 40, 2)
-    room = MailboxJournal(disk, ranges_max=FEW)
+    mailbox_journal = MailboxJournal(disk, ranges_max=FEW)
     for number in numbers:
-        assert enter(room, number) is not None
-    room.flush()
+        assert enter(mailbox_journal, number) is not None
+    mailbox_journal.flush()
     ((name, whole),) = ((n, bytes(f)) for n, f in disk.files.items() if n.endswith(".journal"))
-    room.close()
+    mailbox_journal.close()
     found = set[int]()
     for size in range(len(whole.rstrip(bytes(1)))):
         torn = MemoryDisk()
         torn.files[name] = bytearray(whole[:size])
-        with opened(torn) as room:
-            left = [record.origin[1] for _, record in room.pending_of("box") if record.origin]
-            assert left == [n for n in numbers if n in room._sequences_of(SENDER)]
+        with opened(torn) as mailbox_journal:
+            left = [
+                record.origin[1] for _, record in mailbox_journal.pending_of("box") if record.origin
+            ]
+            assert left == [n for n in numbers if n in mailbox_journal._sequences_of(SENDER)]
             found.add(len(left))
     assert found == {*range(len(numbers))}  # it was never whole
 
@@ -266,21 +279,21 @@ def test_a_journal_without_notes_of_what_is_held_is_read_and_narrowed(
     with monkeypatch.context() as patch:
         patch.setattr(MailboxJournal, "_compact_sequences", lambda *of: None)
         patch.setattr(journal, "Snapshot", _old_summary)
-        with opened(disk, 2_000) as room:
+        with opened(disk, 2_000) as mailbox_journal:
             for number in range(2, 600, 2):
-                entry = enter(room, number)
+                entry = enter(mailbox_journal, number)
                 assert entry is not None
-                room.record_handled(entry)
-                assert safe(room) is None
+                mailbox_journal.record_handled(entry)
+                assert safe(mailbox_journal) is None
     life = Life(disk)
-    assert life.room._sequences_of(SENDER).range_count > FEW
+    assert life.mailbox_journal._sequences_of(SENDER).range_count > FEW
     life.comes(1)
     life.comes(602)
-    assert enter(life.room, 602) is not None
-    assert life.room._sequences_of(SENDER).range_count <= FEW
-    assert all(enter(life.room, number) is None for number in range(2, 600, 2))
-    assert enter(life.room, 1) is not None
-    life.room.close()
+    assert enter(life.mailbox_journal, 602) is not None
+    assert life.mailbox_journal._sequences_of(SENDER).range_count <= FEW
+    assert all(enter(life.mailbox_journal, number) is None for number in range(2, 600, 2))
+    assert enter(life.mailbox_journal, 1) is not None
+    life.mailbox_journal.close()
 
 
 def _old_summary(following: int, origins: dict[bytes, Any]) -> tuple[Any, ...]:

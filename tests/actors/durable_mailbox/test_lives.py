@@ -96,13 +96,13 @@ def test_attempts_are_counted_over_lives() -> None:
         return system.dead_letter_count
 
     crashed: list[SimulatedDisk] = []
-    letters = []
+    dead_letters = []
     for _ in range(4):
-        letters.append(life(disk, story))
+        dead_letters.append(life(disk, story))
         disk = crashed[-1]
         disk.close()
     assert begun.count(1) == 3
-    assert letters == [0, 0, 0, 1]
+    assert dead_letters == [0, 0, 0, 1]
 
 
 def test_what_comes_again_from_another_node_is_taken_once() -> None:
@@ -252,7 +252,7 @@ UNREADABLE: dict[str, tuple[int, str, bytes]] = {
         "",
         msgspec.msgpack.encode(["list", ["object", "nobody.Knows"]]),
     ),
-    "a serialisation of a later version": (99, "", b""),
+    "a format of a later version": (99, "", b""),
     "a pickle": (PICKLE_FORMAT_ID, "", b"\x80\x05."),
     "noise": (JSON_FORMAT_ID, manifest_of(Put), b"\xff"),
 }
@@ -276,11 +276,11 @@ def test_an_unreadable_record_is_a_dead_letter_and_does_not_block_the_others(
         await ref.tell_wait(Put(3))
 
     async def second(system: ActorSystem, boxes: DurableMailboxes) -> None:
-        letters: list[DeadLetter] = []
+        dead_letters: list[DeadLetter] = []
 
         def listen(event: object) -> None:
             if isinstance(event, DeadLetter):
-                letters.append(event)
+                dead_letters.append(event)
                 other.tell(Put(9))  # also to a durable mailbox, while the other one is being opened
 
         other = await system.spawn(lambda: Keeper([]), name="b", mailbox=boxes.mailbox("b"))
@@ -289,10 +289,10 @@ def test_an_unreadable_record_is_a_dead_letter_and_does_not_block_the_others(
         assert await ref.ask(Put(4)) == 4
         assert await other.ask(Put(10)) == 10
         assert boxes.pending_counts() == {}
-        (letter,) = letters
-        assert letter.message == UnreadableRecord("a", *record)
-        assert letter.recipient.address.name == "a"
-        assert letter.reason
+        (dead_letter,) = dead_letters
+        assert dead_letter.message == UnreadableRecord("a", *record)
+        assert dead_letter.recipient.address.name == "a"
+        assert dead_letter.reason
 
     async def third(system: ActorSystem, boxes: DurableMailboxes) -> None:
         await system.spawn(lambda: Keeper(handled), name="a", mailbox=boxes.mailbox("a"))
@@ -371,12 +371,12 @@ def test_after_a_loss_of_power_what_was_safe_is_handled_or_dead(
     disk = SimulatedDisk(seed)
     promised: list[int] = []
     handled: list[int] = []
-    buried: list[int] = []
+    dead_numbers: list[int] = []
 
     def listen(system: ActorSystem) -> None:
         def note(event: object) -> None:
             if isinstance(event, DeadLetter):
-                buried.append(event.message.number)
+                dead_numbers.append(event.message.number)
 
         system._listeners.append(note)
 
@@ -410,7 +410,7 @@ def test_after_a_loss_of_power_what_was_safe_is_handled_or_dead(
 
     after = life(disk, first)
     life(after, second)
-    assert set(promised) <= set(handled) | set(buried)
+    assert set(promised) <= set(handled) | set(dead_numbers)
 
 
 @pytest.mark.parametrize("threads", [False, True])

@@ -27,9 +27,9 @@ def test_what_is_put_back_is_before_what_was_put(steps: list[str | int]) -> None
             except (Empty, IndexError):
                 assert not model
         else:
-            letters: list[MessageEnvelope] = [(number + n, None, None) for n in range(int(step))]
-            mailbox.requeue(letters)
-            model.extendleft(reversed(letters))
+            envelopes: list[MessageEnvelope] = [(number + n, None, None) for n in range(int(step))]
+            mailbox.requeue(envelopes)
+            model.extendleft(reversed(envelopes))
         assert mailbox.qsize() == len(model)
     assert drain(mailbox) == list(model)
     assert drain(mailbox) == []

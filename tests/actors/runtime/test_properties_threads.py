@@ -56,9 +56,9 @@ def test_each_message_is_handled_or_dead_also_with_full_mailboxes_and_stops(
     dead: list[Note] = []
     group = AllForOne(max_restarts=None) if seed % 2 else OneForOne(max_restarts=None)
 
-    async def story(crew: WorkerThreads | None) -> None:
-        mailbox = crew.mailbox if isinstance(crew, WorkStealingPool) else UnboundedMailbox
-        async with ActorSystem("test", dispatcher=crew) as system:
+    async def story(workers: WorkerThreads | None) -> None:
+        mailbox = workers.mailbox if isinstance(workers, WorkStealingPool) else UnboundedMailbox
+        async with ActorSystem("test", dispatcher=workers) as system:
             settled = asyncio.Event()
 
             def listen(event: object) -> None:
@@ -106,8 +106,8 @@ def test_each_message_is_handled_or_dead_also_with_full_mailboxes_and_stops(
         if make is None:
             await story(None)
         else:
-            async with make() as crew:
-                await story(crew)
+            async with make() as workers:
+                await story(workers)
 
     asyncio.run(with_crew())
     notes = [note for diary in diaries for note in diary.notes if note[0] < SENDERS]
