@@ -1,4 +1,4 @@
-"""Actors that play in many tests, and the messages they know."""
+"""Actors and messages that many tests use."""
 
 from __future__ import annotations
 

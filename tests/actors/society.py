@@ -1,4 +1,5 @@
-"""Actors that supervise, watch and tie each other as a script says, and a ledger of all that befell them."""
+"""Actors that supervise, monitor and tie each other as a script says, and a record of everything that happened
+to them."""
 
 from __future__ import annotations
 

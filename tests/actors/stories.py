@@ -1,4 +1,4 @@
-"""Actors for tests of the semantics: they note what happens to them in a log that the test reads."""
+"""Actors for tests of the semantics: they record their events in a log that the test reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses are their texts."""
+"""Addresses equal their texts."""
 
 from __future__ import annotations
 

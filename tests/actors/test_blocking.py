@@ -1,4 +1,4 @@
-"""Calls that wait: answers, failures, time-outs, chains; and where they are an error instead of a deadlock."""
+"""Blocking calls: replies, failures, timeouts, chains; and where they are an error instead of a deadlock."""
 
 from __future__ import annotations
 

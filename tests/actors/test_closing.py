@@ -1,4 +1,4 @@
-"""The end of actors that do not want to end, and of systems in which something fails then."""
+"""Stopping actors that do not end, and closing systems in which a step fails."""
 
 from __future__ import annotations
 

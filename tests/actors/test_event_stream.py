@@ -1,4 +1,4 @@
-"""The event stream: who is told what."""
+"""The event stream: which subscribers get which events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Futures: complete once, chain, join; time-outs are exact and cost one timer per time-out."""
+"""Futures complete once, chain and join; timeouts are exact, and one timer serves all asks with the same
+timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an inspector tells: every actor once, by the page, and the system's own only to who asks for them."""
+"""The inspector: every actor once, by page; the system's own only on request."""
 
 from __future__ import annotations
 

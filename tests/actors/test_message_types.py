@@ -1,4 +1,4 @@
-"""What an actor was not declared with is Unhandled, whatever its `receive` does or forgets."""
+"""Messages of undeclared classes fail with UnhandledMessageError, whatever `receive` does."""
 
 from __future__ import annotations
 

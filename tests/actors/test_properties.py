@@ -1,4 +1,4 @@
-"""What holds for all actors, whoever goes first: order, one at a time, mailboxes that outlive failures."""
+"""Properties of all actors with any schedule: order, one message at a time, mailboxes that survive failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole society of actors in which anything happens at any time; what must hold when it has come to rest."""
+"""Many actors that do anything at any time, and the properties that hold when they are idle again."""
 
 from __future__ import annotations
 

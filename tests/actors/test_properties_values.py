@@ -1,4 +1,5 @@
-"""Sent locally, to another node, and through a durable mailbox to the next life: the same everywhere."""
+"""A message is the same when it is sent locally, to another node, and through a durable mailbox to the next
+incarnation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References: telling, asking, forwarding, and who is the sender."""
+"""References: tell, ask, forward, and the sender."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong in other actor libraries, each a test here. The properties are tested at large elsewhere."""
+"""Bugs of other actor libraries, each as a test. The properties are tested in general elsewhere."""
 
 from __future__ import annotations
 

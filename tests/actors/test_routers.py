@@ -1,4 +1,4 @@
-"""Routers: who gets what, and what becomes of those who stop."""
+"""Routers: which routee gets a message, and what happens when routees stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section `[actors]`: its defaults are those of the parts, and what it says reaches them."""
+"""The section `[actors]`: its defaults are those of the parts, and its values reach them."""
 
 from __future__ import annotations
 

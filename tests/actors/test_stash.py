@@ -1,4 +1,4 @@
-"""The stash: order, bounds, and what becomes of it at the end of an instance."""
+"""The stash: order, bounds, and its content at the end of an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The test kit: time that leaps, orders that a seed decides, probes."""
+"""The test kit: virtual time, shuffled orders, probes."""
 
 from __future__ import annotations
 

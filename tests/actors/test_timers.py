@@ -1,4 +1,4 @@
-"""Timers: when they fire, and when they do not any more."""
+"""Timers: when they fire, and when they do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of every type that travels, messages that hold them, and what it means that one arrived as it was."""
+"""Values of every serializable type, messages that contain them, and the equality that includes types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every dispatcher keeps: one message at a time, order, failures, an end; and one of the user's own."""
+"""Properties of every dispatcher: one message at a time, order, failures, shutdown; and a custom dispatcher."""
 
 from __future__ import annotations
 

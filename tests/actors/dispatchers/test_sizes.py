@@ -1,4 +1,4 @@
-"""How many threads there are when, and who works meanwhile: what each dispatcher is for."""
+"""The number of threads of each dispatcher over time, and which actors run meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An actor that keeps what it is sent in a durable mailbox, and lives of processes that have one."""
+"""An actor with a durable mailbox, and incarnations of a process that has one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks that wait in a durable mailbox: a later life of the node answers an asker that still waits."""
+"""Asks that wait in a durable mailbox: a later incarnation of the node replies to an asker that still waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is held back while much else of its sender is taken: it enters at last, and nothing enters twice."""
+"""Messages that are held back while later ones of their sender are stored: they are stored at last, and none
+twice."""
 
 from __future__ import annotations
 

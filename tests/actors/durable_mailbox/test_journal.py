@@ -1,4 +1,4 @@
-"""The journal beneath durable mailboxes: what it finds again, what it forgets, and what a crash may do."""
+"""The journal of durable mailboxes: recovery, dropped segments, and crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process with a durable mailbox is killed with -9, again and again: nothing is lost, little is repeated."""
+"""A process with a durable mailbox is killed with -9 repeatedly: no message is lost, few are repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable mailboxes over lives of the process: what they keep, what they count, and what they take once."""
+"""Durable mailboxes over several incarnations: stored messages, counted attempts, duplicates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Durable mailboxes within a life of the process: failures, attempts, what is refused, and disks that fail."""
+"""Durable mailboxes within one incarnation: failures, attempts, rejected messages, failing disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of numbers, against a model that is a set."""
+"""Sequence sets, against a model that is a set."""
 
 import msgspec
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Full mailboxes: senders wait in their own ways, and never fail."""
+"""Full mailboxes: actors, threads and tasks wait, and never fail."""
 
 from __future__ import annotations
 

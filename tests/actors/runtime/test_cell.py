@@ -1,4 +1,4 @@
-"""Cells: one message at a time, in order, whoever runs them; behaviours; what is put back."""
+"""Cells: one message at a time, in order, with every dispatcher; behaviours; requeued messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop's turns are bounded, fair, and few."""
+"""Turns of the loop dispatcher are bounded, fair, and few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mailboxes: what was put is got once, in order."""
+"""Mailboxes: every envelope is returned once, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Threads of the program send, whoever handles: nothing is lost or handled twice, nobody waits for ever."""
+"""Threads of the program send while any dispatcher handles: no message is lost or handled twice, and no thread
+waits forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that send as fast as they can, while actors fail and stop: everything is handled or a dead letter."""
+"""Threads send at full speed while actors fail and stop: every message is handled or a dead letter."""
 
 from __future__ import annotations
 

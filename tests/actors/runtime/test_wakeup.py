@@ -1,4 +1,4 @@
-"""Threads that want something done on a loop: all of it is done, in order, and the loop is woken seldom."""
+"""Calls from threads to the loop: all of them run, in order, with few wakeups."""
 
 from __future__ import annotations
 

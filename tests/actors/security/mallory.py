@@ -1,4 +1,4 @@
-"""Somebody who speaks the language of nodes, and does not keep to the rules."""
+"""An attacker who speaks the protocol of nodes, and breaks its rules."""
 
 from __future__ import annotations
 

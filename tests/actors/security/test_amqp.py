@@ -1,4 +1,4 @@
-"""Somebody who may publish at the broker, and has no cookie: others are served as before."""
+"""An attacker who may publish on the broker, and has no cookie: other nodes are served as before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small bodies that would become large ones: they stop at the cap, and cost no more memory than that."""
+"""Decompression bombs stop at the limit, and use no more memory than that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that are not what they seem: refused before anything in them is decoded."""
+"""Forged frames are refused before anything in them is decoded."""
 
 from __future__ import annotations
 

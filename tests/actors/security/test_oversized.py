@@ -1,4 +1,4 @@
-"""What is too large: refused by its size, before it is read, kept or decoded."""
+"""Oversized frames are refused by their size, before they are read, stored or decoded."""
 
 from __future__ import annotations
 

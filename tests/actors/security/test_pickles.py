@@ -1,4 +1,4 @@
-"""Pickles and other names of code: never loaded, never imported, wherever they are put."""
+"""Pickles and names of code are never loaded or imported."""
 
 from __future__ import annotations
 

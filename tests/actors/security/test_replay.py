@@ -1,4 +1,4 @@
-"""Frames that came before: a settled one is refused, one that was not settled is not."""
+"""Replayed frames: a settled one is refused, an unsettled one is not."""
 
 from __future__ import annotations
 

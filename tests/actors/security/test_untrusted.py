@@ -1,4 +1,4 @@
-"""Untrusted mode: nobody outside creates, moves, stops, restarts or supervises actors of this node."""
+"""Untrusted mode: other nodes cannot create, move, stop, restart or supervise actors of this node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that are rebuilt: those whose members take their time, or do not come to an end."""
+"""Restarts of groups whose members are slow, or do not end."""
 
 from __future__ import annotations
 

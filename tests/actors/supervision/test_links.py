@@ -1,4 +1,4 @@
-"""Links, monitors and ties: who hears of whose end."""
+"""Links, monitors and ties: which actors are notified of an end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for supervision, whoever fails and when: budgets to the moment, groups in order, no zombies."""
+"""Properties of supervision for any sequence of failures: exact budgets, groups in order, no zombies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures: who decides, what is restarted, in which order, and that nothing told meanwhile is lost."""
+"""Failures: the decision, the restart and its order; no message is lost meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets are exact at the edge of the window; families decide."""
+"""Restart budgets are exact at the edge of the window; decisions about children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervisors: they are told, decide, escalate; groups are restarted as a whole."""
+"""Supervisors are notified, decide and escalate; groups are restarted as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""mypy on programs that use actors, right and wrong: what it says is what is written beside each line."""
+"""Runs mypy on programs that use actors, correctly and incorrectly, and compares its output with the comments
+beside each line."""
 
 from __future__ import annotations
 
