@@ -93,4 +93,4 @@ def test_the_command_takes_a_range_of_seeds(capsys: pytest.CaptureFixture[str]) 
     for wrong in ("5", "9-5", "a-b", ""):
         with pytest.raises(SystemExit):
             command.parse(["feeds-sim", "--seeds", wrong])
-        assert "is not A-B, such as 1-1000" in capsys.readouterr().err
+        assert "is not a range A-B such as 1-1000" in capsys.readouterr().err

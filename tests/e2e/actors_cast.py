@@ -1,4 +1,4 @@
-"""Who plays in the end-to-end tests of actors: messages, and actors of a node that is a process."""
+"""Messages and actors of the end-to-end tests, for a node in its own process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Add(Message[int]):
 
 
 class Ledger(Actor[Note]):
-    """Writes what it is told to a file, which outlives it."""
+    """Writes its messages to a file, which survives it."""
 
     def __init__(self, file: Path) -> None:
         self._file = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -46,7 +46,7 @@ class Calculator(Actor[Twice]):
 
 
 class Gate(Actor[Twice]):
-    """It answers as soon as there is the file `open`, and writes what it has answered to `passed`."""
+    """It answers when the file `open` exists, and writes what it has answered to `passed`."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "open"
@@ -61,7 +61,7 @@ class Gate(Actor[Twice]):
 
 
 class Counter(Actor[Add]):
-    """Others may start it on a node, and move it there."""
+    """Other nodes may create it on a node, and move it there."""
 
     def __init__(self, first: int = 0) -> None:
         self.count = first

@@ -2,8 +2,9 @@
 
 URL is that of a broker, or `tcp://host:port`, where the server listens.
 
-A server has a ledger and a gate with durable mailboxes, and a calculator, and starts counters for others;
-SIGTERM closes it in order. A client tells the ledger numbers until it is killed. Each says `ready` when it is.
+A server has a ledger and a gate with durable mailboxes, and a calculator, and creates counters for other nodes;
+SIGTERM closes it in order. A client tells the ledger numbers until it is killed. Both print `ready` when they
+are.
 """
 
 from __future__ import annotations

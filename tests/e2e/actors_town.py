@@ -1,4 +1,4 @@
-"""Brokers and nodes that come and go, and somebody who asks all the time."""
+"""Brokers and nodes that are started and stopped, and a client that asks all the time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATIENCE = 60.0
 
 
 class NodeProcess:
-    """One life of a node after the other."""
+    """Successive incarnations of a node."""
 
     def __init__(self, role: str, url: str, name: str, folder: Path, storage: Storage) -> None:
         program = [sys.executable, "-m", "tests.e2e.actors_node"]
@@ -64,7 +64,7 @@ class NodeProcess:
         self._running.send_signal(number)
 
     async def ends(self) -> str:
-        """What it has logged, when it has ended by itself."""
+        """Return its log, when it has ended by itself."""
         assert self._running is not None
         await asyncio.to_thread(self._running.wait, PATIENCE)
         self.kill()
@@ -91,7 +91,7 @@ def process(
 
 
 class BrokerLives:
-    """Several lives of one broker on one folder and port, each ended by kill -9."""
+    """Successive runs of one broker on one folder and port, each ended by kill -9."""
 
     def __init__(self, broker: str, folder: Path) -> None:
         self._broker = broker
@@ -129,7 +129,7 @@ async def broker_lives(broker: str, folder: Path) -> AsyncIterator[BrokerLives]:
 
 
 class Desk:
-    """A system of this process, and a clerk of it who asks all the time and writes down how it ended."""
+    """A system of this process, with an actor that asks all the time and records the outcomes."""
 
     def __init__(self, system: ActorSystem, exchange: str, told: list[LinkEvent]) -> None:
         self.system = system
@@ -154,7 +154,7 @@ class Desk:
                 self.asked_at, self.answered_at = began, asyncio.get_running_loop().time()
             except (ActorError, RemoteError, TimeoutError) as error:
                 self.outcomes[type(error).__name__] += 1
-                await asyncio.sleep(0.01)  # a fault may be told at once, and again
+                await asyncio.sleep(0.01)  # an error may be raised at once, and again
             self.longest = max(self.longest, asyncio.get_running_loop().time() - began)
 
     def stop_asking(self) -> None:
@@ -178,7 +178,7 @@ async def desk(
 
 
 def noted(folder: Path, life: int = 0) -> list[int]:
-    """What the ledger has written, in order."""
+    """Return what the ledger has written, in order."""
     file = folder / "ledger"
     lines = file.read_text().splitlines() if file.exists() else []
     pairs = [line.split() for line in lines]
@@ -186,7 +186,7 @@ def noted(folder: Path, life: int = 0) -> list[int]:
 
 
 class Town:
-    """A node that is a process, and a desk that tells it numbers while it asks all the time."""
+    """A node in its own process, and a desk that tells it numbers while it asks all the time."""
 
     def __init__(self, node: NodeProcess, desk: Desk, folder: Path, storage: Storage) -> None:
         self.node, self.desk, self.folder, self.storage = node, desk, folder, storage
@@ -207,7 +207,7 @@ class Town:
         return bool(self.desk.told) and isinstance(self.desk.told[-1], LinkLost)
 
     def answered_since(self, when: float) -> bool:
-        """What was asked since: an answer to an earlier ask may have been on its way already."""
+        """Asked since then: an answer to an earlier ask may have been in flight already."""
         return self.desk.asked_at > when
 
 

@@ -1,8 +1,8 @@
-"""A node as a process that is sent values of every type: `python -m … WHERE FOLDER MODE`.
+"""A node as a process that receives values of every type: `python -m … WHERE FOLDER MODE`.
 
 WHERE is `tcp`, or the URL of a broker. Its actor `keeper` has a durable mailbox, and writes for each value
-whether it is as it was to FOLDER/kept; with the MODE `hold` it handles none. `echo` answers by what it is sent.
-It says `ready DEFAULT_PORT` when it is.
+whether it is unchanged to FOLDER/kept; with the MODE `hold` it handles none. `echo` replies with its message.
+It prints `ready DEFAULT_PORT` when it is ready.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Actors of two nodes through a broker, recado and RabbitMQ: as if they were next door."""
+"""Actors of two nodes through a broker, recado and RabbitMQ, behave as local ones."""
 
 from __future__ import annotations
 

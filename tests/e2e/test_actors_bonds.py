@@ -109,7 +109,7 @@ def test_a_watch_by_name_does_not_outlive_a_node_that_is_killed_and_comes_back(
         patient = RemoteOptions(heartbeat_interval=0.1, failure_timeout=60.0)
         async with two_nodes(server.url, exchange, tmp_path, patient) as (there, here):
             seer = await watcher(here.system)
-            # Each life has it before it is reached by others: its name is never free.
+            # Each incarnation has it before it can be reached: its name is never free.
             inspector = here.system.actor(INSPECTOR_NAME, Inspector, node=exchange)
             monitor(seer._cell, inspector)
             await inspector.ask(Inspect(), timeout=30)

@@ -1,7 +1,7 @@
 """Nodes and brokers that are killed with kill -9, and nodes that are stopped, on recado and on RabbitMQ.
 
-Durable mailboxes lose nothing, and repeat at most what a handler was at when its node died. Asks end in a
-result, an error or a time-out. Bridges heal by themselves within HEALS seconds of the broker's return.
+Durable mailboxes lose nothing, and repeat at most the message that a handler was processing when its node died.
+Asks end in a result, an error or a timeout. Bridges reconnect within HEALS seconds of the broker's return.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def test_a_client_that_is_killed_leaves_no_gap_and_repeats_nothing(
         ("recado", [Storage.DURABLE], 3),
         ("recado", [Storage.TRANSIENT], 2),
         ("recado", [Storage.EXCLUSIVE_AUTODELETE], 2),
-        ("rabbitmq", list(Storage), 1),  # its starts take so long that all of them share one
+        ("rabbitmq", list(Storage), 1),  # it starts so slowly that all of them share one
     ],
 )
 @in_a_loop
@@ -129,7 +129,7 @@ async def test_bridges_heal_when_the_broker_returns(
         towns = []
         for storage in storages:
             towns.append(await stack.enter_async_context(town(lives.url, tmp_path, storage)))
-        # What a bridge was given while it was lost waits in it, whatever the storage.
+        # Frames that a bridge accepted while it was lost wait in it, with any storage.
         waiting: dict[Town, list[int]] = {each: [] for each in towns}
         for _ in range(kills):
             for each in towns:
@@ -151,6 +151,6 @@ async def test_bridges_heal_when_the_broker_returns(
         found = noted(each.folder)
         if each.storage is Storage.DURABLE:
             assert found == list(range(each.sent))
-        else:  # what the broker had is gone with it; what came later is in order all the same
+        else:  # frames in the broker are lost with it; later ones are in order nevertheless
             assert found == sorted(set(found))
         assert each.desk.longest < 2.0

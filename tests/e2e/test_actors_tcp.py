@@ -1,7 +1,7 @@
-"""Nodes that are processes, over TCP: killed and stopped, with durable mailboxes, and of one name.
+"""Nodes in separate processes over TCP: killed and stopped, with durable mailboxes, and with equal names.
 
-Over TCP a message is sent at most once. What a durable mailbox has is handled at least once even so, and who
-asked knows by the answer that it was.
+Over TCP a message is delivered at most once. A message in a durable mailbox is handled at least once
+nevertheless, and the answer to an ask shows that it was.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def exchange_and_desk(folder: Path) -> AsyncIterator[tuple[NodeProcess, Ac
 async def test_what_was_answered_was_handled_however_often_the_node_is_killed(
     tmp_path: Path,
 ) -> None:
-    """Who repeats what was not answered has each of them handled, in order, and few of them twice."""
+    """A client that repeats unanswered asks has each of them handled, in order, and few of them twice."""
     kills, each = 3, 150
     async with exchange_and_desk(tmp_path) as (there, desk, _):
         ledger = desk.actor("ledger", Ledger, node=EXCHANGE)
@@ -82,7 +82,9 @@ async def test_what_was_answered_was_handled_however_often_the_node_is_killed(
             await telling
     found = noted(tmp_path)
     assert list(dict.fromkeys(found)) == list(range(kills * each))
-    assert len(found) - kills * each <= 2 * kills  # by the next life of the node, and by who asked
+    assert (
+        len(found) - kills * each <= 2 * kills
+    )  # by the next incarnation of the node, and by the asker
 
 
 @in_a_loop
@@ -148,7 +150,7 @@ async def test_a_client_that_is_killed_leaves_no_gap_and_its_next_life_is_served
                 await teller.start()
                 await until(lambda life=life: len(noted(tmp_path, life)) > 200)  # type: ignore[misc]
         ledger = desk.actor("ledger", Ledger, node=EXCHANGE)
-        # The answer says that all messages before it are handled.
+        # The answer shows that all earlier messages are handled.
         assert await ledger.ask(Note(9, 1), timeout=scale(PATIENCE)) == 1
     for life in range(lives):
         found = noted(tmp_path, life)
@@ -169,7 +171,7 @@ async def test_a_client_that_was_stopped_and_replaced_is_refused(tmp_path: Path)
             assert "replaced by another node of the same name" in said
             assert "Refused" in said.splitlines()[-1]
             count = len(noted(tmp_path, 1))
-            await until(partial(has_noted, tmp_path, 1, count + 50))  # the second goes on
+            await until(partial(has_noted, tmp_path, 1, count + 50))  # the second one continues
     for life in (0, 1):
         assert Counter(noted(tmp_path, life)).most_common(1)[0][1] == 1
 

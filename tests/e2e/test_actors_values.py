@@ -1,7 +1,7 @@
 """Values of every type, to a node that is killed with kill -9 while they wait in its durable mailbox.
 
-Over TCP, and through recado and RabbitMQ: all of them arrive as they were, as messages, in the next life, and
-as replies.
+Over TCP, and through recado and RabbitMQ: all of them arrive unchanged, as messages, in the next incarnation,
+and as replies.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PATIENCE = 30.0  # seconds
 
 @contextmanager
 def node(where: str, folder: Path, mode: str) -> Iterator[int]:
-    """A life of the node that ends by kill -9; its port."""
+    """Run one incarnation of the node, ended by kill -9; yield its port."""
     command = [sys.executable, "-m", "tests.e2e.actors_values_node", where, str(folder), mode]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as running:
         try:
@@ -51,7 +51,7 @@ def node(where: str, folder: Path, mode: str) -> Iterator[int]:
 
 
 async def ask(ref: ActorRef[Any], message: Any) -> Any:
-    """Its answer, as soon as the node is there: what was asked before is lost with the link."""
+    """Ask until the node answers: earlier asks are lost with the link."""
     async with asyncio.timeout(scale(PATIENCE)):
         while True:
             try:

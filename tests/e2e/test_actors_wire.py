@@ -1,6 +1,6 @@
-"""Nodes whose wires to the broker are cut, silent or slow, on recado and on RabbitMQ.
+"""Nodes whose connections to the broker are cut, silent or slow, on recado and on RabbitMQ.
 
-The node is a process, and so is the broker; the wires of both nodes go through this test.
+The node and the broker are processes; the connections of both nodes are relayed by this test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workshop.peers import Server
 
 from .actors_town import HEALS, Town, noted, town
 
-SLOW = 0.03  # seconds that each piece takes on a slow wire
+SLOW = 0.03  # seconds that each chunk takes on a slow connection
 QUICK: dict[str, Any] = {"read_timeout": 2.0, "connect_timeout": 1.0}
 
 
@@ -54,7 +54,7 @@ class Wire(Faulty):
 
 @asynccontextmanager
 async def wired(server: Server, folder: Path) -> AsyncIterator[tuple[Town, Wire, Wire]]:
-    """A town whose node and whose desk have a wire each."""
+    """A town whose node and whose desk have a relayed connection each."""
     wires = [Wire(server.port), Wire(server.port)]
     for wire in wires:
         await wire.start()
@@ -109,7 +109,7 @@ def test_wires_that_are_silent(server: Server, tmp_path: Path) -> None:
 
 
 def test_wires_that_are_slow(server: Server, tmp_path: Path) -> None:
-    """Slow is not lost: nothing is given up, and everything arrives."""
+    """Slow is not lost: no connection is closed, and everything arrives."""
 
     @in_a_loop
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""How Hypothesis runs here: without a deadline, since others may be at work on the same machine."""
+"""Hypothesis runs without a deadline, because the machine may be shared."""
 
 from hypothesis import HealthCheck, settings
 

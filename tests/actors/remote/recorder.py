@@ -1,4 +1,4 @@
-"""A receiver that writes down what it is told, and lets a test wait for it."""
+"""A transport listener that records its calls, and lets a test wait for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recado.actors.remote.transport import PeerLink, Settle
 class Recorder:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.links: list[PeerLink] = []  # on which they came
+        self.links: list[PeerLink] = []  # on which the frames arrived
         self.settles: list[Settle | None] = []
         self.unproved: list[bytes] = []
         self.returned_frames: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Tests that are coroutines: each in a loop of its own, which must end with nothing left in it."""
+"""Runs tests that are coroutines, each in its own loop, which must end without remaining tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another node of which only the frames come, with the numbers that a test gives them."""
+"""Another node of which only frames exist, with sequence numbers chosen by the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME = "sender"
 
 
 class Sender:
-    """Its own link: what is answered stays in it."""
+    """It is its own link, and records the answers."""
 
     peer = NAME
     is_durable = True

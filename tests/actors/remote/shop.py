@@ -1,4 +1,4 @@
-"""Messages and actors for the tests of remoting, and two systems that reach each other."""
+"""Messages and actors for the tests of remote actors, and two systems that reach each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fail(Message[None]):
 
 
 class Log(Message[list[int]]):
-    """What was placed so far."""
+    """The orders placed so far."""
 
 
 class Silence(Message[None]):
@@ -39,11 +39,11 @@ class Silence(Message[None]):
 
 
 class Who(Message[str]):
-    """The address of who sent it."""
+    """The address of the sender."""
 
 
 class Reach(Message[int]):
-    """Ask the actor in it, and give its answer on."""
+    """Ask the actor in it, and reply with its answer."""
 
     book: ActorRef[Place]
 
@@ -88,7 +88,7 @@ class Book(Actor[Any]):
 
 
 class Watcher(Actor[Any]):
-    """It writes down the signals that it hears, and does what a function says."""
+    """It records the signals that it gets, and calls a function."""
 
     def __init__(self) -> None:
         self.heard: list[Signal] = []
@@ -116,7 +116,7 @@ class Pair:
     hub: MemoryNetwork | None = None
 
     def book(self, name: str = "book") -> ActorRef[Any]:
-        """As the client knows it."""
+        """As a reference of the client."""
         ref: ActorRef[Any] = self.client.actor(name, node="server")
         return ref
 
@@ -129,7 +129,7 @@ class Pair:
         return Node.of(self.client)
 
     async def silence_server(self) -> None:
-        """It says nothing any more, not even that."""
+        """Stop the server from sending, without closing its links."""
         transport = self.at_server.transport
         match transport:
             case TcpTransport():
@@ -138,7 +138,7 @@ class Pair:
                 for accepted in list(transport._inbound_links):
                     assert accepted.connection is not None
                     accepted.connection.abort("a test")
-            case AmqpTransport():  # the broker is there, and takes what is for it
+            case AmqpTransport():  # the broker is there, and accepts messages for it
                 await transport.close()
             case _:
                 assert self.hub is not None
@@ -195,7 +195,7 @@ def actor_of(system: ActorSystem, ref: ActorRef[Any]) -> Actor[Any]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Turns of the loop until it is so: most things here take turns, and some a few milliseconds."""
+    """Yield to the loop until a condition holds: usually for a few turns, sometimes for milliseconds."""
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110  it is about what nobody tells
             await asyncio.sleep(0.0005)

@@ -1,4 +1,4 @@
-"""The end of a node among others: what comes meanwhile is not lost, and what is told later harms nobody."""
+"""Closing a node: messages that arrive meanwhile are not lost, and later ones cause no errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
     async with ActorSystem("client", transport=MemoryTransport(hub)) as client:
         cold = RemoteOptions(
             warm_up=0.0
-        )  # or what comes for a name that is gone would be held anyway
+        )  # otherwise a message for a stopped actor's name would be held
         async with ActorSystem("server", transport=MemoryTransport(hub), options=cold) as server:
             await ledger(server, placed, disk)
             await server.spawn(lambda: Lingers(going, gate))
@@ -84,7 +84,7 @@ async def test_a_node_that_is_closed_finds_what_came_meanwhile_in_its_next_life(
                 book.tell(Place(order))
             asked = book.ask_future(Place(10))
             passed = asyncio.Event()
-            client._loop.call_soon(client._loop.call_soon, passed.set)  # behind what was sent
+            client._loop.call_soon(client._loop.call_soon, passed.set)  # after the sent messages
             await passed.wait()
             gate.set()
             await closing

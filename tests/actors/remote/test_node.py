@@ -1,4 +1,4 @@
-"""Actors of other nodes: tell, ask, answers, errors, refs in messages, and the ways in which they end."""
+"""Actors of other nodes: tell, ask, answers, errors, references in messages, and how asks end."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def test_a_class_is_sent_in_the_serialisation_that_was_chosen_for_it() -> 
         assert await it.book().ask(Place(3)) == Ack(3)
         asked, answered = sent
         assert b'{"order":3}' in asked
-        assert b'{"order":3}' not in answered  # each node chooses for what it sends
+        assert b'{"order":3}' not in answered  # each node chooses the format of its own messages
         assert await it.book().ask(Log()) == [3]
 
 
@@ -165,7 +165,7 @@ async def test_who_never_answers_is_not_waited_for_and_a_late_answer_is_dropped(
 async def test_references_travel_and_work_from_where_they_arrive(kind: str) -> None:
     async with pair(kind) as it:
         mine = await it.client.spawn(Book, name="mine")
-        assert await it.book().ask(Reach(mine)) == 7  # the server asks the client's actor
+        assert await it.book().ask(Reach(mine)) == 7  # the server asks the actor of the client
         assert await mine.ask(Log()) == [7]
         assert await mine.ask(Reach(it.book())) == 7  # and the other way round
         theirs = it.server.actor("book")
@@ -288,7 +288,7 @@ async def test_tell_wait_raises_where_there_is_no_such_actor_or_node(kind: str) 
 async def test_tell_wait_keeps_the_sender_and_takes_no_answer_of_the_actor(kind: str) -> None:
     class Telling(Actor[Pass]):
         async def receive(self, message: Pass) -> None:
-            await message.book.tell_wait(message.place)  # the Ack is told to this actor
+            await message.book.tell_wait(message.place)  # the Ack is sent to this actor
             self.become(self.acked)
 
         def acked(self, message: object) -> None:
@@ -471,7 +471,7 @@ async def test_replies_are_of_the_type_that_was_declared() -> None:
 
 @in_a_loop
 async def test_the_asker_of_a_refused_message_learns_the_reason() -> None:
-    """A message whose class the other node knows otherwise."""
+    """A message whose class is defined differently on the other node."""
     async with pair() as it:
         heard: list[object] = []
         it.client._listeners.append(heard.append)
@@ -639,7 +639,7 @@ async def test_a_tell_wait_that_is_cancelled_while_the_link_is_full_leaves_nothi
         telling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await telling
-        with pytest.raises(TimeoutError):  # its time ends after that of the other
+        with pytest.raises(TimeoutError):  # its timeout is later than that of the other
             await it.book().tell_wait(Place(2), timeout=0.05)
         await asyncio.sleep(0)
         del telling

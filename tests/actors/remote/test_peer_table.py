@@ -1,4 +1,4 @@
-"""Who other nodes are, and on which links they are reached."""
+"""The known peers, and the links on which they are reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes from outside and must not get in: forged, oversized, replayed, pickled, misled."""
+"""Frames that must be refused: forged, oversized, replayed, pickled, misrouted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STRANGER = bytes(range(16))
 
 
 class Probe:
-    """A link on which a test sends what it likes to a node, and sees what comes back."""
+    """A link on which a test sends arbitrary frames to a node, and records the answers."""
 
     is_durable = False
     is_up = True
@@ -143,7 +143,7 @@ async def test_a_forged_frame_is_refused_before_it_is_decoded(
 
 
 class Stopped:
-    """A clock that shows one time, whatever the machine does meanwhile."""
+    """A clock that always shows the same time."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.time()
@@ -160,7 +160,9 @@ async def test_refusals_are_bounded_and_the_link_is_closed() -> None:
         for _ in range(MAX_STRIKES + 5):
             it.at_server.frame_received(probe, sealed(message(BOOK)), None)
         await until(lambda: probe.closed)
-        it.server._clock = Stopped(it.server._clock)  # all that follows comes in the same second
+        it.server._clock = Stopped(
+            it.server._clock
+        )  # all following frames arrive in the same second
         many = [Probe() for _ in range(REFUSALS_PER_SECOND + 50)]
         for each in many:
             it.at_server.frame_received(each, sealed(message(BOOK)), None)
@@ -201,12 +203,12 @@ async def test_a_frame_that_was_settled_is_a_replay_and_one_that_was_not_is_rede
         it.at_server.frame_received(probe, frame, settled.append)
         it.at_server.frame_received(probe, frame, settled.append)
         assert await placed(it) == [1]
-        assert settled == [True, True]  # the second one is not wanted again, and nobody's fault
+        assert settled == [True, True]  # the second one is a duplicate, and no offence
         assert probe.posted == []
         incarnation, sequence = STRANGER, 2
         replay = it.at_server.inbound.deduplicator
         replay.mark_pending(incarnation, sequence)
-        replay.release(incarnation, sequence)  # it could not be stored, say
+        replay.release(incarnation, sequence)  # for instance because it could not be stored
         it.at_server.frame_received(probe, sealed(message(BOOK), sequence=2), settled.append)
         assert await placed(it) == [1, 1]
 
@@ -274,7 +276,7 @@ async def test_what_breaks_the_rules_is_refused_and_nothing_else_suffers(
         assert not Bomb.went_off
         settled: list[bool] = []
         it.at_server.frame_received(probe, sealed(envelope, sequence=2), settled.append)
-        assert settled == [False]  # it must not come again
+        assert settled == [False]  # it must not be redelivered
         assert await it.book().ask(Place(5)) == Ack(5)
 
 

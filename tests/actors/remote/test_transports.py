@@ -1,4 +1,4 @@
-"""What every transport promises (transport.py), on TCP and on its twin in memory."""
+"""The guarantees of every transport (transport.py), on TCP and in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node without actors: a transport, and a receiver that takes everything and writes it down."""
+"""A node without actors: a transport, and a listener that settles and records everything."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class End(Recorder):
 
     @property
     def unique(self) -> list[bytes]:
-        """What came, without what came again."""
+        """The received frames, without duplicates."""
         return list(dict.fromkeys(self.frames))
 
     @property

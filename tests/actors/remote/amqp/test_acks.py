@@ -1,4 +1,4 @@
-"""Acks against a broker that knows which deliveries are out, and ends the channel for a wrong word."""
+"""Batches of acks against a model of the broker, which closes the channel for an unknown tag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that was away when it was answered: what it is told meanwhile waits for it on the broker."""
+"""A client that is away when it is answered: the answers wait for it on the broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bridges on a broker that is well: what arrives, what is kept for whom, and what comes back."""
+"""Bridges on a working broker: delivered frames, stored frames, and returned ones."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_what_was_not_settled_comes_to_the_next_life() -> None:
 
 @pytest.mark.parametrize("unsettled", [None, 2])
 def test_what_travels_together_is_settled_together(unsettled: int | None) -> None:
-    """And comes again together, if one of them was not."""
+    """And is redelivered together, if one of the frames was not settled."""
 
     @in_a_loop
     async def travel() -> None:
@@ -112,7 +112,7 @@ def test_what_travels_together_is_settled_together(unsettled: int | None) -> Non
             assert left == (0 if unsettled is None else 1)
             link.post(frame(5))
             async with end(broker.url, "server") as server:
-                # The first had nothing to wait for, and went ahead.
+                # The first one had nothing to wait for, and was sent at once.
                 expected = frames(5, 6) if unsettled is None else frames(1, 6)
                 await server.until(lambda: len(server.frames) == len(expected))
                 assert server.frames == expected
@@ -129,7 +129,7 @@ def settle_some(server: End, taken: dict[int, bool]) -> None:
 
 @in_a_loop
 async def test_parcels_that_are_none_come_as_they_are_and_those_above_the_limit_do_not() -> None:
-    """Who receives frames says that they are none, and how many are enough."""
+    """The listener gets invalid batches as they are, and decides when to close the link."""
     async with recado.Broker() as broker, end(broker.url, "server") as server:
         async with await connect(broker.url) as connection:
             channel = await connection.channel()
@@ -150,7 +150,7 @@ async def test_parcels_that_are_none_come_as_they_are_and_those_above_the_limit_
 
 
 class Takes:
-    """A handler that takes all that comes."""
+    """A handler that accepts everything."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
@@ -416,7 +416,7 @@ async def test_what_waits_is_bounded_and_there_is_room_again() -> None:
         end(broker.url, "client", send_buffer_bytes=1 << 16) as client,
     ):
         link = client.transport.connect("server")
-        for number in range(54):  # each counts with what it takes beside its bytes
+        for number in range(54):  # each counts with its overhead
             link.post(frame(number, 1000))
         with pytest.raises(LimitExceededError):
             link.post(frame(54, 1000))

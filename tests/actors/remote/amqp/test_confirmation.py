@@ -13,7 +13,7 @@ from tests.actors.remote.running import in_a_loop
 
 
 class Line:
-    """A channel that answers when it is told to."""
+    """A channel that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.published: list[bytes] = []
@@ -93,7 +93,7 @@ async def test_what_was_before_one_that_came_back_is_settled(settled: list[range
     checkpoints.request_confirm()
     await line.asked.wait()
     publish(checkpoints, 2)
-    checkpoints.mark_returned(6)  # it comes before the answer
+    checkpoints.mark_returned(6)  # it arrives before the answer
     assert settled == [range(1, 4), range(4, 7)]
     await line.answer()
     assert settled == [range(1, 4), range(4, 7)]

@@ -1,4 +1,4 @@
-"""Parcels: what goes in comes out, and what is none costs no more than its bytes."""
+"""Frame batches: decoding reverses encoding, and invalid batches are rejected cheaply."""
 
 from __future__ import annotations
 

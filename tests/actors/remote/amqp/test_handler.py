@@ -1,4 +1,4 @@
-"""Frames that came together: each settled by itself, and shared out to those who sent them."""
+"""Frames delivered together: each is settled separately, and they are grouped by sender."""
 
 from __future__ import annotations
 

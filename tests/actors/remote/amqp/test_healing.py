@@ -1,7 +1,7 @@
-"""Bridges whose broker is cut off, silent, restarted, or loses what they had: they come back as they were.
+"""Bridges whose broker is cut off, silent, restarted, or loses their queues: they are restored completely.
 
-What was taken arrives, in order, and more than once only if it was not confirmed. Bridges are well again within
-HEALS seconds after the broker is.
+Accepted frames arrive, in order, and more than once only if they were not confirmed. Bridges are restored
+within HEALS seconds after the broker is back.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class World:
             self.sent += 1
 
     async def all_arrived(self) -> None:
-        """Each frame and each answer, in order; again at most what was not confirmed."""
+        """Each frame and each answer, in order; duplicates only of unconfirmed ones."""
         expected = frames(0, self.sent)
         answers = [each + b"!" for each in expected]
         await self.server.until(lambda: len(self.server.unique) == self.sent)
@@ -109,7 +109,7 @@ async def test_a_cut_loses_nothing(side: int, sharing: ConnectionSharing, persis
 @pytest.mark.parametrize("persistent", [True, False])
 @in_a_loop
 async def test_what_was_not_confirmed_is_repeated(persistent: bool) -> None:
-    """The broker has it, and its confirm is lost: it comes twice, and the node drops the second."""
+    """The broker has it, and its confirm is lost: it arrives twice, and the node drops the duplicate."""
     async with recado.Broker() as broker, world(broker.url, persistent=persistent) as it:
         it.wires[1].swallows = True
         it.send(5)
@@ -138,7 +138,7 @@ async def test_a_silent_broker_is_noticed_and_left() -> None:
 @pytest.mark.parametrize("storage", Storage)
 @in_a_loop
 async def test_a_broker_that_comes_back_finds_them(storage: Storage, tmp_path: Path) -> None:
-    """Whatever of theirs it has lost they make again; whatever they still had to send they send."""
+    """Lost queues and bindings are declared again; waiting frames are sent."""
     (port,) = free_ports(1)
     async with recado.Broker(port=port, data=tmp_path) as broker:
         going = world(broker.url, storage=storage)
@@ -171,7 +171,7 @@ async def test_a_queue_that_somebody_deletes_is_made_again(gone: str) -> None:
 
 @in_a_loop
 async def test_a_node_that_is_missing_for_a_moment_is_waited_for() -> None:
-    """Its queue was the connection's own, so it is gone with that; what is for it waits for it to return."""
+    """Its queue was exclusive to the connection, and is deleted with it; frames for it wait for its return."""
     exclusive = Storage.EXCLUSIVE_AUTODELETE
     async with recado.Broker() as broker, world(broker.url, storage=exclusive) as it:
         it.wires[1].stall()
@@ -188,7 +188,7 @@ async def test_a_node_that_is_missing_for_a_moment_is_waited_for() -> None:
 async def test_the_application_is_told_again_and_again_while_the_broker_is_away(
     tmp_path: Path,
 ) -> None:
-    """By default nothing is given up: however long it takes, the bridges are well after it."""
+    """By default reconnecting never stops: the bridges are restored after any time."""
     (port,) = free_ports(1)
     async with recado.Broker(port=port, data=tmp_path) as broker:
         going = world(broker.url, report_interval=0.05)
@@ -221,7 +221,7 @@ async def test_the_application_is_told_again_and_again_while_the_broker_is_away(
 async def test_a_node_that_has_given_up_its_broker_fails_by_a_clear_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It is not reached by others, so it does not reach them: the application has to open a new one."""
+    """A node that cannot be reached must not reach other nodes: the application has to open a new one."""
     (port,) = free_ports(1)
     settings = AmqpSettings(reconnect_timeout=0.3, connect_timeout=10.0)
     async with AsyncExitStack() as stack:

@@ -1,4 +1,5 @@
-"""What waits for its actor while others are taken: a durable mailbox takes it for new, however much that is."""
+"""Messages that wait for their actor while others are settled: a durable mailbox accepts them as new, after any
+number."""
 
 from __future__ import annotations
 
@@ -52,11 +53,11 @@ async def test_every_other_message_is_for_one_who_comes_later() -> None:
 
 
 FIRST = -1
-"""What waits for its actor while all others are taken."""
+"""The message that waits for its actor while all others are settled."""
 
 
 async def _sent_to_a_node_that_is_away(url: str) -> None:
-    """One message for who comes later; then in turns for a durable mailbox and for one that is not."""
+    """Send one message for a later actor; then alternately for a durable mailbox and a plain one."""
     async with ActorSystem("server", transport=AmqpTransport(url)):
         pass
     quiet = AmqpTransport(url, AmqpSettings(server_bridge=False))
@@ -68,7 +69,7 @@ async def _sent_to_a_node_that_is_away(url: str) -> None:
 
 
 async def _taken(server: ActorSystem, boxes: DurableMailboxes) -> None:
-    """All but what is for who comes later."""
+    """All but the message for the later actor."""
     early = await server.spawn(Book, name="early", mailbox=boxes.mailbox("early"))
     await server.spawn(Book, name="plain")
     while len(await early.ask(Log())) < MANY // 2:

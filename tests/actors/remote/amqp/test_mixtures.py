@@ -1,4 +1,4 @@
-"""Any mixture of cuts, lost words, silence and restarts of the broker, by a seed: still nothing is lost."""
+"""Random mixtures of cuts, lost frames, silence and restarts of the broker, by a seed: nothing is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Fault = Literal["cut", "cut both", "swallow", "stall", "restart"]
 
 
 class Lives:
-    """A broker that comes and goes on one folder."""
+    """A broker that is started and stopped repeatedly on one folder."""
 
     def __init__(self, port: int, folder: Path) -> None:
         self._port = port

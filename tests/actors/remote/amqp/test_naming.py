@@ -1,4 +1,4 @@
-"""The names are a contract with everybody else on the broker: spelled out."""
+"""The names are a contract between all nodes on a broker, so they are written out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outbox against a list that is obviously right: nothing is lost, doubled or out of order."""
+"""The outbox against a simple model: nothing is lost, duplicated or out of order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEYS = ("key", "other")
 
 
 class Outboxes(RuleBasedStateMachine):
-    """What is owed, in order, and which of it is out in which message."""
+    """The frames that are owed, in order, and the message in which each was published."""
 
     def __init__(self) -> None:
         super().__init__()

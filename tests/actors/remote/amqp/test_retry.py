@@ -54,7 +54,7 @@ def test_a_success_that_lasts_begins_a_new_window() -> None:
 
 
 def test_one_that_does_not_last_is_none() -> None:
-    """Or a broker that takes us and throws us out for ever would never be given up."""
+    """Otherwise a broker that always accepts and closes the connection would be retried forever."""
     attempts = BridgeRetries(BACKOFF)
     attempts.next_delay(100.0, 1.0)
     for second in range(101, 110):

@@ -1,4 +1,4 @@
-"""The actors of bridges: what fails is restarted, and nothing else is; that is all there is of recovery."""
+"""The actors of bridges: only the failed ones are restarted, which is how bridges recover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bounded mailbox slows down who sends to it, also from another node."""
+"""A bounded mailbox slows down its senders, also those of another node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_everything_arrives_and_the_mailbox_is_bounded_where_the_link_can_
             Slow.gate.release()
             await asyncio.sleep(0)
         assert await there.ask(Log(), timeout=30) == list(range(5000))
-        if kind == "tcp":  # what one read brought may be over it
+        if kind == "tcp":  # the frames of one read may exceed it
             assert most < 5000
 
 
@@ -79,7 +79,9 @@ async def test_of_what_is_for_a_full_mailbox_the_broker_keeps_the_rest() -> None
         assert CAPACITY <= most <= CAPACITY + MAX_BATCH_FRAMES
 
 
-@pytest.mark.parametrize("kind", ["tcp", "lasting", "amqp"])  # "memory" has nobody who could wait
+@pytest.mark.parametrize(
+    "kind", ["tcp", "lasting", "amqp"]
+)  # "memory" has no sender that could wait
 @in_a_loop
 async def test_a_durable_mailbox_slows_down_as_well(kind: str, tmp_path: Path) -> None:
     async with pair(kind) as it:
@@ -115,7 +117,7 @@ async def test_a_link_is_not_paused_for_ever() -> None:
         await it.server.spawn(Slow, name="slow", capacity=1)
         for order in range(5):
             it.book("slow").tell(Place(order))
-        # The slow one is stuck; others on the same link are reached all the same.
+        # The slow actor is stuck; other actors on the same link are reached nevertheless.
         it.book().tell(Place(7))
         assert await it.book().ask(Log(), timeout=10 * PAUSE_MAX_S) == [7]
         for _ in range(5):

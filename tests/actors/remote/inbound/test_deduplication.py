@@ -43,7 +43,7 @@ def test_a_settled_one_is_refused_and_an_unsettled_one_is_not(
                 assert replay.accept_once(ONE, number) is new
                 if new:
                     settled.add(number)
-            case "settle" if number not in settled:  # also what was never pending
+            case "settle" if number not in settled:  # also one that was never pending
                 replay.history_of(ONE).settle(number)
                 pending.discard(number)
                 settled.add(number)
@@ -81,7 +81,7 @@ def test_what_is_being_processed_is_bounded() -> None:
 
 
 def with_gaps() -> tuple[Deduplicator, SenderHistory]:
-    """Every second number up to 20 is settled, the others are being processed; three gaps are the most."""
+    """Every second number up to 20 is settled, the others are being processed; three gaps are the maximum."""
     replay = Deduplicator(ranges_max=3)
     sequences = replay.history_of(ONE)
     for number in range(1, 20, 2):

@@ -1,4 +1,4 @@
-"""What comes from another node: where it is put, and when it is settled."""
+"""Frames from another node: where their messages are put, and when they are settled."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def test_what_is_not_safe_at_the_end_is_left_to_the_next_life() -> None:  
 
 
 async def fails(book: ActorRef[Any]) -> None:
-    """All that came before has been told that there is no room."""
+    """All earlier messages were refused because the disk is full."""
     with pytest.raises(OSError) as failed:  # noqa: PT011  its number says which
         await book.tell_wait(Place(4))
     assert failed.value.errno == errno.ENOSPC

@@ -1,4 +1,4 @@
-"""What certainly did not arrive: messages, asks, signals, and what others would not understand."""
+"""Returned frames: messages, asks, signals, and messages that only the other node can decode."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_refusal_that_comes_back_is_nothing() -> None:
 
 
 class Unwaited(Reply):
-    """A reply of which nobody can tell whether it is waited for."""
+    """A reply that does not know whether its caller still waits."""
 
     def __init__(self, timeout: float | None = None) -> None:
         self._timeout = timeout

@@ -1,4 +1,4 @@
-"""What waits for actors that are not there yet: in order, and not for long."""
+"""Messages for actors that are not spawned yet: held in order, and for a short time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_without_a_warm_up_nothing_waits() -> None:
 
 
 def test_what_is_held_at_the_end_is_not_delivered() -> None:
-    """It is not settled either, so it comes to the next life."""
+    """It is not settled either, so it is redelivered to the next incarnation."""
     story = Story()
     story.come("book", "a")
     story.early.close()

@@ -47,7 +47,7 @@ HERE, THERE = ref("here", "a", 1), ref("there", "b", 2)
 NAMED = ref("there", "b")
 ERROR = ValueError("no")
 
-# What makes a bond, and what ends it: each as it is sent by us, and as it comes.
+# The signals that create and end a relation: each as sent, and as received.
 BONDS: list[tuple[CellSignal, list[tuple[str, CellSignal]]]] = [
     (Watch(HERE), [("sent", Unwatch(HERE)), ("heard", Down(THERE, None))]),
     (Link(HERE), [("sent", Unlink(HERE)), ("heard", Ended(THERE, None))]),
@@ -98,7 +98,7 @@ def test_bonds_that_are_made_there(begins: CellSignal, ends: list[tuple[str, Cel
         assert len(vigil) == 1
         pass_by(vigil, way, end)
         assert vigil.by_node == {}
-        vigil.record_received(HERE, begins)  # there is room for it again
+        vigil.record_received(HERE, begins)  # there is space for it again
 
 
 def test_other_signals_bind_nobody() -> None:
@@ -134,7 +134,9 @@ def test_silence_is_told_to_everybody_once() -> None:
         (HERE, THERE, True)
     ]
     assert vigil.node_unreachable("there", "silent") == []
-    vigil.record_received(HERE, Watch(THERE))  # none of those that others made is counted any more
+    vigil.record_received(
+        HERE, Watch(THERE)
+    )  # none of those that other nodes created is counted any more
 
 
 def test_who_comes_back_is_bound_again() -> None:
@@ -189,7 +191,7 @@ def test_a_bond_by_name_is_with_one_incarnation(begins: CellSignal) -> None:  # 
     vigil = RelationTable(10)
     token = vigil.record_sent(NAMED, begins).token
     assert vigil.node_returned("there", restarted=False) == [SignalDue(NAMED, begins)]
-    assert said(vigil.record_sent(NAMED, begins)) == (token, 0)  # nothing is known of it yet
+    assert said(vigil.record_sent(NAMED, begins)) == (token, 0)  # its uid is not known yet
     vigil.set_uid(HERE, NAMED, 7, token + 1)  # that is about another bond
     assert said(vigil.record_sent(NAMED, begins)) == (token, 0)
     vigil.set_uid(HERE, NAMED, 7, token)
@@ -216,7 +218,7 @@ def test_the_answer_to_a_probe_ends_a_bond_with_the_last_life(  # REL6
 ) -> None:
     vigil = RelationTable(10)
     token = vigil.record_sent(NAMED, begins).token
-    for reborn in (True, False, True):  # each time it is asked again
+    for reborn in (True, False, True):  # each time it is probed again
         assert vigil.node_returned("there", restarted=reborn) == [SignalDue(NAMED, begins)]
         probe, uid = said(vigil.record_sent(NAMED, begins))
         assert uid == NO_ACTOR_ID
@@ -273,7 +275,9 @@ def test_the_end_of_an_earlier_bond_is_not_that_of_the_next(  # REL7
     assert len(vigil) == 1
     assert vigil.record_received(HERE, end, token=second)
     assert len(vigil) == 0
-    assert vigil.record_received(HERE, end, token=second)  # the actor knows that it is not bound
+    assert vigil.record_received(
+        HERE, end, token=second
+    )  # the actor knows that the relation has ended
 
 
 def test_what_follows_from_a_bond_has_its_token() -> None:  # REL7

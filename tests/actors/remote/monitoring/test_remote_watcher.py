@@ -153,9 +153,9 @@ async def test_silence_counts_from_the_first_bond() -> None:
         seer = await watcher(it.client)
         other = await it.client.spawn(Watcher)
         away = it.client.actor("book", node="nowhere")
-        monitor(cell(seer), away)  # signs of life are asked for already
+        monitor(cell(seer), away)  # heartbeats are sent already
         peer = it.at_client.peer_table.peer("server")
-        peer.last_heard -= 1000.0  # we had nothing to do with it for long
+        peer.last_heard -= 1000.0  # there was no relation with it for long
         above = it.client._find_cell(other.address)
         assert above is not None
         monitor(above, it.book())
@@ -214,7 +214,7 @@ async def test_the_actors_of_a_node_that_began_another_life_are_confirmed_dead()
             hub.frame_filter = lambda sender, to, frame: True
             monitor(cell(seer), book)
             await book.ask(Place(1))
-            hub.frame_filter = lambda sender, to, frame: False  # it dies without a word
+            hub.frame_filter = lambda sender, to, frame: False  # it fails silently
         hub.frame_filter = lambda sender, to, frame: True
         async with ActorSystem("server", transport=MemoryTransport(hub)) as server:
             await server.spawn(Book, name="book")
@@ -225,7 +225,7 @@ async def test_the_actors_of_a_node_that_began_another_life_are_confirmed_dead()
 
 @asynccontextmanager
 async def lives(kind: str) -> AsyncIterator[tuple[ActorSystem, Callable[[], ActorSystem]]]:
-    """A client, and what makes lives of a server."""
+    """A client, and a function that starts incarnations of a server."""
     async with AsyncExitStack() as stack:
         if kind == "amqp":
             broker = await stack.enter_async_context(Broker())
@@ -258,7 +258,7 @@ def silence(system: ActorSystem) -> None:
 
 
 async def is_identified(system: ActorSystem) -> None:
-    """Until the other node has said who has the name."""
+    """Wait until the other node has reported the uid of the name."""
     bonds = Node.of(system).remote_watcher.relations.by_node
     await until(lambda: all(marks.uid for each in bonds.values() for marks in each.values()))
 
@@ -266,7 +266,7 @@ async def is_identified(system: ActorSystem) -> None:
 @each_kind
 @in_a_loop
 async def test_a_watch_by_name_ends_with_the_life_of_the_node(kind: str) -> None:
-    """Also if the next life has an actor of the same name, long before the silence would be noticed."""
+    """Also if the next incarnation has an actor of the same name, long before the failure timeout."""
     async with lives(kind) as (client, server):
         seer = await watcher(client)
         book = client.actor("book", node="server")
@@ -282,7 +282,7 @@ async def test_a_watch_by_name_ends_with_the_life_of_the_node(kind: str) -> None
             assert isinstance(down, Down)
             assert down.ref == book
             assert isinstance(down.reason, NoSuchActorError)
-            # Begun anew it is about the new one: neither ended by what was said of the last, nor lost.
+            # A new watch is about the new actor: neither ended by signals about the last one, nor lost.
             monitor(cell(seer), book)
             await is_identified(client)
             assert len(seer.heard) == 1
@@ -309,7 +309,7 @@ async def test_a_supervisor_by_name_loses_its_child_with_the_life_of_the_node(ki
 
 @in_a_loop
 async def test_a_watch_by_name_is_not_passed_on_to_the_next_of_that_name() -> None:
-    """In the same life of the node: the word of the death was lost, and the name was given again."""
+    """In the same incarnation of the node: the signal of the death was lost, and the name was reused."""
     async with pair("memory") as it:
         assert it.hub is not None
         seer = await watcher(it.client)
@@ -330,7 +330,7 @@ async def test_a_watch_by_name_is_not_passed_on_to_the_next_of_that_name() -> No
 @each_kind
 @in_a_loop
 async def test_a_watch_may_be_the_first_contact_with_the_next_life_of_a_node(kind: str) -> None:
-    """The node was known, was restarted, and has said nothing since: its actor is not dead for that."""
+    """The node was known, was restarted, and has sent nothing since: its actor is not dead because of that."""
     async with lives(kind) as (client, server):
         seer = await watcher(client)
         book = client.actor("book", node="server")
@@ -344,11 +344,11 @@ async def test_a_watch_may_be_the_first_contact_with_the_next_life_of_a_node(kin
         async with server() as second:
             await second.spawn(Book, name="book")
             await until(lambda: link_there.is_up)
-            await asyncio.sleep(0)  # links in memory tell that they are healed in the next turn
+            await asyncio.sleep(0)  # links in memory report that they are restored in the next turn
             boss = await boss_of(client, book)
             monitor(cell(seer), book)
             await is_identified(client)
-            assert await book.ask(Place(2)) == Ack(2)  # behind all that the probes are answered by
+            assert await book.ask(Place(2)) == Ack(2)  # after all answers to the probes
             assert seer.heard == []
             assert [*boss.children] == [book]
             await second.stop(second.actor("book"))
@@ -494,7 +494,7 @@ async def test_a_supervisor_hears_that_the_node_of_its_child_is_unreachable() ->
         [exhausted] = await boss.until(1)
         assert isinstance(exhausted, ChildFailed)
         assert isinstance(exhausted.reason, NodeUnreachableError)
-        # The child lives on, under its own system.
+        # The child continues under its own system.
         book = it.server._find_cell(it.server.actor("book").address)
         assert book is not None
         await until(lambda: book.supervisor is None)

@@ -81,7 +81,7 @@ async def test_what_its_constructor_raises_is_raised_here_and_nothing_is_left(ki
 
 
 class Late(Book):
-    """Its `started` ends when the test says so."""
+    """Its `pre_start` ends when the test lets it."""
 
     go_on: asyncio.Event
     starts = 0
@@ -99,7 +99,7 @@ async def test_what_nobody_waits_for_any_more_is_stopped_when_it_is_there() -> N
         with pytest.raises(AskTimeoutError):
             await it.at_client.creation.create("server", Late, name="late")
         assert Late.starts == 1
-        await it.book().ask(Log())  # what was said before has come
+        await it.book().ask(Log())  # earlier messages have arrived
         Late.go_on.set()
         await until(lambda: it.server.registry.by_name("late") is None)
 
@@ -152,7 +152,7 @@ async def test_an_untrusted_node_starts_nothing() -> None:
         with pytest.raises(MessageRefusedError) as refused:
             await it.at_client.creation.create("server", Book)
         assert refused.value.reason is RefusalReason.UNTRUSTED
-        assert await it.book().ask(Place(1)) == Ack(1)  # messages are taken
+        assert await it.book().ask(Place(1)) == Ack(1)  # messages are accepted
 
 
 @in_a_loop
@@ -195,7 +195,7 @@ async def test_its_supervisor_is_the_client_s_actor(kind: str) -> None:
 
 
 class Hasty(Book):
-    """It fails before anybody hears that it is there."""
+    """It fails before its creator knows that it exists."""
 
     def pre_start(self) -> None:
         if not Hasty.has_failed:

@@ -35,7 +35,7 @@ class Wait(Message[None]):
 
 
 class Slow(Book):
-    """Its handler of Wait ends when the test says so."""
+    """Its handler of Wait ends when the test lets it."""
 
     go_on: asyncio.Event
 
@@ -129,7 +129,7 @@ async def test_what_was_made_of_a_move_that_nobody_heard_of_is_taken_back() -> N
 
 
 class Late(Book):
-    """On its new node its `started` ends when the test says so."""
+    """On its new node its `pre_start` ends when the test lets it."""
 
     go_on: asyncio.Event
     starts = 0
@@ -149,7 +149,7 @@ async def test_one_whose_start_takes_too_long_is_not_there_twice() -> None:
         with pytest.raises(AskTimeoutError):
             await it.at_client.migration.move(old, "server")
         assert Late.starts == 1
-        await it.book().ask(Log())  # what was said before has come
+        await it.book().ask(Log())  # earlier messages have arrived
         Late.go_on.set()
         await until(lambda: it.server.registry.by_name("mover") is None)
         assert await old.ask(Place(1)) == Ack(1)
@@ -196,7 +196,7 @@ async def test_one_that_is_stopped_while_it_is_handed_over_is_nowhere() -> None:
 
 
 class Nosy(Book):
-    """It monitors somebody, and notes its own end."""
+    """It monitors another actor, and records its own end."""
 
     other: ActorRef[Any] | None = None
     ends: list[str]
@@ -222,13 +222,13 @@ async def test_the_old_reference_outlives_those_whom_the_old_instance_watched() 
         old: ActorRef[Any] = await it.client.spawn(Nosy, name="mover")
         Nosy.other = None
         new = await it.at_client.migration.move(old, "server")
-        assert Nosy.ends == ["client"]  # it was told
+        assert Nosy.ends == ["client"]  # its `post_stop` was called
         forwarder = it.client._find_cell(old.address)
         assert forwarder is not None
         assert list(forwarder.ensure_links().watched) == [new]
         await it.client.stop(other)
         assert forwarder.actor is not None
-        forwarder.actor.on_signal(Down(other, None))  # one that was under way
+        forwarder.actor.on_signal(Down(other, None))  # one that was in flight
         assert await old.ask(Place(1)) == Ack(1)
         await it.server.stop(it.server.actor("mover"))
         await until(lambda: it.client._find_cell(old.address) is None)
@@ -267,7 +267,7 @@ async def test_the_old_reference_outlives_silence(monkeypatch: pytest.MonkeyPatc
         assert isinstance(down.reason, NodeUnreachableError)
         it.hub.frame_filter = lambda sender, to, frame: True
         assert await old.ask(Place(1)) == Ack(1)
-        it.server.actor("mover").stop()  # and of a death it hears again
+        it.server.actor("mover").stop()  # and it is notified of the death again
         await until(lambda: it.client._find_cell(old.address) is None)
 
 

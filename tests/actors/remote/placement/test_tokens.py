@@ -1,4 +1,4 @@
-"""What others had started here and take back: CN4 in any order, CN5."""
+"""Actors started for other nodes and abandoned by them: CN4 in any order, CN5."""
 
 from __future__ import annotations
 

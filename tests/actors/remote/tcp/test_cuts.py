@@ -1,5 +1,5 @@
-"""A way that is cut again and again, in the middle of frames: asks end, answers are the right ones, nothing
-doubles."""
+"""A connection that is cut repeatedly, within frames: asks end, answers are the right ones, nothing is
+duplicated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIONS = RemoteOptions(cookie="secret", require_cookie=True)
 
 
 class Cutter:
-    """A proxy that passes on so many bytes in either direction, and then hangs up."""
+    """A proxy that relays so many bytes in either direction, and then closes the connection."""
 
     def __init__(self, port: int, chance: random.Random) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Nodes as processes of their own on TCP: killed, cut and come back, and nobody hangs."""
+"""Nodes in separate processes over TCP: killed, cut off and restarted, and no caller hangs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_server_that_is_stopped_is_unreachable_and_asks_time_out() -> No
             await book.ask(Place(1))
             seer = await watcher(client)
             monitor(seer._cell, book)
-            os.kill(pid, signal.SIGSTOP)  # its sockets stay open, and it says nothing
+            os.kill(pid, signal.SIGSTOP)  # its sockets stay open, and it sends nothing
             try:
                 with pytest.raises(TimeoutError):
                     await book.ask(Place(2), timeout=0.2)

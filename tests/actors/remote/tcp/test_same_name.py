@@ -1,4 +1,4 @@
-"""Two nodes of one name over TCP: the later one replaces the earlier, which is told so at once."""
+"""Two nodes of one name over TCP: the later one replaces the earlier one, which is notified at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from recado.actors.remote.tcp import TcpTransport
 from tests.actors.remote.running import in_a_loop
 from tests.actors.remote.shop import Ack, Book, Log, Place, Silence, actor_of, until
 
-SECONDS = 30  # for what must not end by a time-out
+SECONDS = 30  # for waits that must not end by a timeout
 
 
 class Take(Message[int]):
@@ -137,7 +137,7 @@ async def test_what_the_earlier_one_was_asked_ends() -> None:
 
 @in_a_loop
 async def test_what_a_client_sent_before_its_next_life_arrives() -> None:
-    """The server reads it late: the next life speaks first."""
+    """The server reads it late: after the first frame of the next incarnation."""
     many = 500
     async with server() as (system, address):
         transport = Node.of(system).transport
@@ -179,7 +179,7 @@ async def test_nodes_that_stand_in_for_each_other_at_one_address_are_heard_in_tu
 
 
 async def asked_until_answered(ref: ActorRef[Any], message: Message[Ack]) -> Ack:
-    """Cut is how an ask ends that went out on a connection of which the loss was noticed later."""
+    """LinkLostError ends an ask that was sent on a connection whose loss was noticed later."""
     while True:
         try:
             return await ref.ask(message, SECONDS)
@@ -189,7 +189,7 @@ async def asked_until_answered(ref: ActorRef[Any], message: Message[Ack]) -> Ack
 
 @in_a_loop
 async def test_the_node_at_its_own_address_keeps_its_name() -> None:
-    """The server has gone to it; another one of that name comes to the server."""
+    """The server has connected to it; another one of that name connects to the server."""
     listening = TcpTransport("127.0.0.1:0")
     async with ActorSystem("guest", transport=listening) as first:
         await first.spawn(Book, name="book")

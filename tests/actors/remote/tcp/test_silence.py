@@ -1,4 +1,4 @@
-"""Connections on which nothing comes, and those of somebody who has not the cookie."""
+"""Idle connections, and those of peers without the cookie."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_nodes_answer_each_other_however_long_they_wait_themselves() -> No
     client, at_client = await client_of(address, read_timeout=0.6)
     client.connect("server").post(FRAME)
     await at_server.until(lambda: at_server.frames == [FRAME])
-    await asyncio.sleep(1.0)  # that nothing happens meanwhile
+    await asyncio.sleep(1.0)  # nothing must happen meanwhile
     assert (at_server.events, at_client.events) == ([], [])
     await client.close()
     await server.close()
@@ -88,7 +88,7 @@ async def test_a_link_that_does_not_read_says_that_it_is_there() -> None:
     (link,) = server._inbound_links
     link.pause_reading()
     assert await reader.readexactly(4) == PONG
-    await asyncio.sleep(0.8)  # it hears nothing, and knows why
+    await asyncio.sleep(0.8)  # it receives nothing, and knows why
     assert recorder.events == []
     link.resume_reading()
     await hang_up(writer)

@@ -1,4 +1,4 @@
-"""TCP as a transport: what only sockets do to it."""
+"""The TCP transport: behaviour that only sockets have."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def wire(frame: bytes) -> bytes:
 
 
 class Voice:
-    """What somebody with the recorder's proof says on one connection."""
+    """The input of one connection, from a peer with the proof of the recorder."""
 
     def __init__(self) -> None:
         self._vouching = StreamMac(b"a proof, perhaps")
@@ -143,7 +143,7 @@ async def test_much_that_waited_is_vouched_for_in_parts() -> None:
     client, at_client = await client_of(address)
     link = client.connect("server")
     frames = [bytes([number]) * (MAC_INTERVAL_BYTES // 3) for number in range(20)]
-    # As much as one mac is good for: small ones, of which the sizes are a part, and the largest there is.
+    # As much as one MAC covers: small frames, whose sizes count, and the largest one.
     frames += [bytes(REFUSAL_MIN_BYTES)] * ((MAC_INTERVAL_BYTES - 1) // REFUSAL_MIN_BYTES) + [
         bytes(LIMIT)
     ]
@@ -277,7 +277,7 @@ async def test_the_application_is_told_again_and_again_while_nobody_answers() ->
 
 @in_a_loop
 async def test_what_waits_for_a_slow_peer_is_bounded() -> None:
-    listener = socket.create_server(("127.0.0.1", 0), backlog=1)  # nobody accepts, nobody reads
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1)  # never accepted and never read
     address = f"127.0.0.1:{listener.getsockname()[1]}"
     client, _ = await client_of(address, send_buffer_bytes=1 << 20)
     link = client.connect("server")

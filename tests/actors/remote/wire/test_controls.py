@@ -1,4 +1,4 @@
-"""What nodes say to each other: every signal there and back, and what is none."""
+"""Control messages: every signal is decoded as it was encoded, and invalid ones are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envelopes: what we write is what protobuf writes, and what we read is within limits."""
+"""Envelopes: encoded as protobuf does, and decoded within limits."""
 
 import contextlib
 import importlib.resources
@@ -49,7 +49,7 @@ def test_a_message_is_written_as_protobuf_would(
     serialisation: int, manifest: str, compression: int, body: bytes, control: bool, receipt: bool,
 ) -> None:  # fmt: skip
     writer = EnvelopeWriter("here", client, about)
-    for _ in range(2):  # rendered, and from what was kept
+    for _ in range(2):  # encoded, and from the cached prefix
         written = writer.write_message(
             number, target, sender, patience, serialisation, manifest, compression, body,
             control=control, receipt=receipt,

@@ -1,4 +1,4 @@
-"""Frames: sealed, opened, refused, and what is not one."""
+"""Frames: signed, verified, refused, and invalid ones."""
 
 import pytest
 from hypothesis import given
