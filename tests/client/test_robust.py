@@ -263,7 +263,7 @@ async def test_a_consumer_that_the_broker_cancels_is_told(server: Server) -> Non
         await channel.delete_queue(queue.name)
         with pytest.raises(ConsumerCancelledError):
             await soon(anext(consumer))
-        assert channel.consumers == {}
+        assert channel._consumers == {}
 
 
 @in_a_loop
@@ -428,7 +428,7 @@ async def test_a_consumer_cancelled_in_between_stays_away(server: Server, name: 
         await soon(consumer.cancel())
         assert await soon(consumer.next_batch()) == []
         await notebook.wait_for(ConnectionRecovered)
-        assert queue not in connection.topology.queues  # it went with its last consumer
+        assert queue not in connection._topology.queues  # it went with its last consumer
 
 
 @in_a_loop

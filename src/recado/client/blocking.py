@@ -182,7 +182,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         check_publish(exchange, routing_key, bodies)
         with self._lock:
             first = self._published_count + 1
-            if self._inner.unconfirmed is not None:
+            if self._inner.has_confirms:
                 self._published_count += len(bodies)
             numbers = range(first, self._published_count + 1)
             self._handed_over_bytes += sum(map(len, bodies))

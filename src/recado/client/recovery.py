@@ -104,11 +104,11 @@ class ConnectionRecovery:
             if not channel.is_open:
                 await new_channel.close()
                 continue
-            channel.attach(new_channel)
-            if channel.unconfirmed is not None and channel.unconfirmed.has_unsent:
+            channel._attach(new_channel)
+            if channel._unconfirmed is not None and channel._unconfirmed.has_unsent:
                 to_republish.append((channel, new_channel))
             else:
-                channel.resume(new_channel)
+                channel._resume(new_channel)
         for channel, new_channel in to_republish:
             try:
                 await self._republish(channel, new_channel)
@@ -119,8 +119,8 @@ class ConnectionRecovery:
     async def _reopen_channel(self, channel: RobustChannel) -> Channel | None:
         """Open a plain channel with the same prefetch and consumers; None if it was closed meanwhile."""
         while channel.is_open:
-            new_channel = await self._connection.channel(confirms=channel.unconfirmed is not None)
-            for method in channel.prefetch.values():
+            new_channel = await self._connection.channel(confirms=channel.has_confirms)
+            for method in channel._prefetch.values():
                 await new_channel.call(method, m.BasicQosOk)
             if await self._restart_consumers(channel, new_channel):
                 return new_channel
@@ -131,8 +131,8 @@ class ConnectionRecovery:
 
         The refused consumer is removed, and the caller opens another channel for the rest.
         """
-        for tag, consumer in list(channel.consumers.items()):
-            if tag not in channel.consumers:
+        for tag, consumer in list(channel._consumers.items()):
+            if tag not in channel._consumers:
                 continue  # cancelled while another one was started
             method = self._topology.resolve_queue_name(consumer.method)
             try:
@@ -147,7 +147,7 @@ class ConnectionRecovery:
 
     async def _republish(self, channel: RobustChannel, new_channel: Channel) -> None:
         """Publish unconfirmed messages; messages published meanwhile are appended to them."""
-        unconfirmed = channel.unconfirmed
+        unconfirmed = channel._unconfirmed
         while unconfirmed is not None and unconfirmed.has_unsent:
             for batch in unconfirmed.take_unsent():
                 self.republished_count += len(batch.bodies)
@@ -160,6 +160,6 @@ class ConnectionRecovery:
                 )
             await new_channel.drain()
         if channel.is_open:
-            channel.resume(new_channel)
+            channel._resume(new_channel)
         else:
             await new_channel.close()

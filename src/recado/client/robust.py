@@ -7,6 +7,8 @@ It supervises one plain `Connection` after another and restores topology, channe
 messages on each. The first connection is not retried by default, because a mistake in the URL is its most
 common error. Later, reconnecting continues for `reconnect_timeout` seconds, and `on_event` is called with each
 event.
+
+`robust.py`, `robust_channel.py` and `recovery.py` are one unit: they use each other's private attributes.
 """
 
 import asyncio
@@ -101,8 +103,8 @@ class RobustConnection:
     ) -> None:
         """Use `connect`."""
         self.parameters = parameters
-        self.topology = Topology()
-        self.wait_counter = WaitCounter()
+        self._topology = Topology()
+        self._wait_counter = WaitCounter()
         self.error: Exception | None = None
         self.on_event = on_event
         self._tls = tls
@@ -125,7 +127,7 @@ class RobustConnection:
 
     def current_queue_name(self, queue: str) -> str:
         """Return the current name of a queue named by the broker, which changes with reconnections."""
-        return self.topology.current_name(queue)
+        return self._topology.current_name(queue)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
 
@@ -161,7 +163,7 @@ class RobustConnection:
         """Open a plain connection; return it and a future that gets the error when it ends."""
         ended: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         connection = await Connection.open(
-            self.parameters, tls=self._tls, wait_counter=self.wait_counter
+            self.parameters, tls=self._tls, wait_counter=self._wait_counter
         )
         connection.on_blocked = self._handle_blocked
         connection.on_end = partial(_resolve, ended)
@@ -190,7 +192,7 @@ class RobustConnection:
         self.error = error
         self._current = None
         for channel in list(self._channels):
-            channel.terminate(error)
+            channel._terminate(error)
         self._notifier.notify_all()
 
     # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
@@ -247,7 +249,7 @@ class RobustConnection:
         loop, schedule = asyncio.get_running_loop(), self._schedule
         connection, ended = await self._connect()
         try:
-            recovery = ConnectionRecovery(connection, self.topology, self._emit)
+            recovery = ConnectionRecovery(connection, self._topology, self._emit)
             await recovery.recover_topology()
             await recovery.recover_channels(list(self._channels))
         except BaseException as failure:
@@ -296,21 +298,21 @@ class RobustConnection:
             except ConnectionClosedError as error:
                 raise_unless_retryable(error)
                 continue
-            channel.attach(plain_channel)
-            channel.resume(plain_channel)
+            channel._attach(plain_channel)
+            channel._resume(plain_channel)
             self._channels[channel] = None
             return channel
 
-    def remove_channel(self, channel: RobustChannel) -> None:
+    def _remove_channel(self, channel: RobustChannel) -> None:
         """A channel has ended for good; called by the channel."""
         self._channels.pop(channel, None)
 
-    def handle_consumer_removed(self, queue: str) -> None:
+    def _handle_consumer_removed(self, queue: str) -> None:
         """A consumer has ended; an auto-delete queue without consumers is deleted by the broker."""
         name = self.current_queue_name(queue)
-        remaining = (each for channel in self._channels for each in channel.consumers.values())
+        remaining = (each for channel in self._channels for each in channel._consumers.values())
         if all(self.current_queue_name(each.queue) != name for each in remaining):
-            self.topology.record_last_consumer_removed(name)
+            self._topology.record_last_consumer_removed(name)
 
     async def _wait_connected(self) -> Connection:
         while True:

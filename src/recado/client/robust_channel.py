@@ -47,22 +47,22 @@ class RobustConsumer(Consumer):
         self._owner = owner
 
     def handle_channel_closed(self, error: Exception) -> None:
-        refused_in_recovery = self._owner.is_recovering and isinstance(
+        refused_in_recovery = self._owner._is_recovering and isinstance(
             error, ChannelClosedByBrokerError
         )
         if is_recoverable(error) or refused_in_recovery:  # ConnectionRecovery decides what follows
             self.detach()
         else:
-            self._owner.remove_consumer(self)
+            self._owner._remove_consumer(self)
             super().handle_channel_closed(error)
 
     def fail_recovery(self, error: Exception) -> None:
         """The consumer could not be started again."""
-        self._owner.remove_consumer(self)
+        self._owner._remove_consumer(self)
         self.fail(error)
 
     async def cancel(self) -> None:
-        self._owner.remove_consumer(self)
+        self._owner._remove_consumer(self)
         try:
             await super().cancel()
         except ConnectionClosedError as error:
@@ -86,16 +86,16 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self.error: Exception | None = None
         self.on_confirm: OnConfirm | None = None
         self.on_return: Callable[[ReturnedMessage], object] | None = None
-        self.unconfirmed = UnconfirmedPublishes() if confirms else None
-        self.consumers: dict[str, RobustConsumer] = {}
-        self.prefetch: dict[bool, m.BasicQos] = {}
+        self._unconfirmed = UnconfirmedPublishes() if confirms else None
+        self._consumers: dict[str, RobustConsumer] = {}
+        self._prefetch: dict[bool, m.BasicQos] = {}
         self._current: Channel | None = None  # None while disconnected or recovering
         self._notifier = Notifier()
         self._is_republishing = False  # connected, but unconfirmed messages are sent first
         self._last_declared_queue = ""
-        if self.unconfirmed is not None:
+        if self._unconfirmed is not None:
             self._confirm_waiters = ConfirmWaiters(
-                self.unconfirmed.confirms, connection.wait_counter
+                self._unconfirmed.confirms, connection._wait_counter
             )
 
     @property
@@ -104,29 +104,34 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         return self.error is None
 
     @property
-    def is_recovering(self) -> bool:
+    def _is_recovering(self) -> bool:
         """Whether the channel is disconnected or its recovery is not complete."""
         return self.error is None and self._current is None
 
     @property
+    def has_confirms(self) -> bool:
+        """Whether the channel was opened with publisher confirms."""
+        return self._unconfirmed is not None
+
+    @property
     def unconfirmed_count(self) -> int:
         """The number of published messages that the broker has not confirmed yet."""
-        return self.unconfirmed.confirms.unconfirmed_count if self.unconfirmed is not None else 0
+        return self._unconfirmed.confirms.unconfirmed_count if self._unconfirmed is not None else 0
 
     # ── opening, recovery, closing ────────────────────────────────────────────────────────────────────────
 
-    def attach(self, channel: Channel) -> None:
+    def _attach(self, channel: Channel) -> None:
         """Connect the callbacks of the next plain channel; it is used only after `resume`."""
         channel.on_end = self._handle_channel_closed
         channel.on_return = self._handle_return
-        if self.unconfirmed is not None:
+        if self._unconfirmed is not None:
             channel.on_confirm = self._handle_confirms
-            self.unconfirmed.start_channel()
+            self._unconfirmed.start_channel()
         self._is_republishing = True
         if channel.error is not None:
             self._handle_channel_closed(channel.error)
 
-    def resume(self, channel: Channel) -> None:
+    def _resume(self, channel: Channel) -> None:
         """Recovery is complete: use the plain channel."""
         self._is_republishing = False
         if channel.is_open:
@@ -137,26 +142,26 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self._current = None
         self._is_republishing = False
         if not is_recoverable(error):
-            self.terminate(error)
+            self._terminate(error)
         self._notifier.notify_all()
 
-    def terminate(self, error: Exception) -> None:
+    def _terminate(self, error: Exception) -> None:
         """End the channel for good."""
         if self.error is not None:
             return
         self.error = error
         self._current = None
-        self.connection.remove_channel(self)
-        if self.unconfirmed is not None:
+        self.connection._remove_channel(self)
+        if self._unconfirmed is not None:
             self._confirm_waiters.fail(error)
-        for consumer in list(self.consumers.values()):
+        for consumer in list(self._consumers.values()):
             consumer.handle_channel_closed(error)
         self._notifier.notify_all()
 
     async def close(self) -> None:
         """Close the channel. Unconfirmed messages are not sent again."""
         channel = self._current
-        self.terminate(ChannelClosedByClientError())
+        self._terminate(ChannelClosedByClientError())
         if channel is not None:
             try:
                 await channel.close()
@@ -184,7 +189,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     async def _wait_for_change(self) -> None:
         """Wait until the connection or the amount of unconfirmed messages changes."""
-        with self.connection.wait_counter:
+        with self.connection._wait_counter:
             await self._notifier.wait()
 
     # ── calls ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +197,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     async def call(self, method: m.Method, reply_type: type[M]) -> M:
         """Send a method and return the broker's reply; repeated if the connection is lost (CRC2)."""
         method = self._resolve_empty_queue_name(method)
-        topology = self.connection.topology
+        topology = self.connection._topology
         while True:
             channel = await self._wait_connected()
             request = topology.resolve_queue_name(method)
@@ -207,7 +212,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
                     self._last_declared_queue = name
                 case m.BasicQosOk():
                     assert isinstance(request, m.BasicQos)
-                    self.prefetch[request.global_] = request
+                    self._prefetch[request.global_] = request
                 case _:
                     pass
             return reply
@@ -236,7 +241,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         """Return one message of a queue, or None if the queue is empty."""
         while True:
             channel = await self._wait_connected()
-            name = self.connection.topology.current_name(queue or self._last_declared_queue)
+            name = self.connection._topology.current_name(queue or self._last_declared_queue)
             try:
                 return await channel.get(name, no_ack=no_ack)
             except ConnectionClosedError as error:
@@ -259,15 +264,15 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         """
         self.check_open()
         encoded = encode_optional_properties(properties)
-        if self.unconfirmed is None:
+        if self._unconfirmed is None:
             return self._require_current().publish(
                 exchange, routing_key, body, encoded, mandatory=mandatory
             )
         check_publish(exchange, routing_key, (body,))
-        batch = self.unconfirmed.add(exchange, routing_key, (body,), encoded, mandatory)
+        batch = self._unconfirmed.add(exchange, routing_key, (body,), encoded, mandatory)
         if self._current is not None:
             self._current.publish(exchange, routing_key, body, encoded, mandatory=mandatory)
-            self.unconfirmed.mark_sent()
+            self._unconfirmed.mark_sent()
         return batch.first_number
 
     def publish_many(
@@ -285,15 +290,15 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         """
         self.check_open()
         encoded = encode_optional_properties(properties)
-        if self.unconfirmed is None:
+        if self._unconfirmed is None:
             return self._require_current().publish_many(
                 exchange, routing_key, bodies, encoded, mandatory=mandatory
             )
         check_publish(exchange, routing_key, bodies)
-        batch = self.unconfirmed.add(exchange, routing_key, bodies, encoded, mandatory)
+        batch = self._unconfirmed.add(exchange, routing_key, bodies, encoded, mandatory)
         if self._current is not None:
             self._current.publish_many(exchange, routing_key, bodies, encoded, mandatory=mandatory)
-            self.unconfirmed.mark_sent()
+            self._unconfirmed.mark_sent()
         return range(batch.first_number, batch.end_number)
 
     def _require_current(self) -> Channel:
@@ -308,12 +313,12 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         """Wait until more output fits and unconfirmed messages are below `unconfirmed_max_bytes`."""
         while True:
             self.check_open()
-            if self.unconfirmed is None:
+            if self._unconfirmed is None:
                 full = self._current is None
             else:
                 full = (
                     self._is_republishing
-                    or self.unconfirmed.memory_bytes >= self.unconfirmed_max_bytes
+                    or self._unconfirmed.memory_bytes >= self.unconfirmed_max_bytes
                 )
             if full:
                 await self._wait_for_change()
@@ -336,19 +341,19 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         await self._require_confirms().wait_for_confirm(sequence_number)
 
     def _require_confirms(self) -> ConfirmWaiters:
-        if self.unconfirmed is None:
+        if self._unconfirmed is None:
             raise ValueError(
                 "the channel has no publisher confirms: it was opened with confirms=False"
             )
         return self._confirm_waiters
 
     def _handle_confirms(self, channel_numbers: range, acked: bool) -> None:
-        assert self.unconfirmed is not None
-        for sequence_numbers in self.unconfirmed.settle(channel_numbers):
+        assert self._unconfirmed is not None
+        for sequence_numbers in self._unconfirmed.settle(channel_numbers):
             self._confirm_waiters.handle_confirms(sequence_numbers, acked=acked)
             if self.on_confirm is not None:
                 self.on_confirm(sequence_numbers, acked)
-        if self.unconfirmed.memory_bytes < self.unconfirmed_max_bytes:
+        if self._unconfirmed.memory_bytes < self.unconfirmed_max_bytes:
             self._notifier.notify_all()
 
     def _handle_return(self, message: ReturnedMessage) -> None:
@@ -360,7 +365,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     async def _consume(self, method: m.BasicConsume) -> RobustConsumer:
         """Start a consumer that continues after reconnections, in the same iteration."""
         name = method.consumer_tag
-        if name in self.consumers:
+        if name in self._consumers:
             raise ValueError(f"consumer tag '{name}' is already used on this channel")
         method = self._resolve_empty_queue_name(method)
         consumer = RobustConsumer(self, method)
@@ -368,18 +373,18 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             channel = await self._wait_connected()
             try:
                 await channel.start_consumer(
-                    consumer, self.connection.topology.resolve_queue_name(method)
+                    consumer, self.connection._topology.resolve_queue_name(method)
                 )
             except ConnectionClosedError as error:
                 raise_unless_retryable(error)
                 continue
-            self.consumers[name] = consumer
+            self._consumers[name] = consumer
             return consumer
 
-    def remove_consumer(self, consumer: RobustConsumer) -> None:
+    def _remove_consumer(self, consumer: RobustConsumer) -> None:
         """A consumer was cancelled or has failed; it is not started again."""
-        if self.consumers.pop(consumer.tag, None) is not None:
-            self.connection.handle_consumer_removed(consumer.queue)
+        if self._consumers.pop(consumer.tag, None) is not None:
+            self.connection._handle_consumer_removed(consumer.queue)
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
         """Acknowledge a delivery; return False and send nothing if it is stale."""
