@@ -210,7 +210,7 @@ def parse_address(text: str) -> tuple[str, int]:
 def create_plan(args: argparse.Namespace) -> BenchmarkPlan:
     from recado.apps.trading.plan import QUICK_ASKS_COUNT, BenchmarkPlan
 
-    given = {
+    values = {
         "clients": args.clients,
         "transports": args.transport,
         "latencies_us": args.latency,
@@ -218,7 +218,7 @@ def create_plan(args: argparse.Namespace) -> BenchmarkPlan:
         "runs": args.runs or (1 if args.quick else None),
         "brokers": dict(args.broker) if args.broker else None,
     }
-    return BenchmarkPlan(**{name: value for name, value in given.items() if value is not None})
+    return BenchmarkPlan(**{name: value for name, value in values.items() if value is not None})
 
 
 async def run_measurements(args: argparse.Namespace) -> int:
@@ -248,20 +248,20 @@ def show_report(args: argparse.Namespace) -> int:
     from recado.pipeline.java import JavaNotFoundError
 
     try:
-        found = report_by_spark(args.folder) if args.spark else Report.from_archive(args.folder)
+        report = report_by_spark(args.folder) if args.spark else Report.from_archive(args.folder)
     except (ArchiveError, JavaNotFoundError) as error:
         return print_error(str(error), EXIT_FAILED)
-    if not found.tables:
-        why = "; ".join(map(str, ("no finished run", *found.incomplete_runs)))
-        return print_error(f"{args.folder} has {why}", EXIT_FAILED)
+    if not report.tables:
+        reason = "; ".join(map(str, ("no finished run", *report.incomplete_runs)))
+        return print_error(f"{args.folder} has {reason}", EXIT_FAILED)
     if args.json:
-        print(msgspec.json.encode(found.as_json()).decode())
+        print(msgspec.json.encode(report.as_json()).decode())
     else:
-        print(found.text())
+        print(report.text())
     if args.plots:
         from recado.apps.trading.plots import draw_figures
 
-        for file in draw_figures(found.by_latency, args.plots):
+        for file in draw_figures(report.by_latency, args.plots):
             print(file, file=sys.stderr)
     return EXIT_OK
 

@@ -32,8 +32,8 @@ def run_network(args: argparse.Namespace) -> int:
 
     async def until_signal() -> int:
         host, port = args.behind
-        async with delay_proxy(host, port, args.latency / 1e6) as way:
-            print_fact({"port": way.port})
+        async with delay_proxy(host, port, args.latency / 1e6) as proxy:
+            print_fact({"port": proxy.port})
             await wait_for_signal()
         return EXIT_OK
 
@@ -55,12 +55,13 @@ def run_clients(args: argparse.Namespace) -> int:
     if args.transport is TransportKind.TCP and args.url is None:
         return print_error("missing --url tcp://HOST:PORT of the exchange", EXIT_USAGE)
     if args.asks % args.clients:
-        shared = f"{args.asks} asks cannot be divided evenly among {args.clients} clients"
-        return print_error(shared, EXIT_USAGE)
-    over = args.broker or ("broker" if args.transport is TransportKind.AMQP else None)
-    many = args.clients, args.asks, args.feed_url
-    wanted = ClientsTask(args.transport, args.url, *many, args.run, over, args.latency)
-    return run_work(trade_all(wanted, print_fact))
+        return print_error(
+            f"{args.asks} asks cannot be divided evenly among {args.clients} clients", EXIT_USAGE
+        )
+    broker = args.broker or ("broker" if args.transport is TransportKind.AMQP else None)
+    counts = args.clients, args.asks, args.feed_url
+    task = ClientsTask(args.transport, args.url, *counts, args.run, broker, args.latency)
+    return run_work(trade_all(task, print_fact))
 
 
 def run_work(work: Coroutine[Any, Any, None]) -> int:
