@@ -119,9 +119,9 @@ class PublishCoalescer:
         fixed = overhead_bytes + MESSAGE_OVERHEAD_BYTES
         ends = list(accumulate(map(len, bodies), initial=0))
 
-        def upto(place: int) -> int:
+        def upto(index: int) -> int:
             """Return the bytes of all messages before an index."""
-            return ends[place] + place * fixed
+            return ends[index] + index * fixed
 
         found, start, count = [], 0, len(bodies)
         while start < count:
@@ -173,9 +173,9 @@ class PublishCoalescer:
 
     # --- input
 
-    def confirm(self, upto: int) -> None:
+    def confirm(self, bytes_before: int) -> None:
         """Note that the transport has confirmed all messages up to this sequence."""
-        while self._unconfirmed and self._unconfirmed[0] <= upto:
+        while self._unconfirmed and self._unconfirmed[0] <= bytes_before:
             self.confirmed_sequence = self._unconfirmed.popleft()
         self._send_ready()
 

@@ -59,13 +59,13 @@ class DeliveryRecords:
                     del self.view_records[oldest]
                     self.stability.pop(oldest, None)
                     self.stability_checksums.pop(oldest, None)
-            case ViewStability(view_id, reach):
-                before = self.stability.get(view_id)
-                both = reach if before is None else _merge_bounds(before.delivery_bound, reach)
-                if before is not None and before.delivery_bound == both:
+            case ViewStability(view_id, bound):
+                known = self.stability.get(view_id)
+                merged = bound if known is None else _merge_bounds(known.delivery_bound, bound)
+                if known is not None and known.delivery_bound == merged:
                     return False
-                self.stability[view_id] = ViewStability(view_id, both)
-                self.stability_checksums[view_id] = crc32(both.to_text().encode())
+                self.stability[view_id] = ViewStability(view_id, merged)
+                self.stability_checksums[view_id] = crc32(merged.to_text().encode())
                 self._history = None
             case AcknowledgementRecord(member):
                 last = self.acknowledgements.get(member)
@@ -110,15 +110,15 @@ class DeliveryRecords:
         acks = {
             m: ack for m, ack in self.acknowledgements.items() if m.name == name and m != excluded
         }
-        sure: list[Interval] = [(ack.start, ack.vector) for ack in acks.values()]
-        doubtful = list(history.unseen_intervals())
+        certain: list[Interval] = [(ack.start, ack.vector) for ack in acks.values()]
+        uncertain = list(history.unseen_intervals())
         for member in dict.fromkeys((*history.incarnations(name), *acks)):
             ack = acks.get(member)
             if member == excluded or (ack is not None and ack.is_final):
                 continue
             last = ack.view_id.number if ack is not None else 0
-            doubtful.append((_uncertain_start(ack), history.delivery_bound(member, last)))
-        return DeliveryStatus(sure, doubtful)
+            uncertain.append((_uncertain_start(ack), history.delivery_bound(member, last)))
+        return DeliveryStatus(certain, uncertain)
 
     def _get_history(self) -> IncarnationHistory:
         if self._history is None:
@@ -129,9 +129,9 @@ class DeliveryRecords:
 class DeliveryStatus:
     """Which messages one subscriber has received, by ranges of sequences."""
 
-    def __init__(self, sure: list[Interval], doubtful: list[Interval]) -> None:
-        self._certain = sure
-        self._uncertain = doubtful
+    def __init__(self, certain: list[Interval], uncertain: list[Interval]) -> None:
+        self._certain = certain
+        self._uncertain = uncertain
 
     def split(self, publisher: bytes, first: int, last: int) -> list[tuple[int, int, Certainty]]:
         """Split first..last into ranges of equal certainty."""
@@ -185,9 +185,11 @@ def _uncertain_start(ack: AcknowledgementRecord | None) -> Vector:
     Messages that it skipped never reached it; a hole that it started with may have been filled."""
     if ack is None:
         return Vector()
-    begun = ack.start.holes
+    start_holes = ack.start.holes
     holes = {
-        publisher: [each for span in spans for each in clip_spans(begun.get(publisher, ()), *span)]
+        publisher: [
+            each for span in spans for each in clip_spans(start_holes.get(publisher, ()), *span)
+        ]
         for publisher, spans in ack.vector.holes.items()
     }
     return Vector(ack.vector, holes)

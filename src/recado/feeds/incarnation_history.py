@@ -30,7 +30,7 @@ class IncarnationHistory:
         self, views: Mapping[ViewId, ViewRecord], settled: Mapping[ViewId, ViewStability]
     ) -> None:
         known = [views[id_] for id_ in sorted(views)]
-        asked = [record for record in known if record.provisional]
+        provisional = [record for record in known if record.provisional]
         self._views = {record.view.id: record for record in known if not record.provisional}
         self._bounds = {id_: settled[id_].delivery_bound for id_ in self._views if id_ in settled}
         self._stable_views = list(self._bounds)  # in ascending order, like the views
@@ -39,14 +39,14 @@ class IncarnationHistory:
         self._view_bits = {id_: 1 << number for number, id_ in enumerate(self._views)}
         self._ancestors = self._compute_ancestors()
         self._views_by_incarnation: dict[str, dict[MemberId, list[ViewId]]] = {}
-        for record in (*self._views.values(), *asked):
+        for record in (*self._views.values(), *provisional):
             for member in record.view.members():
                 incarnations = self._views_by_incarnation.setdefault(member.name, {})
                 incarnations.setdefault(member, []).append(record.view.id)
         self._first_view_number = {  # number of the first view of each incarnation
-            member: min(id_.number for id_ in places)
+            member: min(id_.number for id_ in view_ids)
             for incarnations in self._views_by_incarnation.values()
-            for member, places in incarnations.items()
+            for member, view_ids in incarnations.items()
         }
         self._unseen: list[Interval] | None = None
 
@@ -68,9 +68,9 @@ class IncarnationHistory:
     def delivery_bound(self, incarnation: MemberId, min_view_number: int) -> Vector | None:
         """Return a bound of what was delivered to an incarnation that was in a view of number `min_view_number`
         or later; None if it is not known (IH2)."""
-        places = self.incarnations(incarnation.name).get(incarnation, [])
-        shared = [id_ for id_ in places if id_ in self._views]
-        min_view_number = max([min_view_number, *(id_.number for id_ in places)])
+        view_ids = self.incarnations(incarnation.name).get(incarnation, [])
+        shared = [id_ for id_ in view_ids if id_ in self._views]
+        min_view_number = max([min_view_number, *(id_.number for id_ in view_ids)])
         for id_ in self._stable_views[
             bisect_left(self._stable_views, ViewId(min_view_number + 1, b"")) :
         ]:
@@ -99,13 +99,13 @@ class IncarnationHistory:
         if self._unseen is None:
             found = [hole for id_ in self._views for hole in self._unseen_before(id_)]
             # Of intervals that start at the empty vector only the longest matters.
-            whole = [end for begin, end in found if not begin]
+            from_start = [end for begin, end in found if not begin]
             self._unseen = [hole for hole in found if hole[0]]
-            if None in whole:
+            if None in from_start:
                 self._unseen = [(Vector(), None)]
-            elif whole:
+            elif from_start:
                 farthest = Vector()
-                for end in whole:
+                for end in from_start:
                     farthest = farthest.merge(end or Vector())
                 self._unseen.append((Vector(), farthest))
         return self._unseen
@@ -119,17 +119,17 @@ class IncarnationHistory:
 
     def _unseen_between(self, old: ViewId, new: ViewId) -> list[Interval]:
         """The intervals between a view and the next one."""
-        led = not self._archives[old].isdisjoint(self._archives[new])
-        left_out = self._archive_names[old] - self._archive_names[new]
-        if led and (self._views[new].complete or not left_out):
+        is_continuous = not self._archives[old].isdisjoint(self._archives[new])
+        excluded = self._archive_names[old] - self._archive_names[new]
+        if is_continuous and (self._views[new].complete or not excluded):
             return []
         bound = self._next_bounding_view(new)
         if bound is not None:
-            if led and left_out <= self._archive_names[bound]:
+            if is_continuous and excluded <= self._archive_names[bound]:
                 return []
-            if not led and not self._archives[old].isdisjoint(self._archives[bound]):
+            if not is_continuous and not self._archives[old].isdisjoint(self._archives[bound]):
                 return []
-            if led or self._archive_names[old] <= self._archive_names[bound]:
+            if is_continuous or self._archive_names[old] <= self._archive_names[bound]:
                 return [(self._views[old].cut, self._bound_at(bound))]
         return [(Vector(), self._bound_at(bound))]
 

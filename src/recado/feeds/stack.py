@@ -208,8 +208,8 @@ def _stack_error(text: str, at: int, what: str) -> StackError:
 
 def _build_fifo(parts: LayerParts) -> Layer:
     stored = parts.archive_state
-    begun = stored.vector if stored is not None and (stored.vector or stored.views) else None
-    return FifoLayer(parts.context, parts.receive_buffer, begun)
+    start_vector = stored.vector if stored is not None and (stored.vector or stored.views) else None
+    return FifoLayer(parts.context, parts.receive_buffer, start_vector)
 
 
 def _build_membership(parts: LayerParts) -> Layer:

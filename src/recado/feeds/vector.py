@@ -45,14 +45,14 @@ class Vector(Mapping[bytes, int]):
     def _set_holes(self, publisher: bytes, spans: Iterable[Span]) -> None:
         """Normalise the holes of a publisher: sorted, disjoint, none at the end."""
         last = self._entries.get(publisher, 0)
-        kept = [(low, min(high, last)) for low, high in merge_spans(spans) if low <= last]
-        if kept and kept[-1][1] == last:
-            last = kept.pop()[0] - 1
+        holes = [(low, min(high, last)) for low, high in merge_spans(spans) if low <= last]
+        if holes and holes[-1][1] == last:
+            last = holes.pop()[0] - 1
             self._entries[publisher] = last
             if not last:
                 del self._entries[publisher]
-        if kept:
-            self._holes[publisher] = tuple(kept)
+        if holes:
+            self._holes[publisher] = tuple(holes)
 
     def __getitem__(self, publisher: bytes) -> int:
         return self._entries[publisher]
@@ -193,8 +193,8 @@ class DeliveryProgress:
 
     def _set_holes(self, publisher: bytes, spans: list[Span]) -> None:
         if len(spans) > MAX_HOLES:
-            near = min(range(1, len(spans)), key=lambda i: spans[i][0] - spans[i - 1][1])
-            spans[near - 1 : near + 1] = [(spans[near - 1][0], spans[near][1])]
+            closest = min(range(1, len(spans)), key=lambda i: spans[i][0] - spans[i - 1][1])
+            spans[closest - 1 : closest + 1] = [(spans[closest - 1][0], spans[closest][1])]
         if spans:
             self._holes[publisher] = spans
         else:

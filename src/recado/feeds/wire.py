@@ -89,9 +89,9 @@ def _encode_vector(value: object) -> object:
     return plain
 
 
-def _decode_vector(wanted: type, value: object) -> object:
+def _decode_vector(type_: type, value: object) -> object:
     """Raises `ValueError`, which msgspec converts into its own exception."""
-    assert wanted is Vector
+    assert type_ is Vector
     entries: dict[bytes, int] = {}
     holes: dict[bytes, list[tuple[int, int]]] = {}
     for publisher, encoded in convert(value, EncodedVector).items():
@@ -124,14 +124,14 @@ def encode(packet: Packet) -> bytes:
                 )
                 + block.data
             )
-        case Fragment(publisher, sequence, index, total, piece):
-            return _fragment_header(publisher, sequence, index, total) + piece
-        case ControlFragment(number, index, total, piece):
+        case Fragment(publisher, sequence, index, count, data):
+            return _fragment_header(publisher, sequence, index, count) + data
+        case ControlFragment(number, index, count, data):
             return (
                 _CONTROL_FRAGMENT_LAYOUT.pack(
-                    MAGIC_CODE, VERSION, PacketKind.CONTROL_FRAGMENT, number, index, total
+                    MAGIC_CODE, VERSION, PacketKind.CONTROL_FRAGMENT, number, index, count
                 )
-                + piece
+                + data
             )
         case _:
             return _HEADER_BY_TYPE[type(packet)] + _ENCODER.encode(packet)
@@ -207,9 +207,9 @@ def decode_batch(batch: EncodedBatch) -> MessageBatch:
     return MessageBatch(batch.publisher, batch.first, block, batch.view, batch.certainty)
 
 
-def _fragment_header(publisher: bytes, sequence: int, index: int, total: int) -> bytes:
+def _fragment_header(publisher: bytes, sequence: int, index: int, count: int) -> bytes:
     return _FRAGMENT_LAYOUT.pack(
-        MAGIC_CODE, VERSION, PacketKind.FRAGMENT, publisher, sequence, index, total
+        MAGIC_CODE, VERSION, PacketKind.FRAGMENT, publisher, sequence, index, count
     )
 
 
@@ -219,6 +219,6 @@ def _unpack_header(layout: Layout, data: bytes) -> tuple[Any, ...]:
     return layout.unpack_from(data)[HEADER_BYTES:]
 
 
-def _check_sequences(first: int, count: int, most: int) -> None:
-    if not 1 <= first <= MAX_SEQUENCE_ID - most or not 1 <= count <= most:
+def _check_sequences(first: int, count: int, max_count: int) -> None:
+    if not 1 <= first <= MAX_SEQUENCE_ID - max_count or not 1 <= count <= max_count:
         raise MalformedDataError(f"{count} messages from sequence {first}")

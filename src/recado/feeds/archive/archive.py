@@ -158,8 +158,10 @@ class Archive:
         names = _column_names(columns)
         if subscriber is not None:
             names.append(CERTAINTY_COLUMN)
-        whole = columns is None or selector is not None or subscriber is not None
-        for table in self._select_rows(start, stop, None if whole else names, selector, subscriber):
+        needs_all_columns = columns is None or selector is not None or subscriber is not None
+        for table in self._select_rows(
+            start, stop, None if needs_all_columns else names, selector, subscriber
+        ):
             if table.num_rows:
                 yield decode_dictionaries(table.select(names))
 
@@ -216,13 +218,13 @@ class Archive:
         subscriber: str | None,
         max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        asked = parse(selector) if isinstance(selector, str) else selector
+        parsed = parse(selector) if isinstance(selector, str) else selector
         judge = None if subscriber is None else CertaintyClassifier(subscriber, self.records())
         for table in self._read_batches(start, stop, columns, max_bytes):
             if judge is not None:
                 table = judge.add_column(table)
-            if asked is not None:
-                table = _apply_selector(table, asked, self.feed)
+            if parsed is not None:
+                table = _apply_selector(table, parsed, self.feed)
             yield table
 
     def _read_batches(
@@ -344,14 +346,14 @@ def _slice_rows(table: pa.RecordBatch, first: int, start: int, stop: int | None)
 
 
 def _apply_selector(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
-    chosen = to_arrow_filter(selector, table.schema)
-    if chosen.expression is not None:
-        filtered = pa.Table.from_batches([table]).filter(chosen.expression)
+    filter_ = to_arrow_filter(selector, table.schema)
+    if filter_.expression is not None:
+        filtered = pa.Table.from_batches([table]).filter(filter_.expression)
         table = (
             filtered.combine_chunks().to_batches()[0] if filtered.num_rows else table.slice(0, 0)
         )
-    if chosen.residual is not None and table.num_rows:
-        wanted = compile_predicate(chosen.residual, field_readers(feed))
+    if filter_.residual is not None and table.num_rows:
+        wanted = compile_predicate(filter_.residual, field_readers(feed))
         mask = pa.array([wanted(message) for message in read_messages(table)], pa.bool_())
         table = table.filter(mask)
     return table

@@ -90,9 +90,11 @@ class ArchiveFileSet:
                     yield stored
 
         generation = manifest.generation + 1
-        made = sealer.write_batches(self._tree, self._constants, batches(), generation, max_rows)
-        files = (*manifest.files, *made)
-        offset = files[-1].end if made else manifest.tail.offset
+        new_files = sealer.write_batches(
+            self._tree, self._constants, batches(), generation, max_rows
+        )
+        files = (*manifest.files, *new_files)
+        offset = files[-1].end if new_files else manifest.tail.offset
         changes: dict[str, object] = {"files": files, "tail": Tail(offset, position)}
         if len(records) > len(self.records):
             records = filter_needed(records, manifest)
@@ -118,8 +120,8 @@ class ArchiveFileSet:
                 merged = sealer.merge_files(self._tree, parts, self.manifest.generation + 1)
             except (CorruptArchiveError, FileNotFoundError):
                 return  # readers report the damage; new rows are stored all the same
-            gone = [self._retire(part, now) for part in parts]
-            collected = (*self.manifest.collected, *gone)
+            removed = [self._retire(part, now) for part in parts]
+            collected = (*self.manifest.collected, *removed)
             self._write_manifest(now, files=(*files[:-count], merged), collected=collected)
 
     def compact(self, merge: MergeFunction, max_rows: int, now: int) -> list[list[DataFile]]:
@@ -128,16 +130,16 @@ class ArchiveFileSet:
         if not groups:
             return []
         try:
-            made = merge(groups, self.manifest.generation + 1)
+            new_files = merge(groups, self.manifest.generation + 1)
         except BaseException:
             self.remove_orphans()
             raise
-        for group, file in zip(groups, made, strict=True):
+        for group, file in zip(groups, new_files, strict=True):
             assert (file.first, file.end) == (group[0].first, group[-1].end)
         parts = [part for group in groups for part in group]
-        gone = {part.path for part in parts}
-        files = [file for file in self.manifest.files if file.path not in gone]
-        files = sorted((*files, *made), key=lambda file: file.first)
+        removed = {part.path for part in parts}
+        files = [file for file in self.manifest.files if file.path not in removed]
+        files = sorted((*files, *new_files), key=lambda file: file.first)
         collected = (*self.manifest.collected, *(self._retire(part, now) for part in parts))
         self._write_manifest(now, files=tuple(files), collected=collected)
         return groups
@@ -147,18 +149,18 @@ class ArchiveFileSet:
     def rewrite(self, file: DataFile, rows: Iterable[StoredBatch], max_rows: int) -> list[DataFile]:
         """Write rows of a file to new files, which no manifest names yet."""
         try:
-            made = sealer.write_batches(
+            new_files = sealer.write_batches(
                 self._tree, self._constants, rows, self.manifest.generation + 1, max_rows
             )
         except BaseException:
             self.remove_orphans()
             raise
-        return [msgspec.structs.replace(each, stored=file.stored) for each in made]
+        return [msgspec.structs.replace(each, stored=file.stored) for each in new_files]
 
-    def replace(self, file: DataFile, made: Sequence[DataFile], now: int) -> None:
+    def replace(self, file: DataFile, new_files: Sequence[DataFile], now: int) -> None:
         """Replace a damaged file by new ones."""
         others = [each for each in self.manifest.files if each != file]
-        files = sorted((*others, *made), key=lambda each: each.first)
+        files = sorted((*others, *new_files), key=lambda each: each.first)
         collected = (*self.manifest.collected, self._retire(file, now))
         self._write_manifest(now, files=tuple(files), collected=collected)
         self.vector = compute_tail_vector(self.manifest, self.records)
@@ -187,8 +189,8 @@ class ArchiveFileSet:
         for each in due:
             self._delete(each)
         if due or dropped:
-            kept = [each for each in manifest.collected if each.until > now]
-            kept += [self._retire(file, now, grace) for file in dropped]
+            retired = [each for each in manifest.collected if each.until > now]
+            retired += [self._retire(file, now, grace) for file in dropped]
             first = dropped[-1].end if dropped else manifest.first
             begin = dict(manifest.begin)
             for file in dropped:
@@ -199,7 +201,9 @@ class ArchiveFileSet:
                     publisher, last = stored.record.publisher.hex(), stored.record.last
                     begin[publisher] = max(last, begin.get(publisher, 0))
             files = manifest.files[len(dropped) :]
-            self._write_manifest(now, files=files, first=first, begin=begin, collected=tuple(kept))
+            self._write_manifest(
+                now, files=files, first=first, begin=begin, collected=tuple(retired)
+            )
         return RetentionReport(
             files=len(dropped),
             messages=sum(file.rows for file in dropped),
@@ -227,7 +231,7 @@ class ArchiveFileSet:
 def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
     """Return the records that are still needed: those that `DeliveryRecords` keeps, and losses after the start."""
     table = DeliveryRecords(stored.record for stored in records)
-    kept = []
+    retired = []
     for stored in records:
         match stored.record:
             case ViewRecord(view):
@@ -239,8 +243,8 @@ def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[Store
             case LostRange(publisher, _, last) | FoundRange(publisher, _, last):
                 needed = manifest.begin.get(publisher.hex(), 0) < last
         if needed:
-            kept.append(stored)
-    return kept
+            retired.append(stored)
+    return retired
 
 
 def compute_tail_vector(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[bytes, int]:

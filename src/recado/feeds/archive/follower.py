@@ -134,7 +134,7 @@ class ArchiveFollower:
     def last_sequences(self, start: int, stop: int) -> LastSequences:
         """Return the last sequence of each publisher with rows in [start, stop)."""
         found: LastSequences = {}
-        partly = []
+        partial_ranges = []
         for file in self.manifest.files:
             if file.end <= start or file.first >= stop:
                 continue
@@ -146,8 +146,8 @@ class ArchiveFollower:
                 ((publisher, (first, _)),) = file.publishers.items()
                 _raise_sequences(found, {publisher: first + min(stop, file.end) - file.first - 1})
             else:
-                partly.append((max(start, file.first), min(stop, file.end)))
-        for low, high in partly:
+                partial_ranges.append((max(start, file.first), min(stop, file.end)))
+        for low, high in partial_ranges:
             _raise_sequences(found, self._read_last_sequences(low, high))
         for batch in self._tail_between(start, stop):
             last = batch.first + min(batch.end_offset, stop) - batch.offset - 1
@@ -176,12 +176,12 @@ class ArchiveFollower:
     def find_offset_at(self, timestamp_us: int) -> int:
         """Return the offset of the first row whose timestamp is at or after a time; the end if there is none."""
         files = [file for file in self.manifest.files if file.timestamps[1] >= timestamp_us]
-        places = [(file.first, file.end) for file in files]
+        ranges = [(file.first, file.end) for file in files]
         if self.tail_batches:
-            places.append((self.tail_batches[0].offset, self.end_offset))
+            ranges.append((self.tail_batches[0].offset, self.end_offset))
         extent = self.journal_extent(0, self.end_offset)
         with Archive.open(self.path, extent) as archive:
-            for start, stop in places:
+            for start, stop in ranges:
                 for table in archive.dictionary_batches(start, stop, ["offset", "timestamp"]):
                     times = table.column("timestamp").cast(pa.int64())
                     location = pc.index(pc.greater_equal(times, timestamp_us), True).as_py()
@@ -193,12 +193,12 @@ class ArchiveFollower:
         """Return the offset after about `max_bytes` bytes of rows from `start` on, at least one row."""
         left = float(max_bytes)
         at = start
-        for behind, each in self._row_sizes(start):
-            rows = behind - at
-            if rows * each > left:
-                return max(at + int(left / each), start + 1)
-            left -= rows * each
-            at = behind
+        for end_offset, row_bytes in self._row_sizes(start):
+            rows = end_offset - at
+            if rows * row_bytes > left:
+                return max(at + int(left / row_bytes), start + 1)
+            left -= rows * row_bytes
+            at = end_offset
         return at
 
     def _row_sizes(self, start: int) -> Iterator[tuple[int, float]]:

@@ -163,12 +163,12 @@ def decode(data: bytes, file: object) -> Manifest:
     return Manifest(**{name: getattr(found, name) for name in names})
 
 
-def _error_location(told: str, size: int) -> str:
+def _error_location(error_text: str, size: int) -> str:
     """Extract the location from an error of msgspec: a byte of the text, or a path in the document."""
-    _, found, byte = told.partition("(byte ")
+    _, found, byte = error_text.partition("(byte ")
     if found:
         return f"byte {byte.rstrip(')')}"
-    _, found, path = told.partition(" - at `$.")
+    _, found, path = error_text.partition(" - at `$.")
     return f"`{path}" if found else f"byte {size}"
 
 

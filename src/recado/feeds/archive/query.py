@@ -151,12 +151,12 @@ class _QueryFilter:
     def select_rows(self, keys: MessageKeys) -> Mask:
         if not self._ranges:
             after = np.array([self._after.last_of(each) for each in keys.publishers], np.int64)
-            behind = np.asarray(keys.sequence > after[keys.publisher])
+            selected = np.asarray(keys.sequence > after[keys.publisher])
             for number, publisher in enumerate(keys.publishers):
                 for low, high in self._after.holes.get(publisher, ()):
                     within = (keys.sequence >= low) & (keys.sequence <= high)
-                    behind |= (keys.publisher == number) & within
-            return behind
+                    selected |= (keys.publisher == number) & within
+            return selected
         wanted = np.zeros(len(keys.sequence), np.bool_)
         for number, publisher in enumerate(keys.publishers):
             for each in self._ranges.get(publisher, ()):
@@ -231,28 +231,28 @@ def run_query(
     """Run a query; `tail` begins at the checkpoint `start`."""
     manifest = source.manifest
     begin = {bytes.fromhex(publisher): last for publisher, last in manifest.begin.items()}
-    answer = _ResultBuilder(query, begin)
+    result = _ResultBuilder(query, begin)
     offset = manifest.first
     for file in manifest.files:
-        stopped = _read_file(source.cache, file, query.offset, answer)
+        stopped = _read_file(source.cache, file, query.offset, result)
         offset = file.end if stopped is None else stopped
         if stopped is not None:
             break
     else:
-        answer.reached.update(start.vector)
+        result.reached.update(start.vector)
         # A checkpoint may be before rows that have just been sealed.
         first = max(query.offset, manifest.tail.offset)
-        offset = _read_tail(tail, start, first, answer)
-    more = offset < source.end_offset and answer.filter.remaining != 0
+        offset = _read_tail(tail, start, first, result)
+    more = offset < source.end_offset and result.filter.remaining != 0
     for at, lost in source.lost:
         if at <= offset:
-            answer.mark_reached(lost.publisher, lost.last)
-    return QueryResult(answer.batches, more, Vector(answer.reached), max(offset, query.offset))
+            result.mark_reached(lost.publisher, lost.last)
+    return QueryResult(result.batches, more, Vector(result.reached), max(offset, query.offset))
 
 
 def insert_found(
     query: ArchiveQuery,
-    answer: QueryResult,
+    result: QueryResult,
     found: Sequence[tuple[int, FoundRange]],
     read: Callable[[ArchiveQuery], QueryResult],
 ) -> QueryResult:
@@ -264,75 +264,75 @@ def insert_found(
         if wanted.overlaps(each.publisher, each.first, each.last):
             late.setdefault(each.publisher, []).append((at, each))
     batches: list[MessageBatch] = []
-    given: list[FoundRange] = []
-    for batch in answer.batches:
+    inserted: list[FoundRange] = []
+    for batch in result.batches:
         waiting = late.get(batch.publisher, [])
         for at, each in sorted(waiting, key=lambda one: one[1].first):
             if each.last >= batch.first:
                 break
             waiting.remove((at, each))
-            given.append(each)
+            inserted.append(each)
             span = MessageRange(each.publisher, each.first, each.last)
             part = read(ArchiveQuery(Vector(), (span,), at, query.limit_bytes))
-            batches += [one for whole in part.batches for one in wanted.clip_batch(whole)]
+            batches += [one for batch_ in part.batches for one in wanted.clip_batch(batch_)]
             if part.has_more:
-                return answer._replace(batches=batches, has_more=True, offset=query.offset)
+                return result._replace(batches=batches, has_more=True, offset=query.offset)
         if not any(
             each.publisher == batch.publisher and each.first <= batch.first <= each.last
-            for each in given
+            for each in inserted
         ):
             batches.append(batch)
-    return answer._replace(batches=batches)
+    return result._replace(batches=batches)
 
 
 def _read_file(
-    cache: RowGroupCache, file: DataFile, start: int, answer: _ResultBuilder
+    cache: RowGroupCache, file: DataFile, start: int, result: _ResultBuilder
 ) -> int | None:
     """Add matching rows of a file; return the offset where the result was full, or None."""
     publishers = {bytes.fromhex(name): span for name, span in file.publishers.items()}
-    wanted = answer.filter
+    wanted = result.filter
     if file.end > start and any(wanted.overlaps(each, *span) for each, span in publishers.items()):
         for group in cache.groups(file, start):
-            if answer.is_full():
+            if result.is_full():
                 return group.first
             rows = wanted.select_rows(group.keys)
             rows[: max(start - group.first, 0)] = False
             for stop, batch in build_batches(group.table, group.keys, rows):
-                answer.add(batch)
-                if answer.is_full():
-                    _mark_rows_reached(group.keys, stop, answer)
+                result.add(batch)
+                if result.is_full():
+                    _mark_rows_reached(group.keys, stop, result)
                     return group.first + stop
-            _mark_rows_reached(group.keys, len(rows), answer)
+            _mark_rows_reached(group.keys, len(rows), result)
     for publisher, (_, last) in publishers.items():
-        answer.mark_reached(publisher, last)
+        result.mark_reached(publisher, last)
     return None
 
 
-def _mark_rows_reached(keys: MessageKeys, stop: int, answer: _ResultBuilder) -> None:
+def _mark_rows_reached(keys: MessageKeys, stop: int, result: _ResultBuilder) -> None:
     part = keys._replace(publisher=keys.publisher[:stop], sequence=keys.sequence[:stop])
     for publisher, (_, last) in publisher_ranges(part).items():
-        answer.mark_reached(bytes.fromhex(publisher), last)
+        result.mark_reached(bytes.fromhex(publisher), last)
 
 
-def _read_tail(tail: TailReader, start: TailCheckpoint, first: int, answer: _ResultBuilder) -> int:
+def _read_tail(tail: TailReader, start: TailCheckpoint, first: int, result: _ResultBuilder) -> int:
     offset = start.offset
     for _, stored in tail.records():
-        if answer.is_full():
+        if result.is_full():
             break
         if isinstance(stored, StoredRecord):
             continue
-        if stored.end > first and answer.filter.overlaps(
+        if stored.end > first and result.filter.overlaps(
             stored.publisher, stored.first, stored.last
         ):
-            _add_matching(stored, first, answer)
-        answer.mark_reached(stored.publisher, stored.last)
+            _add_matching(stored, first, result)
+        result.mark_reached(stored.publisher, stored.last)
         offset = stored.end
     return offset
 
 
-def _add_matching(stored: StoredBatch, first: int, answer: _ResultBuilder) -> None:
+def _add_matching(stored: StoredBatch, first: int, result: _ResultBuilder) -> None:
     batch = stored.as_batch()
     if stored.offset < first:
         batch = batch.clip(batch.first + first - stored.offset, batch.last)
-    for part in answer.filter.clip_batch(batch):
-        answer.add(part)
+    for part in result.filter.clip_batch(batch):
+        result.add(part)

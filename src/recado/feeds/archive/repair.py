@@ -82,8 +82,8 @@ class FileRepair:
         self._sources = sources
         self._runs = {damage.group: read_runs(tree, damage) for damage in self.damages}
         self._known_spans = merge_runs(run for runs in self._runs.values() for run in runs or ())
-        every = self._known_spans if None not in self._runs.values() else file_spans(file)
-        self.wanted = {publisher: list(spans) for publisher, spans in every.items()}
+        wanted = self._known_spans if None not in self._runs.values() else file_spans(file)
+        self.wanted = {publisher: list(spans) for publisher, spans in wanted.items()}
         """Messages that are still to be restored."""
         self._from_journal = self._from_archives = 0
         self._restored_ranges: list[MessageRange] = []
@@ -125,22 +125,24 @@ class FileRepair:
         return to_stored_batch(batch, offset, self._file.stored[0])
 
     def _restore(self, damage: FileDamage) -> Iterator[StoredBatch]:
-        kept = self._find_in_journal(damage)
+        in_journal = self._find_in_journal(damage)
         runs = self._runs[damage.group]
         if runs is None:
             free = [(damage.first, damage.end - 1)]
-            for run in kept:
+            for run in in_journal:
                 free = subtract_span(free, run.offset, run.offset + run.last - run.first)
-            others = self._fetch_in_source_order(free)
+            fetched = self._fetch_in_source_order(free)
         else:
-            others = self._fetch_in_own_order(runs)
-        for batch in merge(self._read_from_journal(kept), others, key=lambda each: each.offset):
+            fetched = self._fetch_in_own_order(runs)
+        for batch in merge(
+            self._read_from_journal(in_journal), fetched, key=lambda each: each.offset
+        ):
             self._restored_ranges.append(MessageRange(batch.publisher, batch.first, batch.last))
             yield batch
 
     def _find_in_journal(self, damage: FileDamage) -> list[MessageRun]:
         """Return the damaged rows that the journal has; they are no longer wanted."""
-        kept: list[MessageRun] = []
+        in_journal: list[MessageRun] = []
         with suppress(CorruptArchiveError):  # the rest of the journal is damaged; look elsewhere
             for stored in self._journal():
                 low = stored.first + max(damage.first - stored.offset, 0)
@@ -149,12 +151,12 @@ class FileRepair:
                     if low <= high:
                         subtract_from(self.wanted, stored.publisher, first, last)
                         offset = stored.offset + first - stored.first
-                        kept.append(MessageRun(offset, stored.publisher, first, last))
-        return kept
+                        in_journal.append(MessageRun(offset, stored.publisher, first, last))
+        return in_journal
 
-    def _read_from_journal(self, kept: list[MessageRun]) -> Iterator[StoredBatch]:
+    def _read_from_journal(self, in_journal: list[MessageRun]) -> Iterator[StoredBatch]:
         """Yield these rows, which are in journal order."""
-        rest = deque(kept)
+        rest = deque(in_journal)
         for stored in self._journal() if rest else ():
             while rest and stored.offset <= rest[0].offset < stored.end:
                 run = rest.popleft()

@@ -52,7 +52,7 @@ def write_batches(
     max_rows: int,
 ) -> list[DataFile]:
     """Write consecutive batches to files of about `max_rows` rows. When this returns they are durable."""
-    made = []
+    files_ = []
     for (date, _), of_day in groupby(batches, key=_FileKey()):
         rows = (
             _RowGroup(build_table(group, constants), _stored_range(group))
@@ -61,8 +61,8 @@ def write_batches(
         for first in rows:
             some = chain([first], _take_groups(rows, max_rows - first.table.num_rows))
             notes = _FileStats(first.table.column("offset")[0].as_py())
-            made.append(_write_file(tree, date, generation, notes, notes.track(some)))
-    return made
+            files_.append(_write_file(tree, date, generation, notes, notes.track(some)))
+    return files_
 
 
 def _stored_range(group: Sequence[ScannedBatch]) -> MinMax:
@@ -83,9 +83,9 @@ class _FileKey:
         return format_date(batch.stored_us), self._first
 
 
-def _take_groups(rows: Iterator[_RowGroup], most: int) -> Iterator[_RowGroup]:
-    while most > 0 and (group := next(rows, None)) is not None:
-        most -= group.table.num_rows
+def _take_groups(rows: Iterator[_RowGroup], remaining: int) -> Iterator[_RowGroup]:
+    while remaining > 0 and (group := next(rows, None)) is not None:
+        remaining -= group.table.num_rows
         yield group
 
 
@@ -149,25 +149,25 @@ def publisher_ranges(keys: MessageKeys) -> PublisherRanges:
 # --- merging -------------------------------------------------------------------------------------
 
 
-def count_mergeable(made: Sequence[DataFile], max_rows: int) -> int:
+def count_mergeable(files_: Sequence[DataFile], max_rows: int) -> int:
     """Return how many of the last files to merge: files of one day that have no more rows than all after them.
     So a feed with little traffic has few files, too, and a row is rewritten only as often as the logarithm of
     the number of seals."""
-    count, rows = 1, made[-1].rows
-    for before in reversed(made[:-1]):
-        behind = made[-count]
-        together = before.date == behind.date and before.end == behind.first
-        if not together or before.rows > rows or before.rows + rows > max_rows:
+    count, rows = 1, files_[-1].rows
+    for before in reversed(files_[:-1]):
+        next_file = files_[-count]
+        is_adjacent = before.date == next_file.date and before.end == next_file.first
+        if not is_adjacent or before.rows > rows or before.rows + rows > max_rows:
             break
         count += 1
         rows += before.rows
     return count if count > 1 else 0
 
 
-def find_compactable(made: Sequence[DataFile], max_rows: int) -> list[list[DataFile]]:
+def find_compactable(files_: Sequence[DataFile], max_rows: int) -> list[list[DataFile]]:
     """Return groups of at least two consecutive files of a day with at most `max_rows` rows together."""
     groups: list[list[DataFile]] = []
-    for file in made:
+    for file in files_:
         last = groups[-1][-1] if groups else None
         if (
             last is not None

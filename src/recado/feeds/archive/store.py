@@ -70,13 +70,13 @@ def throttle(items: Iterable[T]) -> Iterator[T]:
     """Pause between items for as long as they took to process: sealing a million messages takes 0.5 s of CPU
     time, which latency-sensitive work may need, and no caller waits for it. A thread of lower priority does not
     help: while it holds the GIL without a CPU, nothing else runs."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for item in items:
         yield item
-        worked = time.perf_counter() - begun
-        if worked > SEAL_SLICE_S:
-            time.sleep(worked)
-            begun = time.perf_counter()
+        elapsed = time.perf_counter() - started
+        if elapsed > SEAL_SLICE_S:
+            time.sleep(elapsed)
+            started = time.perf_counter()
 
 
 class ArchiveStore:

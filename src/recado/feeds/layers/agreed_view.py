@@ -40,27 +40,29 @@ class AgreedView:
 
     def build_prepare(self, round_id: ViewId, invited: Iterable[MemberId]) -> Prepare:
         wanted = dict.fromkeys(invited)
-        gone = [i for i, entry in enumerate(self.view.entries) if entry.member not in wanted]
-        return Prepare(round_id, [m for m in wanted if m not in self.rank_by_member], self.id, gone)
+        removed = [i for i, entry in enumerate(self.view.entries) if entry.member not in wanted]
+        return Prepare(
+            round_id, [m for m in wanted if m not in self.rank_by_member], self.id, removed
+        )
 
     def resolve_invited(self, prepare: Prepare) -> list[MemberId]:
-        gone = set(prepare.removed)
-        kept = [entry.member for i, entry in enumerate(self.view.entries) if i not in gone]
-        return [*kept, *prepare.added]
+        removed = set(prepare.removed)
+        kept_ranks = [entry.member for i, entry in enumerate(self.view.entries) if i not in removed]
+        return [*kept_ranks, *prepare.added]
 
     # --- PREPARED
 
     def subtract_cut(self, vector: Mapping[bytes, int]) -> dict[bytes, int]:
         """Return the entries that differ from the cut; 0 for an entry that is not in the vector."""
         cut = self.cut
-        differs = {p: s for p, s in vector.items() if cut.get(p, 0) != s}
-        if len(vector) - len(differs) < len(cut):
-            differs |= {p: 0 for p in cut if p not in vector}
-        return differs
+        differences = {p: s for p, s in vector.items() if cut.get(p, 0) != s}
+        if len(vector) - len(differences) < len(cut):
+            differences |= {p: 0 for p in cut if p not in vector}
+        return differences
 
-    def merge_received(self, answers: Iterable[Prepared]) -> dict[bytes, int]:
+    def merge_received(self, replies: Iterable[Prepared]) -> dict[bytes, int]:
         """Return the maximum per publisher of replies that are differences from this view."""
-        vectors = [answer.received for answer in answers]
+        vectors = [reply.received for reply in replies]
         cut = dict(self.cut)
         for publisher in dict.fromkeys(p for vector in vectors for p in vector):
             before = self.cut.get(publisher, 0)
@@ -70,25 +72,27 @@ class AgreedView:
     # --- VIEW
 
     def build_delta(self, new: NewView) -> ViewDelta:
-        kept, more = set(), []
+        kept_ranks, added = set(), []
         for entry, since in zip(new.view.entries, new.since_views, strict=True):
             rank = self.rank_by_member.get(entry.member)
             if rank is None or self.since_views[rank] != since or self.view.entries[rank] != entry:
-                more.append((since, entry))
+                added.append((since, entry))
             else:
-                kept.add(rank)
-        gone = [i for i in range(len(self.view.entries)) if i not in kept]
+                kept_ranks.add(rank)
+        removed = [i for i in range(len(self.view.entries)) if i not in kept_ranks]
         cut = self.subtract_cut(new.cut)
-        return ViewDelta(new.view.id, self.id, gone, more, cut, new.previous_views, new.is_complete)
+        return ViewDelta(
+            new.view.id, self.id, removed, added, cut, new.previous_views, new.is_complete
+        )
 
     def apply_delta(self, delta: ViewDelta) -> NewView:
-        gone = set(delta.removed)
+        removed = set(delta.removed)
         aged = [
             (since, entry)
             for i, (since, entry) in enumerate(
                 zip(self.since_views, self.view.entries, strict=True)
             )
-            if i not in gone
+            if i not in removed
         ]
         for each in delta.added:
             if not aged or _seniority(aged[-1]) <= _seniority(each):
@@ -101,11 +105,11 @@ class AgreedView:
         return NewView(view, since, cut, delta.previous_views, delta.is_complete)
 
 
-def merge_full_vectors(answers: Iterable[Prepared]) -> dict[bytes, int]:
+def merge_full_vectors(replies: Iterable[Prepared]) -> dict[bytes, int]:
     """Return the maximum per publisher of replies that are complete."""
     cut: dict[bytes, int] = {}
-    for answer in answers:
-        raise_entries(cut, answer.received)
+    for reply in replies:
+        raise_entries(cut, reply.received)
     return cut
 
 

@@ -269,13 +269,13 @@ class ArchiverLayer(Layer):
         if view is None or len(view.archive_members()) < 2:
             return
         views = [id_ for id_, record in table.view_records.items() if not record.provisional]
-        reaches = list(table.stability_checksums.items())
+        checksums = list(table.stability_checksums.items())
         acks = [(member, _bounded_weight(ack)) for member, ack in table.acknowledgements.items()]
-        self.send(RecordsSummary(views, reaches, acks[-MAX_RECORDS:]), ARCHIVES, now)
+        self.send(RecordsSummary(views, checksums, acks[-MAX_RECORDS:]), ARCHIVES, now)
 
     def _answer_summary(self, sender: MemberId, known: RecordsSummary, now: float) -> None:
         views, table = set(known.view_ids), self.records
-        reaches, acks = dict(known.stability_checksums), dict(known.acknowledgement_weights)
+        checksums, acks = dict(known.stability_checksums), dict(known.acknowledgement_weights)
         news: list[ArchiveRecord] = [
             record
             for id_, record in table.view_records.items()
@@ -284,8 +284,8 @@ class ArchiverLayer(Layer):
         # Two archives whose bounds differ send each other theirs, and both merge them.
         news += [
             table.stability[id_]
-            for id_, sum_ in table.stability_checksums.items()
-            if reaches.get(id_) != sum_
+            for id_, checksum in table.stability_checksums.items()
+            if checksums.get(id_) != checksum
         ]
         news += [
             ack
@@ -304,13 +304,13 @@ class ArchiverLayer(Layer):
     def _request_lost(self, now: float) -> None:
         """Request lost messages from another archive, which may have been absent when they were recorded as
         lost."""
-        others = [one for one in self.context.other_members() if one in self._archive_members()]
+        archives = [one for one in self.context.other_members() if one in self._archive_members()]
         ranges = [MessageRange(p, *span) for p, spans in self._lost_spans.items() for span in spans]
-        if others and ranges:
+        if archives and ranges:
             turn = self._heartbeat_count // COMPARE_INTERVAL_COUNT
-            begin = turn // len(others) * MAX_PULL_RANGES % len(ranges)
-            asked = ranges[begin : begin + MAX_PULL_RANGES]
-            self.send(PullRequest(0, asked), others[turn % len(others)], now)
+            start = turn // len(archives) * MAX_PULL_RANGES % len(ranges)
+            requested = ranges[start : start + MAX_PULL_RANGES]
+            self.send(PullRequest(0, requested), archives[turn % len(archives)], now)
 
     def _archive_members(self) -> list[MemberId]:
         return (
@@ -381,51 +381,56 @@ class ArchiverLayer(Layer):
             del self._pending_reads[next(iter(self._pending_reads))]
         self.context.effects.append(ReadArchive(self._last_query_number, query))
 
-    def _handle_read(self, answer: ArchiveRead, now: float) -> None:
-        question = self._pending_reads.pop(answer.query_number, None)
+    def _handle_read(self, result: ArchiveRead, now: float) -> None:
+        question = self._pending_reads.pop(result.query_number, None)
         if question is None:
             return
         if question.status is None:
-            wanted = [encode_batch(batch) for batch in answer.batches[:MAX_BATCHES]]
-            missing = [] if answer.has_more else self._find_missing(question.ranges, answer)
+            wanted = [encode_batch(batch) for batch in result.batches[:MAX_BATCHES]]
+            missing = [] if result.has_more else self._find_missing(question.ranges, result)
             lost = [
                 each
                 for gap in missing
-                if (each := _clip_to_reached(gap, answer.reached)) is not None
+                if (each := _clip_to_reached(gap, result.reached)) is not None
             ]
             self.send(
                 PullReply(question.request_number, wanted, missing, lost), question.sender, now
             )
             return
         limit = self._uniform_limit(question.sender)
-        reached = answer.reached if limit is None else answer.reached.intersect(limit)
+        reached = result.reached if limit is None else result.reached.intersect(limit)
         found: list[EncodedBatch] = []
-        whole = True
-        for batch in answer.batches:
+        is_whole = True
+        for batch in result.batches:
             last = batch.last if limit is None else min(batch.last, limit.get(batch.publisher, 0))
-            whole = whole and last == batch.last
+            is_whole = is_whole and last == batch.last
             if last < batch.first:
                 continue
             found += _classify_batch(batch.clip(batch.first, last), question.status)
             if len(found) > MAX_BATCHES:
                 del found[MAX_BATCHES:]
                 # Messages that do not fit must not count as reached: the subscriber would consider them lost.
-                carried = {part.publisher: part.first + part.count - 1 for part in found}
-                reached, whole = question.start.merge(carried), False
+                last_sequences = {part.publisher: part.first + part.count - 1 for part in found}
+                reached, is_whole = question.start.merge(last_sequences), False
                 break
-        offset = answer.offset if whole else question.offset
+        offset = result.offset if is_whole else question.offset
         start = question.start
         packet = RecoveryReply(
-            question.request_number, start, found, offset, answer.has_more and whole, dict(reached)
+            question.request_number,
+            start,
+            found,
+            offset,
+            result.has_more and is_whole,
+            dict(reached),
         )
         self.send(packet, question.sender, now)
 
-    def _find_missing(self, ranges: list[MessageRange], answer: ArchiveRead) -> list[MessageRange]:
-        gone: list[MessageRange] = []
+    def _find_missing(self, ranges: list[MessageRange], result: ArchiveRead) -> list[MessageRange]:
+        missing: list[MessageRange] = []
         for wanted in ranges:
-            here = [batch for batch in answer.batches if batch.publisher == wanted.publisher]
-            gone += find_missing(wanted, sorted(here, key=lambda batch: batch.first))
-        return gone
+            here = [batch for batch in result.batches if batch.publisher == wanted.publisher]
+            missing += find_missing(wanted, sorted(here, key=lambda batch: batch.first))
+        return missing
 
     def _uniform_limit(self, member: MemberId) -> dict[bytes, int] | None:
         """For UNIFORM: return the sequences that enough archives have, for a recovering member; None without
@@ -436,16 +441,16 @@ class ArchiverLayer(Layer):
         views = self.records.views_of(member)[:2]
         if not views:  # it was only invited, as far as is known here
             return {}
-        others = [
+        archives = [
             one
             for name, one in self._durable_elsewhere.items()
             if name != self.context.member_id.name
         ]
-        stable: list[dict[bytes, int]] = [dict(self.durable), *others]
+        stable: list[dict[bytes, int]] = [dict(self.durable), *archives]
         copies = min(map(self.context.required_copies, views))
-        every = dict.fromkeys(publisher for one in stable for publisher in one)
+        publishers = dict.fromkeys(publisher for one in stable for publisher in one)
         limit = {}
-        for publisher in every:
+        for publisher in publishers:
             ranked = sorted((one.get(publisher, 0) for one in stable), reverse=True)
             limit[publisher] = ranked[copies - 1] if len(ranked) >= copies else 0
         return limit
@@ -469,9 +474,9 @@ def _classify_batch(batch: MessageBatch, status: DeliveryStatus) -> list[Encoded
     parts = []
     for first, last, certainty in status.split(batch.publisher, batch.first, batch.last):
         # DELIVERED messages are sent because the application's own vector requests them.
-        asked = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
+        requested = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
         part = batch.clip(first, last)
         parts.append(
-            encode_batch(MessageBatch(part.publisher, part.first, part.block, part.view, asked))
+            encode_batch(MessageBatch(part.publisher, part.first, part.block, part.view, requested))
         )
     return parts

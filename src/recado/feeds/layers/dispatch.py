@@ -100,13 +100,13 @@ class DispatchLayer(Layer):
 
     def _build_acknowledgement(self, start: DeliveryProgress, vector: Vector) -> Acknowledgement:
         """Build an acknowledgement that fits in one packet."""
-        begun = start.snapshot()
+        start_vector = start.snapshot()
         if not self.context.options.has_total_order:
-            begun, vector = (
-                begun.limit_holes(MAX_ACKNOWLEDGED_HOLES),
+            start_vector, vector = (
+                start_vector.limit_holes(MAX_ACKNOWLEDGED_HOLES),
                 vector.limit_holes(MAX_ACKNOWLEDGED_HOLES),
             )
-        return Acknowledgement(self._view_id, begun, vector, False)
+        return Acknowledgement(self._view_id, start_vector, vector, False)
 
     def tick(self, now: float) -> None:
         if self._next_acknowledgement is not None and now >= self._next_acknowledgement:

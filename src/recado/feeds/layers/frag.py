@@ -54,39 +54,41 @@ class FragLayer(Layer):
         self._control_bytes = 0
 
     def down(self, event: DownEvent, now: float) -> None:
-        most = self.context.options.max_packet_bytes
+        max_bytes = self.context.options.max_packet_bytes
         match event:
-            case PublishRequested(block) if len(block.data) + DATA_HEADER_BYTES > most:
-                self._split_block(block, most, now)
+            case PublishRequested(block) if len(block.data) + DATA_HEADER_BYTES > max_bytes:
+                self._split_block(block, max_bytes, now)
             case SendPacket(
                 RecoveryReply() | PullReply() | RecordsReply() | RecordsSummary() as packet, to
             ) if to is not None:
                 data = encode(packet)
-                if len(data) <= most:
+                if len(data) <= max_bytes:
                     self._pass_down(event, now)
                     return
                 self._last_packet_number += 1
-                fragments = _split_bytes(data, most - CONTROL_FRAGMENT_HEADER_BYTES)
-                for i, piece in enumerate(fragments):
+                fragments = _split_bytes(data, max_bytes - CONTROL_FRAGMENT_HEADER_BYTES)
+                for i, fragment in enumerate(fragments):
                     self.send(
-                        ControlFragment(self._last_packet_number, i, len(fragments), piece), to, now
+                        ControlFragment(self._last_packet_number, i, len(fragments), fragment),
+                        to,
+                        now,
                     )
             case _:
                 self._pass_down(event, now)
 
-    def _split_block(self, block: Block, most: int, now: float) -> None:
-        start, room = 0, most - DATA_HEADER_BYTES
+    def _split_block(self, block: Block, max_bytes: int, now: float) -> None:
+        start, max_block_bytes = 0, max_bytes - DATA_HEADER_BYTES
         sizes = block.message_sizes()
         while start < block.count:
             stop, size = start + 1, sizes[start]
-            while stop < block.count and size + sizes[stop] <= room:
+            while stop < block.count and size + sizes[stop] <= max_block_bytes:
                 size += sizes[stop]
                 stop += 1
             part = block.slice(start, stop)
-            if len(part.data) <= room:
+            if len(part.data) <= max_block_bytes:
                 self._pass_down(PublishRequested(part), now)
             else:
-                fragments = _split_bytes(part.data, most - FRAGMENT_HEADER_BYTES)
+                fragments = _split_bytes(part.data, max_bytes - FRAGMENT_HEADER_BYTES)
                 self._pass_down(PublishFragmented(tuple(fragments)), now)
             start = stop
 
@@ -97,8 +99,8 @@ class FragLayer(Layer):
             case BatchReleased(batch):
                 self._drop_message(batch.publisher)
                 self._pass_up(event, now)
-            case PacketReceived(_, _, ControlFragment() as piece):
-                self._collect_control(event, piece, now)
+            case PacketReceived(_, _, ControlFragment() as fragment):
+                self._collect_control(event, fragment, now)
             case _:
                 self._pass_up(event, now)
 
@@ -107,19 +109,19 @@ class FragLayer(Layer):
         if part.index == 0:
             self._drop_message(publisher)
             self._reassembling[publisher] = _FragmentedMessage()
-        joining = self._reassembling.get(publisher)
-        if joining is not None:
-            self._reassembling_bytes += joining.add(part.data)
+        message = self._reassembling.get(publisher)
+        if message is not None:
+            self._reassembling_bytes += message.add(part.data)
             while self._reassembling_bytes > MAX_REASSEMBLED_BLOCKS * MAX_BLOCK_BYTES:
                 self._drop_message(next(iter(self._reassembling)))
         if part.index + 1 < part.count:
             return
         self._drop_message(publisher)
-        if joining is None:
+        if message is None:
             self._pass_up(MessagesLost(LostRange(publisher, part.sequence, part.sequence)), now)
             return
         try:
-            block = Block.parse(b"".join(joining.fragments), 1)
+            block = Block.parse(b"".join(message.fragments), 1)
         except MalformedDataError:
             self.context.malformed_count += 1
             block = Block.build(
@@ -129,19 +131,21 @@ class FragLayer(Layer):
         self._pass_up(BatchReleased(batch), now)
 
     def _drop_message(self, publisher: bytes) -> None:
-        joining = self._reassembling.pop(publisher, None)
-        if joining is not None:
-            self._reassembling_bytes -= joining.buffered_bytes
+        message = self._reassembling.pop(publisher, None)
+        if message is not None:
+            self._reassembling_bytes -= message.buffered_bytes
 
-    def _collect_control(self, event: PacketReceived, piece: ControlFragment, now: float) -> None:
-        key = (event.sender, piece.packet_number)
+    def _collect_control(
+        self, event: PacketReceived, fragment: ControlFragment, now: float
+    ) -> None:
+        key = (event.sender, fragment.packet_number)
         partial = self._control_packets.get(key)
         if partial is None:
-            partial = self._control_packets[key] = _PartialPacket(piece.count, now)
-        if piece.count != partial.count or piece.index in partial.fragments:
+            partial = self._control_packets[key] = _PartialPacket(fragment.count, now)
+        if fragment.count != partial.count or fragment.index in partial.fragments:
             return
-        partial.fragments[piece.index] = piece.data
-        self._control_bytes += FRAGMENT_OVERHEAD_BYTES + len(piece.data)
+        partial.fragments[fragment.index] = fragment.data
+        self._control_bytes += FRAGMENT_OVERHEAD_BYTES + len(fragment.data)
         if len(partial.fragments) == partial.count:
             self._drop_control(key)
             data = b"".join(partial.fragments[i] for i in range(partial.count))
@@ -158,7 +162,7 @@ class FragLayer(Layer):
     def _drop_control(self, key: tuple[MemberId, int]) -> None:
         partial = self._control_packets.pop(key)
         self._control_bytes -= sum(
-            FRAGMENT_OVERHEAD_BYTES + len(piece) for piece in partial.fragments.values()
+            FRAGMENT_OVERHEAD_BYTES + len(fragment) for fragment in partial.fragments.values()
         )
 
     def tick(self, now: float) -> None:
@@ -184,17 +188,17 @@ class _FragmentedMessage:
         self.total_bytes = 0
         self.buffered_bytes = 0
 
-    def add(self, piece: bytes) -> int:
+    def add(self, fragment: bytes) -> int:
         """Add a fragment; return how many more bytes are buffered. A message that exceeds every limit is not
         buffered, and rejected at its end."""
         before = self.buffered_bytes
-        self.total_bytes += len(piece)
+        self.total_bytes += len(fragment)
         if self.total_bytes > MAX_BLOCK_BYTES:
             self.fragments.clear()
             self.buffered_bytes = 0
         else:
-            self.fragments.append(piece)
-            self.buffered_bytes += FRAGMENT_OVERHEAD_BYTES + len(piece)
+            self.fragments.append(fragment)
+            self.buffered_bytes += FRAGMENT_OVERHEAD_BYTES + len(fragment)
         return self.buffered_bytes - before
 
 

@@ -115,10 +115,12 @@ class ViewPromise:
 
     __slots__ = ("coordinator", "invited_count", "reply", "retry", "started_at")
 
-    def __init__(self, to: MemberId, answer: Prepared, size: int, pause: float, now: float) -> None:
-        self.coordinator = to
-        self.reply = answer
-        self.invited_count = size  # number of invited members
+    def __init__(
+        self, coordinator: MemberId, reply: Prepared, count: int, pause: float, now: float
+    ) -> None:
+        self.coordinator = coordinator
+        self.reply = reply
+        self.invited_count = count  # number of invited members
         self.started_at = now
         self.retry = RetryTimer(pause, now)
 
@@ -166,20 +168,20 @@ class MembershipLayer(Layer):
                 self.detector.postpone_listening(now)
                 invited = self._resolve_invited(prepare)
                 self._handle_prepare(event.sender, prepare, invited, now)
-                named = Prepare(prepare.round_id, invited)
-                self._pass_up(PacketReceived(event.route, event.sender, named), now)
-            case Prepared() as answer:
-                self._handle_prepared(event.sender, answer, now)
+                full_prepare = Prepare(prepare.round_id, invited)
+                self._pass_up(PacketReceived(event.route, event.sender, full_prepare), now)
+            case Prepared() as reply:
+                self._handle_prepared(event.sender, reply, now)
             case NewView() as new:
                 self.detector.postpone_listening(now)
                 self._accept_view(new, now)
-            case ViewDelta() as next_:
+            case ViewDelta() as delta:
                 self.detector.postpone_listening(now)
                 if (
                     self.detector.agreed_view is not None
-                    and self.detector.agreed_view.id == next_.base_view
+                    and self.detector.agreed_view.id == delta.base_view
                 ):
-                    self._accept_view(self.detector.agreed_view.apply_delta(next_), now)
+                    self._accept_view(self.detector.agreed_view.apply_delta(delta), now)
             case MembersRequest():
                 self._send_members(event.sender, now)
             case _:
@@ -192,8 +194,11 @@ class MembershipLayer(Layer):
 
     def _send_members(self, sender: MemberId, now: float) -> None:
         if self.detector.agreed_view is not None and self.detector.is_coordinator:
-            view, since = self.detector.agreed_view.view, self.detector.agreed_view.since_views
-            self.send(NewView(view, since, {}, [], self._is_view_complete), sender, now)
+            view, since_views = (
+                self.detector.agreed_view.view,
+                self.detector.agreed_view.since_views,
+            )
+            self.send(NewView(view, since_views, {}, [], self._is_view_complete), sender, now)
 
     # --- promising ---
 
@@ -224,30 +229,35 @@ class MembershipLayer(Layer):
             self._promise_round(sender, round_, invited, prepare.base_view, now)
 
     def _promise_round(
-        self, to: MemberId, round_: ViewId, invited: list[MemberId], base: ViewId, now: float
+        self,
+        coordinator: MemberId,
+        round_: ViewId,
+        invited: list[MemberId],
+        base_view: ViewId,
+        now: float,
     ) -> None:
         """Stop delivering and report the messages that we have."""
         self._promised_round = round_
         self.receive_buffer.freeze()
         vector = self.receive_buffer.received_sequences()
-        if base != NO_VIEW:
+        if base_view != NO_VIEW:
             assert self.detector.agreed_view is not None
             vector = self.detector.agreed_view.subtract_cut(vector)
         context = self.context
         # A subscriber alone in its view has seen no member of interest to archives.
-        unseen = self._always_alone and context.role is not Role.ARCHIVE
-        view = NO_VIEW if unseen else self.detector.view_id
-        outlook = self.detector.report_outsiders(invited, now)
-        answer = Prepared(
-            round_, context.role, view, self.detector.since_view, vector, outlook, base
+        is_unseen = self._always_alone and context.role is not Role.ARCHIVE
+        view = NO_VIEW if is_unseen else self.detector.view_id
+        outsiders = self.detector.report_outsiders(invited, now)
+        reply = Prepared(
+            round_, context.role, view, self.detector.since_view, vector, outsiders, base_view
         )
         self._promise = ViewPromise(
-            to, answer, len(invited), self._retry_interval(len(invited)), now
+            coordinator, reply, len(invited), self._retry_interval(len(invited)), now
         )
-        if to == context.member_id:
-            self._handle_prepared(to, answer, now)
+        if coordinator == context.member_id:
+            self._handle_prepared(coordinator, reply, now)
         else:
-            self.send(answer, to, now)
+            self.send(reply, coordinator, now)
 
     def _abandon_promise(self, now: float) -> None:
         self._promise = None
@@ -287,36 +297,40 @@ class MembershipLayer(Layer):
         if self._round is not None or self._promise is not None or now < self._round_allowed_at:
             return
         if self.detector.view_id == NO_VIEW:  # hear other listening newcomers first
-            begins = max(
+            earliest = max(
                 self.detector.started_at + 2 * options.heartbeat_interval,
                 self.detector.listen_started + 2 * options.retry_interval,
             )
-            if not self.detector.listens_to_coordinators or now < begins:
+            if not self.detector.listens_to_coordinators or now < earliest:
                 return
         living = self.detector.living(now)
         if any(self.detector.is_older(member, peer) for member, peer in living.items()):
             return
         failed = self.detector.monitored - living.keys()
-        fresh_view = (
+        is_view_fresh = (
             now
             < self._view_agreed_at + 2 * options.view_change_timeout * self.context.interval_factor
         )
-        wanted, astray = [], False
+        wanted, is_astray = [], False
         for member, peer in living.items():
             if peer.invite_after <= now:
-                seated = self.detector.is_in_view(member)
-                astray = astray or (
-                    peer.view_id != self.detector.view_id and not (seated and fresh_view)
+                is_in_view = self.detector.is_in_view(member)
+                is_astray = is_astray or (
+                    peer.view_id != self.detector.view_id and not (is_in_view and is_view_fresh)
                 )
-                if not seated:
+                if not is_in_view:
                     wanted.append(member)
         view = self.context.agreed_view
-        if view is None or astray or failed or self._needs_completion(view, living, now):
-            kept = [m for m in view.members() if m not in failed] if view is not None else []
-            shy = {m for m, peer in living.items() if peer.invite_after > now}
+        if view is None or is_astray or failed or self._needs_completion(view, living, now):
+            remaining = [m for m in view.members() if m not in failed] if view is not None else []
+            postponed = {m for m, peer in living.items() if peer.invite_after > now}
             member_id = self.context.member_id
             self._start_round(
-                [member_id, *(m for m in (*kept, *wanted) if m != member_id and m not in shy)], now
+                [
+                    member_id,
+                    *(m for m in (*remaining, *wanted) if m != member_id and m not in postponed),
+                ],
+                now,
             )
 
     def _needs_completion(self, view: View, living: dict[MemberId, PeerState], now: float) -> bool:
@@ -329,23 +343,23 @@ class MembershipLayer(Layer):
         self.detector.max_view_number += 1
         round_ = ViewId(self.detector.max_view_number, self.context.member_id.incarnation)
         self._round = ViewRound(round_, invited, self._retry_interval(len(invited)), now)
-        whole = Prepare(round_, invited)
-        base = NO_VIEW
+        full_prepare = Prepare(round_, invited)
+        base_view = NO_VIEW
         if self.context.options.has_total_order and self._has_archive():
             self.send(Prepare(round_, []), None, now)
-        short = (
+        short_prepare = (
             None
             if self.detector.agreed_view is None
             else self.detector.agreed_view.build_prepare(round_, invited)
         )
-        if short is None or 2 * len(short.added) > len(invited):
-            self.send(whole, MEMBERS, now)
+        if short_prepare is None or 2 * len(short_prepare.added) > len(invited):
+            self.send(full_prepare, MEMBERS, now)
         else:
-            base = short.base_view
-            self.send(short, MEMBERS, now)
-            for member in short.added:
-                self.send(whole, member, now)
-        self._promise_round(self.context.member_id, round_, invited, base, now)
+            base_view = short_prepare.base_view
+            self.send(short_prepare, MEMBERS, now)
+            for member in short_prepare.added:
+                self.send(full_prepare, member, now)
+        self._promise_round(self.context.member_id, round_, invited, base_view, now)
 
     def _has_archive(self) -> bool:
         view = self.context.agreed_view
@@ -355,16 +369,16 @@ class MembershipLayer(Layer):
             or (view is not None and bool(view.archive_members()))
         )
 
-    def _handle_prepared(self, sender: MemberId, answer: Prepared, now: float) -> None:
+    def _handle_prepared(self, sender: MemberId, reply: Prepared, now: float) -> None:
         round_ = self._round
-        if round_ is None or answer.round_id != round_.id:
+        if round_ is None or reply.round_id != round_.id:
             decided = self._last_decided
-            if decided is not None and answer.round_id == decided.view.id:
+            if decided is not None and reply.round_id == decided.view.id:
                 self.send(decided, sender, now)
-        elif sender in round_.invited and answer.base_view in (NO_VIEW, self._base_view()):
+        elif sender in round_.invited and reply.base_view in (NO_VIEW, self._base_view()):
             if sender not in round_.replies:
                 round_.last_reply_at = now
-            round_.replies[sender] = answer
+            round_.replies[sender] = reply
             if len(round_.replies) == len(round_.invited):
                 self._decide_view(round_, now)
 
@@ -372,20 +386,20 @@ class MembershipLayer(Layer):
         return NO_VIEW if self.detector.agreed_view is None else self.detector.agreed_view.id
 
     def _decide_view(self, round_: ViewRound, now: float) -> None:
-        suspect = self.context.options.failure_timeout * self.context.interval_factor
+        failure_timeout = self.context.options.failure_timeout * self.context.interval_factor
         self._round = None
         self._next_round = now + self._round_pause(round_)
-        self._next_completion = now + suspect if self.detector.has_listened(now) else 0.0
+        self._next_completion = now + failure_timeout if self.detector.has_listened(now) else 0.0
         for member in round_.invited:
             if member not in round_.replies:
-                self.detector.postpone_invitation(member, now + 2 * suspect)
+                self.detector.postpone_invitation(member, now + 2 * failure_timeout)
         decided = self._last_decided = self._build_view(round_)
-        elsewhere = [m for m, answer in round_.replies.items() if answer.base_view == NO_VIEW]
-        if self.detector.agreed_view is None or 2 * len(elsewhere) > len(round_.replies):
+        outside_base = [m for m, reply in round_.replies.items() if reply.base_view == NO_VIEW]
+        if self.detector.agreed_view is None or 2 * len(outside_base) > len(round_.replies):
             self.send(decided, MEMBERS, now)
         else:
             self.send(self.detector.agreed_view.build_delta(decided), MEMBERS, now)
-            for member in elsewhere:
+            for member in outside_base:
                 self.send(decided, member, now)
         self._accept_view(decided, now)
 
@@ -406,28 +420,28 @@ class MembershipLayer(Layer):
         )
 
     def _build_view(self, round_: ViewRound) -> NewView:
-        answers, number = round_.replies, round_.id.number
+        replies, number = round_.replies, round_.id.number
         cut: dict[bytes, int] = {}
         if self.detector.agreed_view is not None:
             cut = self.detector.agreed_view.merge_received(
-                a for a in answers.values() if a.base_view != NO_VIEW
+                a for a in replies.values() if a.base_view != NO_VIEW
             )
         raise_entries(
-            cut, merge_full_vectors(a for a in answers.values() if a.base_view == NO_VIEW)
+            cut, merge_full_vectors(a for a in replies.values() if a.base_view == NO_VIEW)
         )
         # Merged groups may have more publishers together than the limit; the oldest member's come first.
         cut = dict(islice(cut.items(), self.receive_buffer.max_publishers + MAX_ORDER_PUBLISHERS))
-        order = sorted(answers, key=lambda m: (answers[m].since_view or number, m))
-        entries = tuple(ViewEntry(member, answers[member].role) for member in order)
-        since = [answers[member].since_view or number for member in order]
-        previous = sorted({a.view_id for a in answers.values()} - {NO_VIEW})
-        outlooks = {answer.outsiders for answer in answers.values()}
+        members = sorted(replies, key=lambda m: (replies[m].since_view or number, m))
+        entries = tuple(ViewEntry(member, replies[member].role) for member in members)
+        since_views = [replies[member].since_view or number for member in members]
+        previous = sorted({a.view_id for a in replies.values()} - {NO_VIEW})
+        reports = {reply.outsiders for reply in replies.values()}
         complete = (
-            len(answers) == len(round_.invited)
-            and OutsiderReport.HEARD not in outlooks
-            and OutsiderReport.NONE in outlooks
+            len(replies) == len(round_.invited)
+            and OutsiderReport.HEARD not in reports
+            and OutsiderReport.NONE in reports
         )
-        return NewView(View(round_.id, entries), since, cut, previous, complete)
+        return NewView(View(round_.id, entries), since_views, cut, previous, complete)
 
     # --- time ---
 
@@ -459,10 +473,10 @@ class MembershipLayer(Layer):
         """Return when to decide without the missing replies. While replies still arrive, the machine or the
         network is slow: restarting the round would not be faster. The limit is shorter than the one of
         `_promise_deadline`."""
-        flush = self.context.options.view_change_timeout * self.detector.interval_factor_for(
+        timeout = self.context.options.view_change_timeout * self.detector.interval_factor_for(
             len(round_.invited)
         )
-        return min(round_.last_reply_at + flush, round_.started_at + 2.5 * flush)
+        return min(round_.last_reply_at + timeout, round_.started_at + 2.5 * timeout)
 
     def _promise_deadline(self, promise: ViewPromise) -> float:
         """Return when to abandon a promise: later than the coordinator decides, or its view would come too
@@ -474,9 +488,9 @@ class MembershipLayer(Layer):
             * self.detector.interval_factor_for(promise.invited_count)
         )
 
-    def _retry_interval(self, size: int) -> float:
+    def _retry_interval(self, count: int) -> float:
         """Return the seconds before a request is repeated in a round of this many members."""
-        return self.context.options.retry_interval * self.detector.interval_factor_for(size)
+        return self.context.options.retry_interval * self.detector.interval_factor_for(count)
 
     def deadline(self) -> float | None:
         due = self.detector.deadline()

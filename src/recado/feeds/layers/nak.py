@@ -49,14 +49,14 @@ class NakPublisherLayer(Layer):
             match event.packet:
                 case Data(_, first, block):
                     self._remember(first, event.last_sequence, len(block.data), event)
-                case Fragment(_, sequence, _, _, piece):
-                    self._remember(sequence, sequence, len(piece), event)
+                case Fragment(_, sequence, _, _, data):
+                    self._remember(sequence, sequence, len(data), event)
                 case _:
                     pass
         self._pass_down(event, now)
 
-    def _remember(self, first: int, last: int, size: int, said: SendPacket) -> None:
-        self._recent.append((first, last, size, said))
+    def _remember(self, first: int, last: int, size: int, event: SendPacket) -> None:
+        self._recent.append((first, last, size, event))
         self._recent_bytes += size
         while self._recent_bytes > self.context.options.retransmit_bytes and len(self._recent) > 1:
             self._recent_bytes -= self._recent.popleft()[2]
@@ -81,12 +81,12 @@ class NakPublisherLayer(Layer):
                 self.context.member_id.incarnation, wanted[0][0], min(last, oldest - 1)
             )
             self.send(lack, None, now)
-        upto = 0
-        for first, last, _, said in self._recent:
+        last_wanted = 0
+        for first, last, _, event in self._recent:
             while wanted and wanted[0][0] <= last:
-                upto = max(upto, wanted.popleft()[1])
-            if first <= upto:
-                self._pass_down(said, now)
+                last_wanted = max(last_wanted, wanted.popleft()[1])
+            if first <= last_wanted:
+                self._pass_down(event, now)
             elif not wanted:
                 break
 

@@ -25,9 +25,9 @@ class MessageGap:
         "needs_pull",
     )
 
-    def __init__(self, at: int, since: float) -> None:
-        self.first_missing = at
-        self.known_at = since
+    def __init__(self, first_missing: int, known_at: float) -> None:
+        self.first_missing = first_missing
+        self.known_at = known_at
         """When the message became known; that may be long before earlier gaps were closed."""
         self.attempts = 0
         self.needs_pull = False
@@ -45,9 +45,9 @@ class MessageGap:
 
     def lacked_up_to(self, member: bytes) -> tuple[int, float]:
         """Return up to where this member reports to lack the messages, and when; (0, -inf) if it has not."""
-        spans, at = self.lacked_by.get(member, ((), -inf))
+        spans, first_missing = self.lacked_by.get(member, ((), -inf))
         last = last_in_span(spans, self.first_missing)
-        return (last, at) if last else (0, -inf)
+        return (last, first_missing) if last else (0, -inf)
 
     def lost_up_to(self, archive: bytes) -> int:
         """Return up to where the log of this archive has passed the gap; 0 if it has not reported so."""
@@ -139,10 +139,10 @@ class PublisherState:
     def recompute_contiguous(self) -> None:
         """Recompute `contiguous_end` after items were dropped or skipped."""
         self.contiguous_end = (self.next, self.next_fragment)
-        for place in self.positions:
-            if place > self.contiguous_end:
+        for position in self.positions:
+            if position > self.contiguous_end:
                 break
-            self.contiguous_end = _end_after(self.contiguous_end, self.held[place])
+            self.contiguous_end = _end_after(self.contiguous_end, self.held[position])
 
     def missing_ranges(self) -> Iterator[tuple[int, int]]:
         """Yield ranges of sequences that are known to exist and have not been received."""
@@ -155,8 +155,8 @@ class PublisherState:
                 first = max(first, item.last + 1)
             elif item.index + 1 == item.count and sequence >= first:
                 # Complete only with all earlier fragments; otherwise missing from the first one on.
-                whole = all((sequence, i) in self.held for i in range(item.count))
-                first = max(first, sequence + whole)
+                is_complete = all((sequence, i) in self.held for i in range(item.count))
+                first = max(first, sequence + is_complete)
         if self.highest_known >= first:
             yield first, self.highest_known
 

@@ -70,13 +70,13 @@ class PullLayer(Layer):
         for publisher, gap in self.receive_buffer.gaps.items():
             if gap.needs_pull and len(wanted) < MAX_PULL_RANGES:
                 wanted += self.receive_buffer.missing_ranges(publisher, 16)
-        others = self.context.other_members()
+        members = self.context.other_members()
         if not wanted:
             return
         self._retry_at = now + self.context.options.retry_interval
-        if others:
+        if members:
             self._request_number += 1
-            to = others[self._attempt % len(others)]
+            to = members[self._attempt % len(members)]
             self.send(PullRequest(self._request_number, wanted[:MAX_PULL_RANGES]), to, now)
 
     def _handle_reply(self, sender: MemberId, reply: PullReply, now: float) -> None:
@@ -114,8 +114,8 @@ class PullLayer(Layer):
             if wanted.first > wanted.last:  # invalid; no member of ours requests this
                 continue
             here = self.retransmit_buffer.find(wanted)
-            held = self.receive_buffer.find_held(wanted.publisher, wanted.first, wanted.last)
-            here = sorted([*here, *held], key=lambda batch: batch.first)
+            buffered = self.receive_buffer.find_held(wanted.publisher, wanted.first, wanted.last)
+            here = sorted([*here, *buffered], key=lambda batch: batch.first)
             missing += find_missing(wanted, here)
             for batch in here:
                 if size <= MAX_REPLY_BYTES:
@@ -126,8 +126,8 @@ class PullLayer(Layer):
             packet = PullRequest(number, missing[:MAX_PULL_RANGES])
             self._pass_up(PacketReceived(PacketRoute.ADDRESSED, sender, packet), now)
             return
-        gone = missing if self.context.role is not Role.ARCHIVE else []
-        self.send(PullReply(number, found, gone[:MAX_PULL_RANGES]), sender, now)
+        certainly_missing = missing if self.context.role is not Role.ARCHIVE else []
+        self.send(PullReply(number, found, certainly_missing[:MAX_PULL_RANGES]), sender, now)
 
 
 def _group_by_publisher(ranges: Sequence[MessageRange]) -> dict[bytes, list[Span]]:

@@ -130,12 +130,14 @@ class ReceiveBuffer:
         """Start all publishers after this vector: later messages are gaps until they arrive, earlier ones are
         ignored."""
         self.is_unstarted = False
-        every = dict.fromkeys((*self.publishers, *vector))
-        if len(every) > self.max_publishers:  # publishers that other members know have precedence
-            every = dict.fromkeys(vector)
+        candidates = dict.fromkeys((*self.publishers, *vector))
+        if (
+            len(candidates) > self.max_publishers
+        ):  # publishers that other members know have precedence
+            candidates = dict.fromkeys(vector)
             for publisher in [p for p in self.publishers if p not in vector]:
                 self._forget(publisher)
-        for publisher in every:
+        for publisher in candidates:
             if not self.has_room_for(publisher, now):
                 continue
             state = self._get_or_add(publisher, 1, now)
@@ -190,19 +192,21 @@ class ReceiveBuffer:
 
     def has_reached(self, cut: Mapping[bytes, int]) -> bool:
         """Return whether everything before the cut was released; publishers beyond our limit are ignored."""
-        tracks = self.publishers
-        return all(p not in tracks or tracks[p].next > sequence for p, sequence in cut.items())
+        publishers = self.publishers
+        return all(
+            p not in publishers or publishers[p].next > sequence for p, sequence in cut.items()
+        )
 
     def has_room_for(self, publisher: bytes, now: float) -> bool:
         """Return whether the publisher is tracked, or there is room for it (RB5)."""
         if publisher in self.publishers:
             return True
-        most = (
+        limit = (
             self.max_publishers + MAX_ORDER_PUBLISHERS
             if publisher.startswith(ORDER_PREFIX)
             else self.max_publishers
         )
-        if len(self.publishers) >= most and now >= self._last_idle_scan + 1.0:
+        if len(self.publishers) >= limit and now >= self._last_idle_scan + 1.0:
             self._last_idle_scan = now  # at most once per second: rejected packets must stay cheap
             for each in [
                 p
@@ -210,7 +214,7 @@ class ReceiveBuffer:
                 if state.is_idle(now - IDLE_PUBLISHER_TIMEOUT_S)
             ]:
                 self._forget(each)
-        if len(self.publishers) < most:
+        if len(self.publishers) < limit:
             return True
         self.rejected_count += 1
         return False
@@ -383,9 +387,10 @@ class ReceiveBuffer:
             last = state.positions[0][0] - 1 if state.positions else state.highest_known
         else:
             # Slightly later: a delayed report makes it look younger.
-            begun = self.started_at + self._max_transit_s
+            started_at = self.started_at + self._max_transit_s
             last = next(
-                (told for at, told in state.earlier_reports if at >= begun), state.highest_known
+                (sequence for at, sequence in state.earlier_reports if at >= started_at),
+                state.highest_known,
             )
         return max(last, state.next - 1)
 
@@ -473,28 +478,30 @@ class ReceiveBuffer:
     def release(self, publisher: bytes, now: float) -> list[ReceivedItem]:
         """Return the items of this publisher that may be released now."""
         state = self.publishers[publisher]
-        most = None if self.release_limit is None else self.release_limit.get(publisher, 0)
+        limit = None if self.release_limit is None else self.release_limit.get(publisher, 0)
         ready: list[ReceivedItem] = []
         while state.positions and publisher not in self.unsynced:
-            place = state.positions[0]
-            if place > (state.next, state.next_fragment) or (
-                most is not None and state.next > most
+            position = state.positions[0]
+            if position > (state.next, state.next_fragment) or (
+                limit is not None and state.next > limit
             ):
                 break
-            item = state.held[place]
+            item = state.held[position]
             if isinstance(item, FragmentReleased):
                 self._remove_held(state, 0)
-                if place == (state.next, state.next_fragment):
+                if position == (state.next, state.next_fragment):
                     ready.append(item)
-                    done = item.index + 1 == item.count
+                    is_complete = item.index + 1 == item.count
                     state.next, state.next_fragment = (
-                        (state.next + 1, 0) if done else (state.next, state.next_fragment + 1)
+                        (state.next + 1, 0)
+                        if is_complete
+                        else (state.next, state.next_fragment + 1)
                     )
                 continue
-            upto = item.last if most is None else min(item.last, most)
-            if upto >= state.next:
-                ready.append(item.clip(state.next, upto))
-                state.next, state.next_fragment = upto + 1, 0
+            last = item.last if limit is None else min(item.last, limit)
+            if last >= state.next:
+                ready.append(item.clip(state.next, last))
+                state.next, state.next_fragment = last + 1, 0
             if state.next > item.last:
                 self._remove_held(state, 0)
         self._update_gap(publisher, state, now)
@@ -528,7 +535,7 @@ class ReceiveBuffer:
         state = self.publishers.get(publisher)
         if state is None:
             return []
-        items = [state.held[place] for place in state.positions]
+        items = [state.held[position] for position in state.positions]
         return [
             item.clip(first, last)
             for item in items
@@ -567,24 +574,24 @@ class ReceiveBuffer:
 
     def _insert(self, state: PublisherState, item: ReceivedItem) -> None:
         if isinstance(item, MessageBatch):
-            place, end = (item.first, 0), item.last
+            position, end = (item.first, 0), item.last
         else:
-            place, end = (item.sequence, item.index), item.sequence
+            position, end = (item.sequence, item.index), item.sequence
         if end < state.next or (
-            isinstance(item, FragmentReleased) and place < (state.next, state.next_fragment)
+            isinstance(item, FragmentReleased) and position < (state.next, state.next_fragment)
         ):
             return
-        old = state.held.get(place)
+        old = state.held.get(position)
         if old is not None:
             if isinstance(old, MessageBatch) and (
                 isinstance(item, FragmentReleased) or old.last >= item.last
             ):
                 return
-            self._remove_held(state, bisect_left(state.positions, place))
-        state.held[place] = item
-        insort(state.positions, place)
+            self._remove_held(state, bisect_left(state.positions, position))
+        state.held[position] = item
+        insort(state.positions, position)
         self._held_bytes += buffered_size(item)
-        if place <= state.contiguous_end:
+        if position <= state.contiguous_end:
             state.extend_contiguous(item)
         if self._held_bytes > self._max_bytes:
             while self._held_bytes > self._max_bytes and state.positions:
@@ -592,8 +599,8 @@ class ReceiveBuffer:
             state.recompute_contiguous()
 
     def _remove_held(self, state: PublisherState, i: int) -> None:
-        place = state.positions.pop(i)
-        self._held_bytes -= buffered_size(state.held.pop(place))
+        position = state.positions.pop(i)
+        self._held_bytes -= buffered_size(state.held.pop(position))
 
     def _update_gap(self, publisher: bytes, state: PublisherState, now: float) -> None:
         """Update `gaps`. Before the start nothing is missing: the first view defines the start positions."""

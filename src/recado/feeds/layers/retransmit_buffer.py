@@ -6,8 +6,8 @@ from ..boundary import MessageBatch, MessageRange
 
 
 class RetransmitBuffer:
-    def __init__(self, most: int) -> None:
-        self._max_bytes = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._total_bytes = 0
         self._eviction_order: deque[bytes] = deque()  # publishers of the batches, oldest first
         self._batches: dict[bytes, deque[MessageBatch]] = {}
@@ -18,9 +18,9 @@ class RetransmitBuffer:
         self._total_bytes += _buffered_size(batch)
         while self._total_bytes > self._max_bytes and self._eviction_order:
             publisher = self._eviction_order.popleft()
-            kept = self._batches[publisher]
-            self._total_bytes -= _buffered_size(kept.popleft())
-            if not kept:
+            batches = self._batches[publisher]
+            self._total_bytes -= _buffered_size(batches.popleft())
+            if not batches:
                 del self._batches[publisher]
 
     def find(self, wanted: MessageRange) -> list[MessageBatch]:

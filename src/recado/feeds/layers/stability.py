@@ -44,26 +44,26 @@ class StabilityTracker:
         self._has_seen_views = bool(table.view_records)
         if not context.options.has_total_order:
             for id_, settled in table.stability.items():
-                open_ = {p for p, s in settled.delivery_bound.items() if s == UNBOUNDED}
-                if open_:
-                    self._add_watch(id_, StabilityWatch(-inf, open_))
+                unbounded = {p for p, s in settled.delivery_bound.items() if s == UNBOUNDED}
+                if unbounded:
+                    self._add_watch(id_, StabilityWatch(-inf, unbounded))
 
     def note_prepare_marker(self, round_: ViewId) -> list[ArchiveRecord]:
         """PREPARE arrived as a broadcast, in its position among the messages."""
         if not self.context.options.has_total_order:
             return []
-        reach = Vector({p: _highest_known(state) for p, state in self.receive_buffer.states()})
-        self._prepare_markers[round_] = reach
+        bound = Vector({p: _highest_known(state) for p, state in self.receive_buffer.states()})
+        self._prepare_markers[round_] = bound
         if len(self._prepare_markers) > MAX_TRACKED_VIEWS:
             del self._prepare_markers[min(self._prepare_markers)]
         ready = [id_ for id_ in self._unresolved if id_.number <= round_.number]
         for id_ in ready:
             del self._unresolved[id_]
-        return [ViewStability(id_, reach) for id_ in ready]
+        return [ViewStability(id_, bound) for id_ in ready]
 
     def note_view(self, view: ViewId, now: float) -> list[ArchiveRecord]:
-        seasoned, self._has_seen_views = self._has_seen_views, True
-        if not seasoned:
+        had_seen_views, self._has_seen_views = self._has_seen_views, True
+        if not had_seen_views:
             return []
         mark = self._prepare_markers.get(view)
         if mark is not None:
@@ -83,13 +83,13 @@ class StabilityTracker:
         if self.context.options.has_total_order:
             return []
         records: list[ArchiveRecord] = []
-        for id_, since in list(self._unresolved.items()):
-            reach = self._compute_bound(since, now)
-            if reach is not None:
+        for id_, agreed_at in list(self._unresolved.items()):
+            bound = self._compute_bound(agreed_at, now)
+            if bound is not None:
                 del self._unresolved[id_]
-                records.append(ViewStability(id_, reach))
+                records.append(ViewStability(id_, bound))
                 self._add_watch(
-                    id_, StabilityWatch(since, {p for p, s in reach.items() if s == UNBOUNDED})
+                    id_, StabilityWatch(agreed_at, {p for p, s in bound.items() if s == UNBOUNDED})
                 )
         for id_, watch in list(self._watches.items()):
             raised = self._raise_bound(watch)
@@ -109,22 +109,22 @@ class StabilityTracker:
             publisher for publisher, state in self.receive_buffer.states() if state.status_at > -inf
         ]
 
-    def _compute_bound(self, since: float, now: float) -> Vector | None:
+    def _compute_bound(self, agreed_at: float, now: float) -> Vector | None:
         """Return the bound, or None if it is too early."""
-        suspect = self.context.options.failure_timeout
-        if now < since + suspect:
+        failure_timeout = self.context.options.failure_timeout
+        if now < agreed_at + failure_timeout:
             return None
-        reach = {}
+        bound = {}
         for publisher, state in self.receive_buffer.states():
-            if self.receive_buffer.surely_started_after(publisher, since):
+            if self.receive_buffer.surely_started_after(publisher, agreed_at):
                 continue
-            if state.status_at >= since + suspect:
-                reach[publisher] = _highest_known(state)
-            elif now - state.status_at >= 2 * suspect:
-                reach[publisher] = UNBOUNDED
+            if state.status_at >= agreed_at + failure_timeout:
+                bound[publisher] = _highest_known(state)
+            elif now - state.status_at >= 2 * failure_timeout:
+                bound[publisher] = UNBOUNDED
             else:
                 return None
-        return Vector(reach)
+        return Vector(bound)
 
     def _add_watch(self, id_: ViewId, watch: "StabilityWatch") -> None:
         watch.known_publishers.update(p for p, _ in self.receive_buffer.states())
@@ -135,10 +135,10 @@ class StabilityTracker:
     def _raise_bound(self, watch: "StabilityWatch") -> Vector:
         """SB2, SB3: return new bounds of publishers that were silent or unknown."""
         raised = {}
-        suspect = self.context.options.failure_timeout
+        failure_timeout = self.context.options.failure_timeout
         for publisher, state in self.receive_buffer.states():
             if publisher in watch.unbounded:
-                if state.status_at >= watch.agreed_at + suspect:
+                if state.status_at >= watch.agreed_at + failure_timeout:
                     watch.unbounded.discard(publisher)
                     raised[publisher] = _highest_known(state)
             elif publisher not in watch.known_publishers:
@@ -158,9 +158,9 @@ class StabilityWatch:
 
     __slots__ = ("agreed_at", "known_publishers", "unbounded")
 
-    def __init__(self, since: float, open_: set[bytes]) -> None:
-        self.agreed_at = since
-        self.unbounded = open_
+    def __init__(self, agreed_at: float, unbounded: set[bytes]) -> None:
+        self.agreed_at = agreed_at
+        self.unbounded = unbounded
         self.known_publishers: set[bytes] = set()
 
 

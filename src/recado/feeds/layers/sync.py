@@ -206,12 +206,12 @@ class SyncLayer(Layer):
         if archives:
             self.send(DeliveryBoundRequest(), archives[self._bound_requests % len(archives)], now)
         self._bound_requests += 1
-        longest = (
+        longest_interval = (
             10 * self.context.options.retry_interval
             if self._delivery_bound is None
             else SILENT_PUBLISHER_INTERVAL_S
         )
-        self._bound_request_interval = min(2 * self._bound_request_interval, longest)
+        self._bound_request_interval = min(2 * self._bound_request_interval, longest_interval)
         self._next_bound_request = now + self._bound_request_interval
 
     def tick(self, now: float) -> None:
@@ -256,21 +256,21 @@ class SyncLayer(Layer):
 
     # --- recovering ---
 
-    def _handle_reply(self, sender: MemberId, answer: RecoveryReply, now: float) -> None:
+    def _handle_reply(self, sender: MemberId, reply: RecoveryReply, now: float) -> None:
         self._last_reply_at = now
         if self._recovered is None:
-            self._start_delivery(answer.start or Vector(), now)
-        for part in answer.batches:
+            self._start_delivery(reply.start or Vector(), now)
+        for encoded in reply.batches:
             try:
-                self._deliver_recovered(sender, decode_batch(part), now)
+                self._deliver_recovered(sender, decode_batch(encoded), now)
             except MalformedDataError:
                 self.context.malformed_count += 1
                 return
-        self._offset = answer.offset
-        if answer.has_more:
+        self._offset = reply.offset
+        if reply.has_more:
             self._request_recovery(now)
             return
-        self._close_reached(sender, answer.reached, now)
+        self._close_reached(sender, reply.reached, now)
         self._next_request = now + self.context.options.retry_interval
         if self._switch_archive(sender):
             self._request_recovery(now)
@@ -280,8 +280,8 @@ class SyncLayer(Layer):
     def _deliver_recovered(self, sender: MemberId, batch: MessageBatch, now: float) -> None:
         assert self._recovered is not None
         publisher = batch.publisher
-        for part in self._take_from_holes(batch):
-            self._pass_up(BatchReleased(part), now)
+        for encoded in self._take_from_holes(batch):
+            self._pass_up(BatchReleased(encoded), now)
         last = min(batch.last, self._recovery_target.get(publisher, 0))
         if last <= self._recovered.get(publisher, 0) or last < batch.first:
             return
@@ -305,8 +305,8 @@ class SyncLayer(Layer):
 
     def _close_reached(self, sender: MemberId, reached: dict[bytes, int], now: float) -> None:
         """The archive has sent everything up to `reached`: it does not have what is still missing."""
-        for publisher, wanted in self._recovery_target.items():
-            self._skip_if_lost(sender, publisher, min(wanted, reached.get(publisher, 0)), now)
+        for publisher, target in self._recovery_target.items():
+            self._skip_if_lost(sender, publisher, min(target, reached.get(publisher, 0)), now)
 
     def _skip_if_lost(self, sender: MemberId, publisher: bytes, last: int, now: float) -> bool:
         """Note that an archive lacks the next messages, up to `last`; skip them as far as all archives do
@@ -314,17 +314,17 @@ class SyncLayer(Layer):
         assert self._recovered is not None
         if last <= self._recovered.get(publisher, 0):
             return True
-        denied = self._reported_missing.setdefault(publisher, {})
-        denied[sender] = last
-        agreed = min((denied.get(each, 0) for each in self._archive_members()), default=0)
+        reported_by = self._reported_missing.setdefault(publisher, {})
+        reported_by[sender] = last
+        agreed = min((reported_by.get(each, 0) for each in self._archive_members()), default=0)
         self._skip(publisher, agreed, now)
         return self._recovered.get(publisher, 0) >= last
 
     def _skip(self, publisher: bytes, last: int, now: float) -> None:
         assert self._recovered is not None
-        done = self._recovered.get(publisher, 0)
-        if last > done:
-            self._pass_up(MessagesLost(LostRange(publisher, done + 1, last)), now)
+        recovered = self._recovered.get(publisher, 0)
+        if last > recovered:
+            self._pass_up(MessagesLost(LostRange(publisher, recovered + 1, last)), now)
             self._recovered[publisher] = last
             self._reported_missing.pop(publisher, None)
 
@@ -337,21 +337,23 @@ class SyncLayer(Layer):
 
     def _switch_archive(self, sender: MemberId) -> bool:
         """Choose an archive that may have what this one lacks; return whether there is one."""
-        for denied in self._reported_missing.values():
+        for reported_by in self._reported_missing.values():
             for archive in self._archive_members():
-                if sender in denied and archive not in denied:
+                if sender in reported_by and archive not in reported_by:
                     self._archive, self._offset = archive, 0
                     return True
         return False
 
     def _finish_if_complete(self, now: float) -> None:
-        done = self._recovered
-        assert done is not None
-        if any(done.get(publisher, 0) < last for publisher, last in self._recovery_target.items()):
+        recovered = self._recovered
+        assert recovered is not None
+        if any(
+            recovered.get(publisher, 0) < last for publisher, last in self._recovery_target.items()
+        ):
             return
         self._phase = SyncPhase.LIVE
         self._next_request = None
-        self.context.effects.append(ReportRecovered(Vector(done, self._holes)))
+        self.context.effects.append(ReportRecovered(Vector(recovered, self._holes)))
         while self._held:
             self._deliver_live(self._held.popleft(), now)
         self._held_bytes = 0
@@ -377,22 +379,24 @@ class SyncLayer(Layer):
         if isinstance(event, BatchReleased):
             batch = event.batch
             for hole in self._take_from_holes(batch):
-                for part in self._mark_uncertain(hole, now):
-                    self._pass_up(BatchReleased(part), now)
-            done = self._recovered.get(batch.publisher)
-            if done is not None and batch.first <= done:
-                if batch.last <= done:
+                for encoded in self._mark_uncertain(hole, now):
+                    self._pass_up(BatchReleased(encoded), now)
+            recovered = self._recovered.get(batch.publisher)
+            if recovered is not None and batch.first <= recovered:
+                if batch.last <= recovered:
                     return
-                batch = batch.clip(done + 1, batch.last)
-            for part in self._mark_uncertain(batch, now):
-                self._pass_up(BatchReleased(part), now)
+                batch = batch.clip(recovered + 1, batch.last)
+            for encoded in self._mark_uncertain(batch, now):
+                self._pass_up(BatchReleased(encoded), now)
             return
         if isinstance(event, MessagesLost):
             lost = event.lost
-            done = self._recovered.get(lost.publisher, 0)
-            if lost.last <= done:
+            recovered = self._recovered.get(lost.publisher, 0)
+            if lost.last <= recovered:
                 return
-            event = MessagesLost(LostRange(lost.publisher, max(lost.first, done + 1), lost.last))
+            event = MessagesLost(
+                LostRange(lost.publisher, max(lost.first, recovered + 1), lost.last)
+            )
         self._pass_up(event, now)
 
     def _mark_uncertain(self, batch: MessageBatch, now: float) -> list[MessageBatch]:
@@ -402,17 +406,17 @@ class SyncLayer(Layer):
         last = min(batch.last, self._max_delivered_earlier(batch.publisher, now))
         if last < batch.first:
             return [batch]
-        doubtful = batch.clip(batch.first, last)
-        marked = [msgspec.structs.replace(doubtful, certainty=Certainty.UNCERTAIN)]
+        uncertain = batch.clip(batch.first, last)
+        marked = [msgspec.structs.replace(uncertain, certainty=Certainty.UNCERTAIN)]
         return [*marked, batch.clip(last + 1, batch.last)] if last < batch.last else marked
 
     def _max_delivered_earlier(self, publisher: bytes, now: float) -> int:
         """Return up to which sequence earlier incarnations may have received messages of this publisher."""
         if self._delivery_bound is None:
             return UNBOUNDED
-        named = self._delivery_bound.get(publisher)
-        if named is not None:
-            return named
+        bound = self._delivery_bound.get(publisher)
+        if bound is not None:
+            return bound
         if self.context.options.has_total_order or self._started_after_us(publisher):
             return 0
         if publisher not in self._unnamed_publishers:

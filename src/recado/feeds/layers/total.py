@@ -103,13 +103,13 @@ class TotalLayer(Layer):
 
     def _receive_positions(self, batch: MessageBatch, now: float) -> None:
         for body in batch.block.values(BODY_INDEX):
-            place = _unpack_position(body)
-            if place is None:
+            position = _unpack_position(body)
+            if position is None:
                 self.context.malformed_count += 1
                 continue
-            publisher, _, last = place
+            publisher, _, last = position
             if self.receive_buffer.note_mentioned(publisher, last, now):  # TO4
-                self._positions.append(place)
+                self._positions.append(position)
 
     def _deliver_ordered(self, now: float) -> None:
         while self._positions:

@@ -72,10 +72,10 @@ class UniformLayer(Layer):
         """Return the copies that the view which is ending requires. If archives failed with it, the number of
         the next agreed view suffices, even if that view was skipped; if those failed too, delivery waits until
         some are back, because fewer would not be uniform."""
-        here = self.context.required_copies(self._view)
+        required = self.context.required_copies(self._view)
         if self._agreed_views and any(isinstance(event, ViewInstalled) for event in self._pending):
-            return min(here, self.context.required_copies(self._agreed_views[0]))
-        return here
+            return min(required, self.context.required_copies(self._agreed_views[0]))
+        return required
 
     def _durable_up_to(self, publisher: bytes, copies: int) -> int:
         """Return up to where enough archives have this publisher's messages."""
@@ -89,42 +89,46 @@ class UniformLayer(Layer):
         each other."""
         total = "TOTAL" in self.context.layer_names
         copies = self._required_copies()
-        stuck: set[bytes] = set()
-        halted = False  # a view waits, and everything after it
-        turned = False  # a view was installed; later events are checked against its requirements
-        kept: deque[PendingEvent] = deque()
+        blocked_publishers: set[bytes] = set()
+        view_waits = False  # a view waits, and everything after it
+        view_installed = (
+            False  # a view was installed; later events are checked against its requirements
+        )
+        remaining: deque[PendingEvent] = deque()
         ready: list[PendingEvent] = []
-        enough: dict[bytes, int] = {}
-        waiting, self._pending = self._pending, kept
+        durable: dict[bytes, int] = {}
+        waiting, self._pending = self._pending, remaining
         for event in waiting:
-            behind = bool(kept) and (total or halted or isinstance(event, ViewInstalled))
-            if turned or behind or self._publisher_of(event) in stuck:
-                kept.append(event)
-                halted = halted or isinstance(event, ViewInstalled)
+            is_blocked = bool(remaining) and (
+                total or view_waits or isinstance(event, ViewInstalled)
+            )
+            if view_installed or is_blocked or self._publisher_of(event) in blocked_publishers:
+                remaining.append(event)
+                view_waits = view_waits or isinstance(event, ViewInstalled)
                 continue
             if not isinstance(event, BatchReleased):
                 ready.append(event)
-                turned = isinstance(event, ViewInstalled)
+                view_installed = isinstance(event, ViewInstalled)
                 continue
             batch = event.batch
             publisher = batch.publisher
-            if publisher not in enough:
-                enough[publisher] = self._durable_up_to(publisher, copies)
-            last = min(batch.last, enough[publisher])
+            if publisher not in durable:
+                durable[publisher] = self._durable_up_to(publisher, copies)
+            last = min(batch.last, durable[publisher])
             if last >= batch.first:
                 ready.append(BatchReleased(batch.clip(batch.first, last)))
                 self._pending_bytes -= 200 + len(batch.block.data)
             if last < batch.last:
                 rest = batch.clip(max(last + 1, batch.first), batch.last)
-                kept.append(BatchReleased(rest))
-                stuck.add(publisher)
+                remaining.append(BatchReleased(rest))
+                blocked_publishers.add(publisher)
                 if last >= batch.first:
                     self._pending_bytes += 200 + len(rest.block.data)
         for event in ready:
             if isinstance(event, ViewInstalled):
                 self._enter_view(event.record.view)
             self._pass_up(event, now)
-        if turned:
+        if view_installed:
             self._release(now)
 
     def _enter_view(self, view: View) -> None:

@@ -124,8 +124,8 @@ class UdpFeedTransport:
     ) -> UdpEndpoint:
         with ExitStack() as stack:
             try:
-                many = _open_group_socket(stack, self._group)
-                own = _open_own_socket(stack, self._group)
+                group_socket = _open_group_socket(stack, self._group)
+                own_socket = _open_own_socket(stack, self._group)
             except OSError as error:
                 raise JoinError(
                     f"cannot join multicast group {self._group.host}:{self._group.port} "
@@ -133,36 +133,38 @@ class UdpFeedTransport:
                     "Set interface= to the address of an interface that supports multicast.",
                 ) from error
             stack.pop_all()
-        return UdpEndpoint(self._group, feed, member_id, role, listener, (many, own))
+        return UdpEndpoint(self._group, feed, member_id, role, listener, (group_socket, own_socket))
 
     async def close(self) -> None:
         """Endpoints close their sockets."""
 
 
 def _open_group_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
-    made = _open_socket(stack)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind((group.host, group.port))
-    there = struct.pack("4s4s", socket.inet_aton(group.host), socket.inet_aton(group.interface))
-    made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, there)
-    return made
+    socket_ = _open_socket(stack)
+    socket_.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    socket_.bind((group.host, group.port))
+    membership = struct.pack(
+        "4s4s", socket.inet_aton(group.host), socket.inet_aton(group.interface)
+    )
+    socket_.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    return socket_
 
 
 def _open_own_socket(stack: ExitStack, group: MulticastGroup) -> socket.socket:
-    made = _open_socket(stack)
-    made.bind((group.interface, 0))
-    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(group.interface))
-    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
-    made.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, group.ttl)
-    return made
+    socket_ = _open_socket(stack)
+    socket_.bind((group.interface, 0))
+    socket_.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(group.interface))
+    socket_.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+    socket_.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, group.ttl)
+    return socket_
 
 
 def _open_socket(stack: ExitStack) -> socket.socket:
     """Open a socket that the stack closes if a later step fails."""
-    made = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    made.setblocking(False)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    return made
+    socket_ = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    socket_.setblocking(False)
+    socket_.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+    return socket_
 
 
 class UdpEndpoint:
@@ -225,11 +227,11 @@ class UdpEndpoint:
 
     def _enqueue(self, datagram: Datagram, address: Address, number: int) -> None:
         # A peer that requests everything again and again must not fill our memory (UD3).
-        letter = encode(datagram), address
-        if letter in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
+        queued = encode(datagram), address
+        if queued in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
             return
-        self._queued_bytes += len(letter[0])
-        self._send_queue[letter] = number
+        self._queued_bytes += len(queued[0])
+        self._send_queue[queued] = number
         self._queue_empty.clear()
         if self._pace_timer is None:
             self._send_queued()
@@ -237,20 +239,20 @@ class UdpEndpoint:
     def _send_queued(self) -> None:
         """Send as much as the rate limit allows; the rest follows at the next interval."""
         self._pace_timer = None
-        own = self._sockets[1]
+        own_socket = self._sockets[1]
         confirmed = 0
         while self._send_queue and self._budget_bytes > 0:
-            letter, number = next(iter(self._send_queue.items()))
-            data, address = letter
+            queued, number = next(iter(self._send_queue.items()))
+            data, address = queued
             try:
-                own.sendto(data, address)
+                own_socket.sendto(data, address)
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     break
                 if not number and self._affects_one_datagram(error, address):
-                    self._dequeue(letter)
+                    self._dequeue(queued)
                     continue
                 self._loop.call_soon(self._listener.transport_lost, error)
                 self._send_queue.clear()
@@ -258,7 +260,7 @@ class UdpEndpoint:
                 self._queue_empty.set()
                 return
             self._budget_bytes -= len(data)
-            self._dequeue(letter)
+            self._dequeue(queued)
             confirmed = max(confirmed, number)
         if confirmed:
             self._loop.call_soon(self._notify_confirmed, confirmed)
@@ -267,9 +269,9 @@ class UdpEndpoint:
         if self._budget_bytes < self._burst_bytes or self._send_queue:
             self._pace_timer = self._loop.call_later(PACE_INTERVAL_S, self._refill_budget)
 
-    def _dequeue(self, letter: QueuedDatagram) -> None:
-        del self._send_queue[letter]
-        self._queued_bytes -= len(letter[0])
+    def _dequeue(self, queued: QueuedDatagram) -> None:
+        del self._send_queue[queued]
+        self._queued_bytes -= len(queued[0])
 
     def _affects_one_datagram(self, error: OSError, address: Address) -> bool:
         """Return whether only this datagram cannot be sent: it is too large, or has a wrong address that a peer
