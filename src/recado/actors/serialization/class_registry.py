@@ -64,13 +64,13 @@ def manifest_of(cls: type) -> str:
         if getattr(cls, "by_reference", False) is True:
             raise SerializationError(
                 f"{cls.__qualname__} is sent by reference, so only within a process",
-                "Leave out by_reference, or register it: recado.actors.remote.register",
+                "Leave out by_reference, or register it: recado.actors.register",
             )
         manifest = _default_manifest(cls)
         if not issubclass(cls, Message) and find_class(manifest) is not cls:
             raise SerializationError(
                 f"{cls.__qualname__} has no serializer",
-                "Make it a Message, or register it: recado.actors.remote.register",
+                "Make it a Message, or register it: recado.actors.register",
             )
         _manifests[cls] = manifest
     return manifest

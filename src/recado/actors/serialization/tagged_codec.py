@@ -200,7 +200,7 @@ class TaggedCodec:
         if name is None:
             raise UnserializableError(
                 f"the exception {kind.__qualname__} is not registered",
-                "Register it: recado.actors.remote.register_exception",
+                "Register it: recado.actors.register_exception",
             )
         args, attributes = exception_parts(kind, value)
         return [

@@ -58,8 +58,8 @@ class Report:
                             "clients": line.clients,
                             "series": line.series,
                             "is_difference": line.is_difference,
-                            "recado": asdict(line.ours),
-                            "published": None if line.theirs is None else asdict(line.theirs),
+                            "recado": asdict(line.measured),
+                            "published": None if line.published is None else asdict(line.published),
                         }
                         for line in table.lines
                     ],

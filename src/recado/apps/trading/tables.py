@@ -25,8 +25,8 @@ class TableLine:
 
     clients: int
     series: str
-    ours: Figures
-    theirs: Figures | None
+    measured: Figures
+    published: Figures | None
     is_difference: bool = False
     """Whether the figures are differences to TCP, in percent."""
 
@@ -41,34 +41,39 @@ class FigureTable:
 def create_tables(by_latency: dict[int, BestRuns]) -> list[FigureTable]:
     """Create a table for each latency: 7.1 without added latency, 7.2 with the highest one; those between have
     no number."""
-    found = []
-    most = max(by_latency, default=0)
+    tables = []
+    highest = max(by_latency, default=0)
     for latency, best in by_latency.items():
         if not latency:
-            name, theirs = "Table 7.1", published_figures.WIRED
+            name, published = "Table 7.1", published_figures.WIRED
         else:
-            name, theirs = "Table 7.2" if latency == most else "Table", published_figures.WIRELESS
-        found.append(FigureTable(name, latency, list(create_lines(best, theirs))))
-    return found
+            name, published = (
+                "Table 7.2" if latency == highest else "Table",
+                published_figures.WIRELESS,
+            )
+        tables.append(FigureTable(name, latency, list(create_lines(best, published))))
+    return tables
 
 
-def create_lines(best: BestRuns, theirs: published_figures.PublishedTable) -> Iterator[TableLine]:
+def create_lines(
+    best: BestRuns, published: published_figures.PublishedTable
+) -> Iterator[TableLine]:
     for clients in sorted({clients for _, clients in best}):
         series = sorted((each for each, n in best if n == clients), key=sort_key)
-        ours = {each: best[each, clients].figures for each in series}
-        point_to_point = next((ours[each] for each in series if each.is_point_to_point), None)
+        measured = {each: best[each, clients].figures for each in series}
+        point_to_point = next((measured[each] for each in series if each.is_point_to_point), None)
         tcp, amqp = (
-            theirs.get((each, clients)) for each in (TransportKind.TCP, TransportKind.AMQP)
+            published.get((each, clients)) for each in (TransportKind.TCP, TransportKind.AMQP)
         )
         for each in series:
             yield TableLine(
-                clients, each.label, ours[each], tcp if each.is_point_to_point else amqp
+                clients, each.label, measured[each], tcp if each.is_point_to_point else amqp
             )
             if point_to_point is not None and not each.is_point_to_point:
                 published_difference = (
                     None if tcp is None or amqp is None else amqp.percent_above(tcp)
                 )
-                difference = ours[each].percent_above(point_to_point)
+                difference = measured[each].percent_above(point_to_point)
                 yield TableLine(clients, each.label, difference, published_difference, True)
 
 
@@ -87,7 +92,7 @@ def format_table(table: FigureTable, runs: int) -> str:
             f"{clients:>7}  {'difference' if line.is_difference else line.series:{_LABEL_COUNT}}"
         )
         rows.append(
-            f"{label}{format_cells(line, line.ours)}  │{format_cells(line, line.theirs)}".rstrip()
+            f"{label}{format_cells(line, line.measured)}  │{format_cells(line, line.published)}".rstrip()
         )
     return "\n".join(rows) + "\n"
 
