@@ -20,20 +20,20 @@ BROKERS = {"recado": "recado", "rabbitmq": "RabbitMQ 3.10"}
 OPENING = """\
 # Compatibility
 
-What the test suites of seven client projects say about recado, beside what they say about
-Debian's RabbitMQ 3.10. `./dev suites` downloads and runs them and writes this page, except for
-the section on differences by design.
+The results of the test suites of seven client projects on recado and on Debian's RabbitMQ 3.10.
+`./dev suites` downloads and runs them and generates this page, except for the section on differences
+by design.
 
 ## The client projects' own suites
 
-`./dev test` runs py-amqp's and kombu's on recado each time. A suite that has not been run on a
-broker shows "not run"; how to get it stands below the table.
+`./dev test` always runs those of py-amqp and kombu on recado. A suite that has not been run on a
+broker shows "not run"; below the table is how to get it.
 """
 
 GETTING = """\
 The first five come as source distributions from the package index. pika and amqplib keep their
-tests in their repositories; `./dev suites` clones them, and where the network does not allow that,
-it takes any clone by `--checkout DIR` or by the variable {variables}.
+tests in their repositories, which `./dev suites` clones. If the network does not allow that, pass an
+existing clone with `--checkout DIR` or in the variable {variables}.
 """
 
 
@@ -137,7 +137,7 @@ def kept(text: str) -> str:
     _, found, rest = text.partition(BY_HAND[0])
     inner, closed, _ = rest.partition(BY_HAND[1])
     if not (found and closed):
-        raise ValueError(f"{FILE.name} has lost the marks around what is written by hand")
+        raise ValueError(f"{FILE.name} has lost the marks around the section that is written by hand")
     return inner.strip("\n")
 
 
