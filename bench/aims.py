@@ -62,7 +62,7 @@ def judge(scenario: Scenario, aim: float | None, book: Book, plan: Plan) -> Resu
     recado = figure(samples[Side.RECADO])
     peer = figure(samples[Side.PEER])
     ratio = ratio_of(scenario.comparison, recado, peer)
-    missing = book.failure(scenario.name) or what_is_missing(scenario.comparison, samples, plan)
+    missing = book.failure(scenario.name) or describe_missing(scenario.comparison, samples, plan)
     holds = None
     if aim is not None:
         reached = reaches(scenario.comparison, aim, recado, ratio, plan.tolerance)
@@ -81,7 +81,7 @@ def ratio_of(comparison: Comparison, recado: float | None, peer: float | None) -
     return over / under if under > 0 else None
 
 
-def what_is_missing(
+def describe_missing(
     comparison: Comparison, samples: Mapping[Side, Sequence[Sample]], plan: Plan
 ) -> str | None:
     """Return why the samples are not sufficient; None if they are."""

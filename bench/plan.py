@@ -43,7 +43,7 @@ class Plan:
             return scenario.name in self.only
         return not (self.quick and scenario.full_only)
 
-    def told_seed(self) -> int:
+    def choose_seed(self) -> int:
         """Return the seed of --seed, otherwise a random one, and print it, so that the run can be repeated."""
         seed = secrets.randbits(32) if self.seed is None else self.seed
         print(f"seed {seed}", flush=True)

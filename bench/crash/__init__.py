@@ -63,7 +63,7 @@ SCENARIOS = (*VIOLATIONS.values(), FAULTS, AGAIN, RESTART)
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     with book.measuring(*names):
         try:
             enter(rounds(plan, seed), seed, book)

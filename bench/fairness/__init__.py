@@ -72,7 +72,7 @@ SCENARIOS = tuple(BY_KEY.values())
 def run(plan: Plan, book: Book) -> Iterator[str]:
     """Take all samples; yield the name of each scenario when it is finished."""
     processes.allow_many_open_files()
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     CACHE.mkdir(exist_ok=True)
     with peers.temporary_folder("bench-fairness", CACHE) as folder, ExitStack() as stack:
         peer: Server | None = None

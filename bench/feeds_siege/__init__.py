@@ -66,7 +66,7 @@ SCENARIOS = (*VIOLATIONS.values(), FAULTS)
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    rng = Random(plan.told_seed())
+    rng = Random(plan.choose_seed())
     seconds, intensity = (QUICK_S, QUICK) if plan.quick else (SECONDS, FULL)
     with book.measuring(*names):
         try:

@@ -86,7 +86,7 @@ class Round:
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     with book.measuring(*names):
         try:
             enter(fuzz(plan, seed), seed, book)

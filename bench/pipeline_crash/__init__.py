@@ -62,7 +62,7 @@ SCENARIOS: Final = (*VIOLATIONS.values(), DIED, UNSEEN, SURVIVED)
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.includes(scenario)]
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     kills = dealt(QUICK_KILLS if plan.quick else KILLS, Random(seed))
     with book.measuring(*names):
         try:

@@ -67,7 +67,7 @@ Job: TypeAlias = processes.Job[Tally]
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS if plan.wants(scenario.name)]
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     enter(rounds(plan, seed), seed, book)
     yield from names
 

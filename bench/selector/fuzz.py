@@ -26,7 +26,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS]
     if not plan.wants(*names):
         return
-    seed = plan.told_seed()
+    seed = plan.choose_seed()
     each = (QUICK_COUNT if plan.quick else COUNT) // plan.rounds + 1
     laps = [lap(plan, seed, first, each) for first in range(0, each * plan.rounds, each)]
     faults, slowest = sum(own.faults for own in laps), max(own.slowest for own in laps)
