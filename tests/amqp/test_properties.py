@@ -146,7 +146,7 @@ def test_pamqp_writes_and_reads_the_same(ours: Properties) -> None:
 
 def test_where_pamqp_is_wrong_and_recado_is_not() -> None:
     empty = Properties(correlation_id="")
-    assert pamqp_twin(empty).marshal() == b"\x00\x00"  # it drops what is empty
+    assert pamqp_twin(empty).marshal() == b"\x00\x00"  # pamqp omits empty properties
     assert encode_properties(empty) == b"\x04\x00\x00"
 
 

@@ -140,7 +140,7 @@ def test_a_frame_that_is_too_large_is_refused_when_its_size_is_read() -> None:
 
 @pytest.mark.parametrize("above", [0, 1, FRAME_OVERHEAD_BYTES])
 def test_a_payload_may_be_as_large_as_agreed(above: int) -> None:
-    """ARD2; a frame that is longer than agreed only by its envelope is cut for whoever receives it."""
+    """ARD2: a frame that exceeds frame-max only by its overhead is split again for the receiver."""
     reader = FrameReader(frame_max=FRAME_MAX)
     assert reader.frame_max == FRAME_MAX
     sent = Message(PUBLISHES[0], body=bytes(WHOLE + above), room=WHOLE + above)
@@ -226,7 +226,7 @@ def test_a_channel_may_close_in_the_middle_of_a_message_that_is_too_large(method
 def test_once_the_connection_closes_no_channel_is_heard(
     cut: Callable[[list[bytes]], Iterable[bytes]],
 ) -> None:
-    """What was on its way does not hide the answer, however it comes."""
+    """Frames sent before close-ok do not hide it, however the bytes are split."""
     reader = FrameReader(open_channels=())
     reader.channel_frame_policy = ChannelFramePolicy.IGNORE
     data = b"".join(Message(PUBLISHES[0], body=b"x").frames(1)) + ACK + ONE_BYTE_BODY

@@ -25,9 +25,9 @@ OTHERS: tuple[Method, ...] = (QueueDeclare("q"), ChannelFlow(), BasicAck(7, True
 
 
 class WireMachine(RuleBasedStateMachine):
-    """Somebody writes frames on three channels; readers get them in different pieces.
+    """Frames on three channels, read by readers that get them in different pieces.
 
-    ARD1: what they have read at any time is what has arrived whole.
+    ARD1: each has read exactly the frames that have arrived completely.
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ class Message(NamedTuple):
         return [encode_method_frame(channel, self.method), *split(content)]
 
     def read_on(self, channel: int) -> object:
-        """What is read of it."""
+        """Return the events that a reader produces for it."""
         return channel, self.method, self.properties, self.body
 
 
@@ -122,13 +122,13 @@ def _taken_apart(content: bytes, channel: int) -> tuple[bytes, bytes]:
 def read(reader: FrameReader, chunks: Iterable[bytes]) -> tuple[list[object], bool]:
     """What a reader makes of these bytes, and whether that ends with an error.
 
-    A publish is decoded by whoever looks up its route, so an error in it may show only there.
+    A publish is decoded when its route is looked up, so an error in it may occur only there.
     """
     parts: list[object] = []
     try:
         for chunk in chunks:
             for part in _apart(reader.feed(chunk)):
-                parts.append(part)  # one by one: what came before an error counts
+                parts.append(part)  # one by one, to keep the events before an error
     except AmqpError:
         return parts, True
     return parts, False

@@ -13,7 +13,7 @@ class Faulty:
     def __init__(self, port: int) -> None:
         self.port_behind = port
         self.accepted = 0
-        self.swallows = False  # what the broker says is lost; what the client says arrives
+        self.swallows = False  # drop data of the broker, forward data of the client
         self._flows = asyncio.Event()
         self._flows.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -34,7 +34,7 @@ class Faulty:
             writer.transport.abort()
 
     def stall(self) -> None:
-        """Nothing goes through, and nobody is told."""
+        """Stop forwarding without closing the sockets."""
         self._flows.clear()
 
     def go_on(self) -> None:

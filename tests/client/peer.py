@@ -26,14 +26,14 @@ class Peer:
         self.woken += 1
 
     def say(self, *methods: tuple[int, Method] | bytes) -> list[SessionEvent]:
-        """In one read; what the session makes of it."""
+        """Send methods to the session in one read; return its events."""
         data = b"".join(
             each if isinstance(each, bytes) else encode_method_frame(*each) for each in methods
         )
         return list(self.session.receive(data))
 
     def heard(self) -> list[Event]:
-        """What the session sent since the last time."""
+        """Return what the session has sent since the last call."""
         return list(self._reader.feed(self.session.take_output()))
 
     def heard_methods(self) -> list[tuple[int, Method]]:

@@ -105,7 +105,7 @@ async def test_what_a_full_queue_rejects_is_not_confirmed(server: Server, name: 
         assert caught.value.sequence_numbers == [range(second, second + 1)]
         with pytest.raises(PublishNackedError):
             await soon(channel.wait_for_confirms())
-        await channel.wait_for_confirms()  # it is told once
+        await channel.wait_for_confirms()  # reported once
         with pytest.raises(ValueError, match="no message with the sequence number 99"):
             await channel.wait_for_confirm(99)
 

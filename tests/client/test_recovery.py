@@ -116,7 +116,7 @@ async def test_a_channel_closed_while_it_is_restored_stays_closed(server: Server
 
 
 async def held(elsewhere: Connection, queue: str) -> Consumer:
-    """As soon as the broker has missed the one who had it."""
+    """The consumer is started again once the broker has noticed the loss of the old connection."""
     while True:
         try:
             return await (await elsewhere.channel()).consume(queue, exclusive=True)
@@ -178,6 +178,6 @@ async def test_what_ends_the_connection_is_not_asked_again(server: Server) -> No
             await soon(channel.declare_exchange("x", "no-such-type"))
         if (
             not connection.is_connected
-        ):  # a channel's error on some brokers, a connection's on others
+        ):  # closes the channel or the connection, depending on the broker
             await notebook.wait_for(ConnectionRecovered)
         assert (await connection.channel()).is_open

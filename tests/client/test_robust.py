@@ -103,7 +103,7 @@ async def test_what_was_not_confirmed_is_sent_again_in_order(server: Server, nam
         await channel.declare_queue(queue)
         told: list[int] = []
         channel.on_confirm = lambda numbers, ok: told.extend(numbers)
-        wire.swallows = True  # the broker takes them, and nobody hears of it
+        wire.swallows = True  # the broker stores them, but its confirms are lost
         sent = 0
         for _ in range(3):
             for _ in range(10):

@@ -173,7 +173,7 @@ def test_the_secret_is_renewed_on_channel_0() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        (1, m.QueueDeclareOk("q")),  # nobody asked
+        (1, m.QueueDeclareOk("q")),  # not a reply to a call
         (1, m.ChannelCloseOk()),
         (7, m.BasicQosOk()),  # no such channel
         (0, m.ConnectionCloseOk()),

@@ -54,7 +54,7 @@ def test_what_is_deleted_is_forgotten_with_its_bindings() -> None:
     assert m.QueueBind("q", "x", "a") not in topology.bindings
     topology.record(m.ExchangeDelete("x"), m.ExchangeDeleteOk())
     assert topology.bindings == []
-    assert topology.exchanges == {}  # y was auto-delete, and what was bound to it is gone
+    assert topology.exchanges == {}  # y is auto-delete and has no binding any more
 
 
 def test_an_unbinding_undoes_only_its_binding() -> None:

@@ -8,7 +8,7 @@ from recado.client.unconfirmed_publishes import UnconfirmedPublishes
 
 
 class Connections(RuleBasedStateMachine):
-    """The broker is a list: `wire` has the own numbers of what was sent on the present channel."""
+    """The broker is a list: `wire` has the sequence numbers of the messages sent on the current channel."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Selectors made at random, each with a plain reading of what it means.
+"""Random selectors, each with a direct implementation of its meaning.
 
-The reading works on no tree of the product: each case carries a function from a message to True, False or None
+The implementation does not use the tree of the package: each case has a function from a message to True, False or None
 (NULL), put together by the rules of three-valued logic as they are in the textbooks.
 """
 
@@ -204,7 +204,7 @@ PATTERNS = ("%", "_", "%carro%", "a%", "%b", "a_b", "%_%", "__", "%a_%", "_%a%b"
 
 
 def like(value: Case, pattern: str, escape: str | None, wanted: bool) -> Case:
-    """By a regular expression: fine for a test, where nobody means harm."""
+    """By a regular expression, which is fast enough for the patterns of tests."""
     if (
         escape is not None
     ):  # only % and _ and itself may follow it, so it is put before some of them

@@ -17,7 +17,7 @@ from .rows import Row, rows
 @settings(max_examples=200)
 @given(all_conditions, st.lists(rows, min_size=1, max_size=5))
 def test_it_means_what_it_says(case: Case, messages: list[Row]) -> None:
-    """True, false and NULL: the last two are told apart by asking for the contrary."""
+    """True, false or NULL; the negated selector distinguishes the last two."""
     says, denies = compile_predicate(parse(case.text)), compile_predicate(parse(no(case).text))
     for message in messages:
         truth = case.reading(message)
