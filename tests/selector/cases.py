@@ -1,7 +1,7 @@
 """Random selectors, each with a direct implementation of its meaning.
 
-The implementation does not use the tree of the package: each case has a function from a message to True, False or None
-(NULL), put together by the rules of three-valued logic as they are in the textbooks.
+The implementation does not use the tree of the package: each case has a function from a message to True, False
+or None (NULL), put together by the rules of three-valued logic as they are in the textbooks.
 """
 
 from __future__ import annotations

@@ -138,5 +138,7 @@ def test_an_exchange_that_has_another_account_is_told() -> None:
             await trading.prepare()
             await trading.run(30)
 
-    with pytest.raises(TotalsMismatchError, match="30 orders were confirmed, but the totals of the exchange are"):
+    with pytest.raises(
+        TotalsMismatchError, match="30 orders were confirmed, but the totals of the exchange are"
+    ):
         asyncio.run(work())
