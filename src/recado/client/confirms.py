@@ -15,19 +15,15 @@ class ConfirmTracker:
     __slots__ = ("_settled_beyond", "published_count", "settled_up_to")
 
     def __init__(self) -> None:
-        self.published_count = 0
+        self.published_count = (
+            0  # incremented by the publisher: a method call would take 40 ns more
+        )
         self.settled_up_to = 0
         self._settled_beyond: set[int] = set()
 
     @property
     def unconfirmed_count(self) -> int:
         return self.published_count - self.settled_up_to - len(self._settled_beyond)
-
-    def assign(self, count: int) -> range:
-        """Return the sequence numbers of the next `count` messages."""
-        first = self.published_count + 1
-        self.published_count += count
-        return range(first, first + count)
 
     def settle(self, sequence_number: int, *, multiple: bool) -> list[range]:
         """Return the numbers that this confirm settles; with `multiple`, all up to `sequence_number`.

@@ -45,7 +45,8 @@ class ChannelPublisher:
         )
         if self._confirm_waiters is None:
             return 0
-        return self._confirm_waiters.tracker.assign(1).start
+        self._confirm_waiters.tracker.published_count += 1
+        return self._confirm_waiters.tracker.published_count
 
     def publish_many(
         self,
@@ -73,7 +74,9 @@ class ChannelPublisher:
         )
         if self._confirm_waiters is None:
             return range(0)
-        return self._confirm_waiters.tracker.assign(len(bodies))
+        first = self._confirm_waiters.tracker.published_count + 1
+        self._confirm_waiters.tracker.published_count += len(bodies)
+        return range(first, first + len(bodies))
 
     def confirm_waiters(self) -> ConfirmWaiters:
         """Return the waits for confirms; raises `ValueError` without confirms."""

@@ -67,7 +67,8 @@ class UnconfirmedPublishes:
         mandatory: bool,
     ) -> PublishBatch:
         """Store messages. The caller sends them at once and calls `mark_sent`, or later by `take_unsent`."""
-        first = self.confirms.assign(len(bodies)).start
+        first = self.confirms.published_count + 1
+        self.confirms.published_count += len(bodies)
         batch = PublishBatch(first, exchange, routing_key, bodies, properties, mandatory)
         self.memory_bytes += batch.memory_bytes
         self._unsent.append(batch)
