@@ -96,14 +96,14 @@ class PermissionChecker:
         self._check(self._read, entity, name)
 
     def check_topic_write(self, exchange: str, routing_key: str) -> None:
-        narrowed = self._user.topic_permissions.get((self._vhost, exchange))
-        if narrowed is not None:
-            self._check_topic(narrowed.write, exchange, routing_key)
+        topic_permission = self._user.topic_permissions.get((self._vhost, exchange))
+        if topic_permission is not None:
+            self._check_topic(topic_permission.write, exchange, routing_key)
 
     def check_topic_read(self, exchange: str, routing_key: str) -> None:
-        narrowed = self._user.topic_permissions.get((self._vhost, exchange))
-        if narrowed is not None:
-            self._check_topic(narrowed.read, exchange, routing_key)
+        topic_permission = self._user.topic_permissions.get((self._vhost, exchange))
+        if topic_permission is not None:
+            self._check_topic(topic_permission.read, exchange, routing_key)
 
     def _check(self, allows: _NamePredicate, entity: str, name: str) -> None:
         if entity == "exchange" and not name:
@@ -113,8 +113,8 @@ class PermissionChecker:
 
     def _check_topic(self, pattern: str, exchange: str, routing_key: str) -> None:
         if not _compile_topic_predicate(pattern, self._user.name, self._vhost)(routing_key):
-            where = describe_entity("exchange", exchange, self._vhost)
-            self._refuse(f"topic '{routing_key}' in {where}")
+            described = describe_entity("exchange", exchange, self._vhost)
+            self._refuse(f"topic '{routing_key}' in {described}")
 
     def _refuse(self, target: str) -> None:
         raise AccessRefusedError(f"access to {target} refused for user '{self._user.name}'")

@@ -94,7 +94,7 @@ def compile_name_pattern(text: str) -> Callable[[str], bool]:
     search = compile_pattern(remainder).search
     if not lookaheads:
         return lambda name: search(name.encode()) is not None
-    if any(depth == 0 and sign == "|" for _, sign, depth in _scan_brackets(remainder)):
+    if any(depth == 0 and character == "|" for _, character, depth in _scan_brackets(remainder)):
         raise ValueError("a lookahead beside | is not supported; put the alternatives in brackets")
     searches = [
         (compile_pattern(f"^(?:{part})").search, must_match) for part, must_match in lookaheads
@@ -118,7 +118,12 @@ def _split_lookaheads(text: str) -> tuple[list[tuple[str, bool]], str]:
     lookaheads = []
     while text.startswith(("^(?!", "^(?=")):
         end = next(
-            (at for at, sign, depth in _scan_brackets(text) if sign == ")" and not depth), None
+            (
+                index
+                for index, character, depth in _scan_brackets(text)
+                if character == ")" and not depth
+            ),
+            None,
         )
         if end is None:
             raise ValueError("missing )")

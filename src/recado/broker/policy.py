@@ -236,8 +236,8 @@ class Policies:
         return policy
 
     def _sort(self) -> None:
-        ranked = sorted(self.by_name.values(), key=lambda policy: policy.sort_key)
-        self._sorted = [(policy, compile_name_pattern(policy.pattern)) for policy in ranked]
+        in_order = sorted(self.by_name.values(), key=lambda policy: policy.sort_key)
+        self._sorted = [(policy, compile_name_pattern(policy.pattern)) for policy in in_order]
 
     def effective_queue_settings(self, name: str, declared: QueueSettings) -> QueueSettings:
         """Return the declared settings of a queue combined with its policies."""

@@ -52,11 +52,11 @@ class DeliveredRun(Generic[Holder]):
 
     def can_append(self, first_tag: int, run: Run) -> bool:
         """Whether single messages can be one entry: 3 µs less to settle each of them."""
-        live = self.unsettled_count
+        count = self.unsettled_count
         return (
-            self.first_tag + live == first_tag
-            and live == len(self.run.payloads)
-            and live < _JOINED_MESSAGES_MAX
+            self.first_tag + count == first_tag
+            and count == len(self.run.payloads)
+            and count < _JOINED_MESSAGES_MAX
             and self.run.stride == 1
             and run.can_follow(self.run)
         )
@@ -83,8 +83,7 @@ class DeliveredRun(Generic[Holder]):
         settled = self._settled_indexes
         if not settled or settled.isdisjoint(range(low, high)):
             return [(low, high)]
-        left = [i for i in range(low, high) if i not in settled]
-        return [(i, i + 1) for i in left]
+        return [(i, i + 1) for i in range(low, high) if i not in settled]
 
     def unsettled_runs(self, low: int, high: int) -> list[Run]:
         """Return the unsettled messages of low..high-1 as runs without gaps, in order of tag."""
@@ -100,8 +99,8 @@ class UnackedDeliveries(Generic[Holder]):
     __slots__ = ("_entries", "_settled_inside", "_start")
 
     def __init__(self) -> None:
-        # A list with a start index, because a deque is slow to search: 300,000 acks in random order took 34
-        # s.
+        # A list with a start index, because a deque is slow to search: with one, 300,000 acks in random
+        # order took 34 s.
         self._entries: list[DeliveredRun[Holder]] = []
         self._start = 0
         self._settled_inside = 0  # number of settled entries after the start
@@ -116,8 +115,8 @@ class UnackedDeliveries(Generic[Holder]):
         entries.append(DeliveredRun(first_tag, run, holder))
 
     def has(self, tag: int) -> bool:
-        at = self._find(tag)
-        return at >= 0 and self._entries[at].has(tag)
+        index = self._find(tag)
+        return index >= 0 and self._entries[index].has(tag)
 
     def oldest(self) -> DeliveredRun[Holder] | None:
         """Return the entry with the lowest tags; call it after `compact`."""
@@ -164,16 +163,16 @@ class UnackedDeliveries(Generic[Holder]):
 
         The caller settles them. Entries with higher tags may be added meanwhile (UD1).
         """
-        at = max(self._find(first), self._start)
-        while at < len(self._entries):
-            entry = self._entries[at]
+        index = max(self._find(first), self._start)
+        while index < len(self._entries):
+            entry = self._entries[index]
             if entry.first_tag > last:
                 return
             low = max(first - entry.first_tag, 0)
             high = min(last - entry.first_tag + 1, len(entry.run.payloads))
             if low < high and entry.unsettled_count:
                 yield entry, low, high
-            at += 1
+            index += 1
 
     def settle(self, entry: DeliveredRun[Holder], low: int, high: int) -> int:
         count = entry.settle(low, high)
