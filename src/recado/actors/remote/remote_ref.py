@@ -39,11 +39,12 @@ class RemoteDelivery:
         self, address: Address, message: Any, sender: ActorRef[Any] | None, reply: Reply | None
     ) -> None:
         node = self._node
-        send, text = node.outbound.send, self._address_text
         if get_ident() == node.system._thread_id:
-            send(self._ref, text, message, sender, reply)
+            node.outbound.send(self._ref, self._address_text, message, sender, reply)
         else:
-            node.system._call_on_loop(send, self._ref, text, message, sender, reply)
+            node.system._call_on_loop(
+                node.outbound.send, self._ref, self._address_text, message, sender, reply
+            )
 
     async def deliver_wait(
         self,
@@ -130,11 +131,15 @@ class RemoteReply(Reply):
         if not self._done:
             self._done = True
             outbound = self._outbound
-            answer = self._peer, self._incarnation, self._ask_id, value, self._reply_type
             if get_ident() == outbound.loop_thread:
-                outbound.send_answer(*answer)
+                outbound.send_answer(
+                    self._peer, self._incarnation, self._ask_id, value, self._reply_type
+                )
             else:
-                outbound.on_loop(outbound.send_answer, *answer)
+                outbound.on_loop(
+                    outbound.send_answer,
+                    self._peer, self._incarnation, self._ask_id, value, self._reply_type,
+                )  # fmt: skip
 
     def fail(self, error: BaseException) -> None:
         if not self._done:

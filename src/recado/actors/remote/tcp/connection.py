@@ -313,17 +313,16 @@ class TcpConnection(asyncio.BufferedProtocol):
     def post(self, frame: bytes) -> None:
         """Write the frame now, or queue it (TCC2)."""
         transport = self._transport
-        may_write = self._phase in _WRITABLE
         if (
             self._has_written
             or self._queue
             or self._write_paused
             or transport is None
-            or not may_write
+            or self._phase not in _WRITABLE
         ):
             self._queue.append(frame)
             self.queued_bytes += len(frame)
-            if not self._flush_scheduled and may_write:
+            if not self._flush_scheduled and self._phase in _WRITABLE:
                 self._flush_scheduled = True
                 self._loop.call_soon(self._flush_turn)
         else:
