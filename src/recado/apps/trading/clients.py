@@ -85,20 +85,21 @@ class ClientGroup:
 
     async def run(self, asks: int) -> ClientsOutcome:
         """Send all asks, distributed evenly to the clients, and return their timings."""
-        trade = PlaceOrders(asks // len(self._clients))
-        used, start = process_time(), perf_counter_ns()
-        waiting = [client.ask(trade, RUN_TIMEOUT_S) for client in self._clients]
-        times = await asyncio.gather(*waiting)
-        processor = process_time() - used
+        place_orders = PlaceOrders(asks // len(self._clients))
+        cpu_start, start_ns = process_time(), perf_counter_ns()
+        replies = [client.ask(place_orders, RUN_TIMEOUT_S) for client in self._clients]
+        times = await asyncio.gather(*replies)
         return ClientsOutcome(
-            list(self._ask_timings(times, start)), processor, await self._checked_totals(asks)
+            asks=list(self._ask_timings(times, start_ns)),
+            cpu_seconds=process_time() - cpu_start,
+            totals=await self._checked_totals(asks),
         )
 
-    def _ask_timings(self, times: Sequence[AskTimes], start: int) -> Iterator[AskTiming]:
-        for client, each in enumerate(times):
-            pairs = zip(each.began, each.nanoseconds, strict=True)
-            for number, (began, took) in enumerate(pairs):
-                yield AskTiming(self._run, client, number, began - start, took)
+    def _ask_timings(self, times: Sequence[AskTimes], start_ns: int) -> Iterator[AskTiming]:
+        for client, client_times in enumerate(times):
+            pairs = zip(client_times.began, client_times.nanoseconds, strict=True)
+            for number, (began, duration_ns) in enumerate(pairs):
+                yield AskTiming(self._run, client, number, began - start_ns, duration_ns)
 
     async def _checked_totals(self, asks: int) -> Totals:
         """Return the totals of the exchange. Raises TotalsMismatchError if they do not match the asks."""

@@ -29,14 +29,19 @@ class Report:
 
     @classmethod
     def from_runs(cls, archived: Sequence[RunResult | IncompleteRun]) -> Report:
-        found = [each for each in archived if isinstance(each, RunResult)]
-        left_out = [each for each in archived if isinstance(each, IncompleteRun)]
-        by_latency = best_by_latency(found)
-        each = Counter((m.run.latency_us, Series.of(m.run), m.run.clients) for m in found)
-        return cls(by_latency, create_tables(by_latency), max(each.values(), default=0), left_out)
+        """Create the report of loaded runs."""
+        results = [run for run in archived if isinstance(run, RunResult)]
+        incomplete = [run for run in archived if isinstance(run, IncompleteRun)]
+        by_latency = best_by_latency(results)
+        runs_per_line = Counter(
+            (result.run.latency_us, Series.of(result.run), result.run.clients) for result in results
+        )
+        tables = create_tables(by_latency)
+        return cls(by_latency, tables, max(runs_per_line.values(), default=0), incomplete)
 
     @property
     def chosen(self) -> list[RunResult]:
+        """The runs in the tables."""
         return [each for best in self.by_latency.values() for each in best.values()]
 
     def text(self) -> str:
