@@ -121,7 +121,7 @@ def test_a_probe_keeps_what_it_is_told_until_it_is_expected() -> None:
             await probe.expect(Ping)
         await probe.expect_no_message(within=100)
         probe.ref.tell(Ping(3))
-        with pytest.raises(AssertionError, match="nothing was to come"):
+        with pytest.raises(AssertionError, match="expected no message"):
             await probe.expect_no_message()
 
     told(story)
