@@ -213,8 +213,21 @@ class Cell:
         if self.mailbox.qsize() or self.system_queue:
             self.dispatcher.dispatch(self)
 
-    def mark_stopped(self) -> None:
-        """Enter the last state. Call it on the loop's thread."""
+    def finish_start(self) -> None:
+        """Keep the claim of a cell that has started. On the loop's thread."""
+        self.state = _CLAIMED
+
+    def suspend(self) -> None:
+        """Keep the claim of a failed cell until its supervisor has decided (CE4). On the loop's thread."""
+        self.state = CellState.SUSPENDED
+
+    def mark_stopped(self, dispatcher: Dispatcher) -> None:
+        """Drop the actor, and enter the last state: from now on `dispatcher` handles messages. On the loop's
+        thread."""
+        self.actor = self.task = None
+        self.behaviour, self.message_types = _no_behaviour, None
+        self.envelope = NO_ENVELOPE
+        self.dispatcher = dispatcher
         with _claim_lock:
             self.state = _STOPPED
 

@@ -24,7 +24,7 @@ from recado.actors.actor_events import Stopped
 from recado.actors.errors import ActorStoppedError
 from recado.actors.ref import ActorRef, current_cell
 from recado.actors.runtime import backpressure
-from recado.actors.runtime.cell import CLAIM_PASSED_ON, NO_ENVELOPE, Cell
+from recado.actors.runtime.cell import Cell
 from recado.actors.runtime.loop_dispatcher import AttachingDispatcher
 from recado.actors.runtime.state import CellState
 
@@ -52,7 +52,7 @@ async def start(cell: Cell) -> None:
         raise
     finally:
         current_cell.reset(token)
-    cell.state = CellState.CLAIMED
+    cell.finish_start()
     if isinstance(cell.dispatcher, AttachingDispatcher):
         cell.dispatcher.attach_cell(cell)
     cell.release()
@@ -118,11 +118,7 @@ def _finish(cell: Cell, reason: Reason) -> None:
     was_started = cell.is_started
     system, ref = cell.system, cell.ref
     run_instance_end_callbacks(cell)
-    cell.actor = cell.task = None
-    cell.behaviour, cell.message_types = CLAIM_PASSED_ON, None
-    cell.envelope = NO_ENVELOPE
-    cell.dispatcher = system._dead_letter_office
-    cell.mark_stopped()
+    cell.mark_stopped(system._dead_letter_office)
     system._remove_cell(cell)
     if cell.durable_mailbox is not None:
         cell.durable_mailbox.close()

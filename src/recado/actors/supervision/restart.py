@@ -67,7 +67,7 @@ def handle_failure(cell: Cell, error: BaseException) -> None:
         cell.pending_stop = (error,)
         finish_stop(cell, error)
     else:
-        cell.state = CellState.SUSPENDED
+        cell.suspend()
         if cell.supervisor is None:
             supervise_failure(cell.system, None, cell.ref, error)
         else:
