@@ -21,9 +21,9 @@ from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.queue import Queue
 from recado.broker.store import MessageStore
 from recado.broker.vhost import VhostSettings
-from recado.node.definitions.document import DefinitionsError, parse_json, read_definitions
-from recado.node.definitions.exporter import export_definitions
-from recado.node.definitions.importer import import_definitions
+from recado.definitions.document import DefinitionsError, parse_json, read_definitions
+from recado.definitions.exporter import export_definitions
+from recado.definitions.importer import import_definitions
 
 HASH = "UU1zjQuor3tQas0CnOd1ZGu0JUBbnUQrySXDPzidz2yRGuAV"  # of guest, by RabbitMQ
 ARGON2 = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHRzb21l$aGFzaGhhc2hoYXNoaGFzaA"

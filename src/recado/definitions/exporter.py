@@ -132,7 +132,7 @@ def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
                 "destination": binding.destination.name,
                 "destination_type": "queue" if is_queue else "exchange",
                 "routing_key": binding.routing_key,
-                "arguments": _to_json_object(binding.arguments),
+                "arguments": to_json_object(binding.arguments),
             }
             for exchange in vhost.exchanges.values()
             for binding in exchange.bindings.values()
@@ -173,7 +173,7 @@ def _export_policy(policy: Policy) -> JsonObject:
     return {
         "pattern": policy.pattern,
         "apply-to": policy.apply_to,
-        "definition": _to_json_object(policy.definition),
+        "definition": to_json_object(policy.definition),
         "priority": policy.priority,
     }
 
@@ -194,7 +194,7 @@ def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:
         **({"type": declared.queue_type} if is_explicit else {}),
         "durable": declared.durable,
         "auto_delete": declared.auto_delete,
-        "arguments": _to_json_object(declared.arguments),
+        "arguments": to_json_object(declared.arguments),
     }
 
 
@@ -204,18 +204,18 @@ def _export_exchange(declared: ExchangeSettings) -> JsonObject:
         "durable": declared.durable,
         "auto_delete": declared.auto_delete,
         "internal": declared.internal,
-        "arguments": _to_json_object(declared.arguments),
+        "arguments": to_json_object(declared.arguments),
     }
 
 
-def _to_json_object(table: FieldTable) -> JsonObject:
+def to_json_object(table: FieldTable) -> JsonObject:
     return {key: _to_json(value) for key, value in table.items()}
 
 
 def _to_json(value: FieldValue) -> Any:
     match value:
         case dict():
-            return _to_json_object(value)
+            return to_json_object(value)
         case list():
             return [_to_json(element) for element in value]
         case bytes():
