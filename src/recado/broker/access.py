@@ -67,6 +67,16 @@ class User(msgspec.Struct, frozen=True):
     """Whether the user may connect from localhost only, as `guest` by default."""
     limits: UserLimits = UserLimits()
 
+    def has_access_data(self, vhost: str) -> bool:
+        """Whether the user has permissions or topic permissions in a vhost."""
+        return vhost in self.permissions or any(name == vhost for name, _ in self.topic_permissions)
+
+    def without_vhost(self, vhost: str) -> "User":
+        """Return the user without permissions in a vhost."""
+        topics = {key: each for key, each in self.topic_permissions.items() if key[0] != vhost}
+        left = {name: each for name, each in self.permissions.items() if name != vhost}
+        return msgspec.structs.replace(self, permissions=left, topic_permissions=topics)
+
 
 class PermissionChecker:
     """Checks the permissions of one user in one vhost.

@@ -83,6 +83,7 @@ class ExchangeSettings(msgspec.Struct, frozen=True, kw_only=True):
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a consumer. A wire tap receives copies of all messages and removes none."""
 
+    arguments: FieldTable = {}
     priority: int = 0
     wire_tap: bool = False
     stream_offset: checks.StreamOffset = checks.StreamOffset()
@@ -326,6 +327,7 @@ def parse_consumer_arguments(
     """
     queue = describe_entity("queue", name, vhost)
     settings = ConsumerSettings(
+        arguments=arguments,
         priority=_check_argument(queue, arguments, "x-priority", checks.integer, 0),
         wire_tap=_check_argument(queue, arguments, "x-wire-tap", checks.boolean, False),
         stream_offset=_check_argument(

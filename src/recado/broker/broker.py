@@ -101,6 +101,8 @@ class Broker:
         self.usage = Usage(self.users)
         self.exclusive_queues: dict[Queue, None] = {}
         self.vhosts: dict[str, Vhost[Queue]] = {}
+        self.deleting_vhosts: set[str] = set()
+        self.global_parameters: dict[str, object] = {}
         self.background = BackgroundWork()
         self._dead_letters: dict[str, DeadLetterRouter] = {}
         self._contexts: dict[str, QueueContext] = {}
@@ -126,17 +128,74 @@ class Broker:
         self._contexts[name] = context
         vhost.delayed_queues = DelayedQueues(context, self._timers)
 
+    def delete_vhost(self, name: str, now: int, on_deleted: Callable[[], None]) -> None:
+        """Delete a vhost with its policies, queues and exchanges, and the permissions of users in it.
+
+        No client can enter it from now on; the caller closes the connections that are in it. Queues are deleted in
+        the background, and `on_deleted` is called when that is done. Until then the name is in `deleting_vhosts`
+        and must not be used again.
+        """
+        vhost = self.vhosts.pop(name)
+        self.deleting_vhosts.add(name)
+        for key in [key for key in self._accesses if key[1] == name]:
+            del self._accesses[key]
+        self.background.now = now
+        self.background.start(self._delete_vhost(vhost, on_deleted))
+
+    def _delete_vhost(self, vhost: Vhost[Queue], on_deleted: Callable[[], None]) -> Steps[None]:
+        for queue in list(vhost.queues.values()):
+            if not queue.deleted:
+                self.delete_queue(queue, self.background.now)
+            yield UNITS_PER_DELETION
+        for exchange in list(vhost.exchanges.values()):
+            if exchange.name and not exchange.name.startswith("amq.") and not exchange.deleted:
+                vhost.delete_exchange(exchange.name)
+            yield UNITS_PER_DELETION
+        for policy in vhost.policies.by_name.values():
+            self.store.set_metadata(policy.kind, vhost.name, policy.name, None)
+        for user in list(self.users.values()):
+            if user.has_access_data(vhost.name):
+                self.add_user(user.without_vhost(vhost.name), persist=True)
+            yield 1
+        self.store.set_metadata("vhost", vhost.name, "", None)
+        del self._dead_letters[vhost.name], self._contexts[vhost.name]
+        self.deleting_vhosts.remove(vhost.name)
+        on_deleted()
+
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
         """Set the default queue type and the limits of a vhost, and persist them."""
         self.store.set_metadata("vhost", name, "", msgspec.msgpack.encode(settings))
         self.vhosts[name].settings = settings
+
+    def set_global_parameter(self, name: str, value: object) -> None:
+        """Set a global parameter, a JSON value, or delete it with `msgspec.UNSET`; persist that."""
+        if value is msgspec.UNSET:
+            del self.global_parameters[name]
+            self.store.set_metadata("global", "", name, None)
+        else:
+            self.global_parameters[name] = value
+            self.store.set_metadata("global", "", name, msgspec.json.encode(value))
 
     def add_user(self, user: User, *, persist: bool = False) -> None:
         """Add a user or replace the one with the same name; `persist` as for vhosts."""
         if persist:
             self.store.set_metadata("user", "", user.name, msgspec.msgpack.encode(user))
         self.users[user.name] = user
-        self._accesses.clear()
+        self._update_accesses(user)
+
+    def delete_user(self, name: str) -> None:
+        """Delete a user. Its open connections have no permissions any more; the caller closes them."""
+        del self.users[name]
+        self.store.set_metadata("user", "", name, None)
+        self._update_accesses(User(name))
+        for key in [key for key in self._accesses if key[0] == name]:
+            del self._accesses[key]
+
+    def _update_accesses(self, user: User) -> None:
+        """Apply changed permissions to open connections of a user."""
+        for (name, _), access in self._accesses.items():
+            if name == user.name:
+                access.set_user(user)
 
     def restore_metadata(self, metadata: Mapping[tuple[str, str, str], bytes], now: int) -> None:
         """Restore persisted vhosts, users and policies.
@@ -147,9 +206,11 @@ class Broker:
         for _, vhost, _ in metadata:
             if vhost and vhost not in self.vhosts:
                 self.add_vhost(vhost)
-        for (kind, vhost, _), value in metadata.items():
+        for (kind, vhost, name), value in metadata.items():
             if kind == "user":
                 self.add_user(msgspec.msgpack.decode(value, type=User))
+            elif kind == "global":
+                self.global_parameters[name] = msgspec.json.decode(value)
             elif kind == "vhost" and value:
                 settings = msgspec.msgpack.decode(value, type=VhostSettings)
                 self.vhosts[vhost].settings = settings
@@ -206,6 +267,7 @@ class Broker:
         if queue.survives_restart:
             self.store.queue_declared(queue)
         vhost.add_queue(queue)
+        self.usage.queues_created += 1
         if isinstance(queue, Stream):
             queue.attach_log(self.store.open_stream(queue), now)
         if owner is not None:
@@ -242,6 +304,7 @@ class Broker:
         if if_empty and (queue.ready or queue.held_dead_letters):
             raise PreconditionFailedError(f"{described} not empty")
         queue.mark_deleted()
+        self.usage.queues_deleted += 1
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         self.store.queue_deleted(queue)

@@ -97,12 +97,17 @@ class Channel:
         "connection",
         "consumer_prefetch",
         "consumers",
+        "delivered_no_ack_count",
+        "get_count",
+        "get_empty_count",
+        "get_no_ack_count",
         "global_prefetch",
         "in_flight",
         "last_queue",
         "next_tag",
         "number",
         "publisher",
+        "redelivered_count",
         "unacked",
     )
 
@@ -115,7 +120,9 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        self.acknowledged_count = 0  # total since the channel was opened
+        # Totals since the channel was opened, for statistics; deliveries to be acked are the other tags.
+        self.acknowledged_count = self.redelivered_count = self.delivered_no_ack_count = 0
+        self.get_count = self.get_no_ack_count = self.get_empty_count = 0
         self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
         self.global_prefetch = 0  # basic.qos with global=true: for all consumers together
         self.in_flight = 0  # messages that count towards the global prefetch
@@ -200,7 +207,12 @@ class Channel:
         """Answer basic.get with a message, and return whether there was one."""
         run = queue.get(now)
         if run is None:
+            queue.get_empty_count += 1
+            self.get_empty_count += 1
             return False
+        if run.redelivered:
+            queue.redelivered_count += 1
+            self.redelivered_count += 1
         tag = self.next_tag
         self.next_tag += 1
         origin = run.origin
@@ -210,8 +222,12 @@ class Channel:
             prefix, (payload,) = rendered.fit_frames(self.number, self.connection.frame_max)
         self.connection.awaits_journal |= run.stored
         if no_ack:
+            queue.get_no_ack_count += 1
+            self.get_no_ack_count += 1
             queue.settle(run)
         else:
+            queue.get_count += 1
+            self.get_count += 1
             self.unacked.add(tag, run, GetHolder(queue))
             self.access.consumer_timeouts.watch(self, now)
             queue.unacked += 1
@@ -393,6 +409,7 @@ class Channel:
                     holder.queue.acknowledge(entry.run, start, end)
             count = self.unacked.settle(entry, low, high)
             self.acknowledged_count += count
+            holder.queue.acknowledged_count += count
             holder.release(count)
         if holder is not None:
             self._dispatch_to(holder, now)

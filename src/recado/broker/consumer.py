@@ -126,13 +126,25 @@ class Consumer:
             if channel.global_prefetch:
                 channel.rotate_consumer(self)
             self.in_flight += count
-            self.queue.unacked += count
+            queue = self.queue
+            queue.unacked += count
+            queue.delivered_count += count
+            if run.redelivered:
+                queue.redelivered_count += count
+                channel.redelivered_count += count
             if run.stored:
                 connection.awaits_journal = True
-                self.queue.record_delivery(run)
-        elif run.stored and not self.settings.wire_tap:
-            connection.awaits_journal = True
-            self.queue.settle(run)
+                queue.record_delivery(run)
+        elif not self.settings.wire_tap:
+            queue = self.queue
+            queue.delivered_no_ack_count += count
+            channel.delivered_no_ack_count += count
+            if run.redelivered:
+                queue.redelivered_count += count
+                channel.redelivered_count += count
+            if run.stored:
+                connection.awaits_journal = True
+                queue.settle(run)
 
     def deliver_copy(self, run: Run) -> None:
         """Deliver copies to a wire tap, which never acks; it misses messages while the peer is congested."""

@@ -133,6 +133,8 @@ class Exchange(Generic[Q]):
         "delayed_queue",
         "deleted",
         "name",
+        "published_in",
+        "published_out",
         "settings",
         "uses_headers",
     )
@@ -143,6 +145,8 @@ class Exchange(Generic[Q]):
         self.settings = settings
         """The declared settings combined with policies."""
         self.deleted = False
+        # Totals for statistics: messages published to the exchange, and how often they entered a queue.
+        self.published_in = self.published_out = 0
         self.uses_headers = settings.exchange_type in ("headers", DELAYED_EXCHANGE_TYPE)
         self.delayed_queue: Q | None = None
         """Where a delayed exchange holds messages until they are due."""

@@ -38,6 +38,10 @@ class Usage:
         self._connections_of_vhost: Counter[str] = Counter()
         self._connections_of_user: Counter[str] = Counter()
         self._channels_of_user: Counter[str] = Counter()
+        # Totals since the start of the process, for statistics.
+        self.connections_created = self.connections_closed = 0
+        self.channels_created = self.channels_closed = 0
+        self.queues_declared = self.queues_created = self.queues_deleted = 0
 
     def check_connection(self, user: str, vhost: str, limits: VhostLimits) -> None:
         """Raise `NotAllowedError` if one more connection of the user to the vhost would exceed a limit."""
@@ -54,10 +58,12 @@ class Usage:
             )
 
     def add_connection(self, user: str, vhost: str) -> None:
+        self.connections_created += 1
         self._connections_of_vhost[vhost] += 1
         self._connections_of_user[user] += 1
 
     def remove_connection(self, user: str, vhost: str) -> None:
+        self.connections_closed += 1
         _decrement(self._connections_of_vhost, vhost)
         _decrement(self._connections_of_user, user)
 
@@ -69,9 +75,11 @@ class Usage:
                 f"number of channels opened for user '{user}' has reached the maximum allowed user"
                 f" limit of ({limit})"
             )
+        self.channels_created += 1
         self._channels_of_user[user] += 1
 
     def remove_channel(self, user: str) -> None:
+        self.channels_closed += 1
         _decrement(self._channels_of_user, user)
 
     def _user_limits(self, name: str) -> UserLimits:

@@ -259,6 +259,25 @@ class Policies:
         alternate = definition["alternate-exchange"]
         return msgspec.structs.replace(declared, alternate_exchange=alternate)
 
+    def find_policy(
+        self,
+        name: str,
+        kind: Literal["queues", "exchanges"],
+        queue_type: str = "",
+        *,
+        operator: bool = False,
+    ) -> Policy | None:
+        """Return the policy, or operator policy, that applies to a queue or exchange (POL1)."""
+        for policy, finds in self._sorted:
+            if (
+                policy.operator is operator
+                and policy.apply_to in (kind, "all")
+                and (kind == "exchanges" or policy.supports(queue_type))
+                and finds(name)
+            ):
+                return policy
+        return None
+
     def queue_definition(self, name: str, queue_type: str) -> dict[str, Any]:
         """Return the merged definitions of the policies that apply to a queue."""
         return self._merge_definitions(

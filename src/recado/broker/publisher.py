@@ -179,6 +179,8 @@ class Publisher:
         if self.confirms_enabled and coalescer.will_be_stored:
             self._required_lsn = self._store.lsn
         self._published += 1
+        route.source_exchange.published_in += 1
+        route.source_exchange.published_out += 1
         return True
 
     def group_by_route(self, event: InterleavedPublished) -> Iterator[Published]:
@@ -307,7 +309,11 @@ class Publisher:
                 self._required_lsn = store.lsn
             if rejected:
                 self._record_rejected(rejected)
-        self._published += len(event.payloads)
+        count, exchange = len(event.payloads), route.source_exchange
+        self._published += count
+        exchange.published_in += count
+        if queues:
+            exchange.published_out += count * len(queues)
 
     def _publish_in_steps(
         self, route: Route, event: Published, queues: Sequence[Queue]
@@ -357,6 +363,8 @@ class Publisher:
         if self.confirms_enabled and rejected:
             self._record_rejected(sorted(rejected))
         self._published += len(run)
+        route.source_exchange.published_in += len(run)
+        route.source_exchange.published_out += len(run) * len(queues)
 
     def _require_durable(self, ops_before: int) -> None:
         """Let confirms wait for operations that were stored since `ops_before` (PUB4)."""

@@ -59,20 +59,28 @@ class Queue(ABC):
         "_next_position",
         "_ring",
         "_set_queue_timer",
+        "_started_at_position",
         "_store",
         "_stores_persistent",
         "_timer_due",
+        "acknowledged_count",
         "consumers",
         "dead_lettering_runs",
         "declared_settings",
         "deduplication_window",
         "deleted",
+        "delivered_count",
+        "delivered_no_ack_count",
         "delivery_pauses",
+        "get_count",
+        "get_empty_count",
+        "get_no_ack_count",
         "held_dead_letter_bytes",
         "held_dead_letters",
         "name",
         "owner",
         "ready",
+        "redelivered_count",
         "settings",
         "shared_channel_consumers",
         "stalled",
@@ -115,7 +123,11 @@ class Queue(ABC):
         )
         self._store = store
         self._stores_persistent = self.survives_restart and store.has_disk
-        self._next_position = 0
+        self._next_position = self._started_at_position = 0
+        # Totals since the start of the process, for statistics.
+        self.delivered_count = self.delivered_no_ack_count = self.redelivered_count = 0
+        self.get_count = self.get_no_ack_count = self.get_empty_count = 0
+        self.acknowledged_count = 0
         self._ring = ConsumerRing()
         self._active_consumer: Consumer | None = None  # if the queue has a single active consumer
         self._dead_letter = context.dead_letter
@@ -131,6 +143,25 @@ class Queue(ABC):
     def _apply_settings(self, settings: QueueSettings) -> None:
         """Set the effective settings: the declared ones combined with policies."""
         self.settings = settings
+
+    @property
+    def published_count(self) -> int:
+        """The messages that have entered since the start of the process: each took the next position."""
+        return self._next_position - self._started_at_position
+
+    @property
+    def last_used_ms(self) -> int:
+        """When a client last declared, consumed or got, in milliseconds since 1970."""
+        return self._last_used
+
+    @property
+    def active_consumer_tag(self) -> str | None:
+        """The tag of the single active consumer, if the queue has one."""
+        return self._active_consumer.tag if self._active_consumer is not None else None
+
+    def is_active(self, consumer: Consumer) -> bool:
+        """Whether a consumer receives messages; of a single active consumer queue only one does."""
+        return self._active_consumer in (None, consumer)
 
     # ── defined by the subclasses ─────────────────────────────────────────────────────────────────────
 

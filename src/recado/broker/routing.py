@@ -7,12 +7,14 @@ message: that the exchange exists, that the user may write to it, and which queu
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from recado.amqp.codec import decode_method
 from recado.amqp.errors import AmqpNotImplementedError, AmqpSyntaxError
 from recado.amqp.methods import BasicPublish
 from recado.amqp.values import FieldTable
 
-from .access import PermissionChecker, User
+from .access import Permission, PermissionChecker, User
 from .coalescer import Coalescer
 from .consumer_timeout import ConsumerTimeouts
 from .deduplication import ExchangeDeduplication
@@ -73,6 +75,16 @@ class VhostAccess:
         self.permissions = PermissionChecker(user, vhost.name)
         self._routes: dict[bytes, Route] = {}
         self._epoch = vhost.epoch  # of the cached routes
+
+    def set_user(self, user: User) -> None:
+        """Apply changed permissions; without any in this vhost, everything is refused from now on."""
+        self.user = user
+        known = user.permissions.get(self.vhost.name)
+        if known is None:
+            nothing = {**user.permissions, self.vhost.name: Permission()}
+            user = msgspec.structs.replace(user, permissions=nothing)
+        self.permissions = PermissionChecker(user, self.vhost.name)
+        self._routes.clear()
 
     def cached_route(self, method_frame: bytes) -> Route | None:
         """Return the cached route of a publish method frame, or None; see `search_route`."""

@@ -71,6 +71,7 @@ class StreamConsumer(Consumer):
             channel.rotate_consumer(self)
         self.in_flight += count
         self.queue.unacked += count
+        self.queue.delivered_count += count
 
     def _write(self, run: Run, offsets: Sequence[int]) -> int:
         """Write the messages; return the tag of the first."""

@@ -114,6 +114,10 @@ class UnackedDeliveries(Generic[Holder]):
                 return
         entries.append(DeliveredRun(first_tag, run, holder))
 
+    def count_unsettled(self) -> int:
+        """Return the number of unsettled messages."""
+        return sum(entry.unsettled_count for entry in self._entries[self._start :])
+
     def has(self, tag: int) -> bool:
         index = self._find(tag)
         return index >= 0 and self._entries[index].has(tag)

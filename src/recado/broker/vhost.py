@@ -56,6 +56,8 @@ class VhostSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     default_queue_type: QueueType | None = None
     """The type of queues that are declared without `x-queue-type`; None: classic."""
     limits: VhostLimits = VhostLimits()
+    description: str = ""
+    tags: tuple[str, ...] = ()
 
 
 class Vhost(Generic[Q]):

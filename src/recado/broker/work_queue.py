@@ -537,7 +537,7 @@ class WorkQueue(Queue):
 
         `has_ttl` tells whether some of them may expire.
         """
-        self._next_position = next_position
+        self._next_position = self._started_at_position = next_position
         self._has_ttl = has_ttl
         for priority, count in paged_out.items():
             while len(self._buckets) <= priority:

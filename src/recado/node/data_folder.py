@@ -31,7 +31,7 @@ class DataFolder:
 
     def __init__(self, data: str) -> None:
         """Open and lock a folder, which is created if needed. Raises `FolderInUseError` if a node uses it."""
-        folder = Path(data)
+        folder = self.path = Path(data)
         self._folder = FolderDisk(folder)
         self._folder.lock()
         self.store = JournalStore(

@@ -47,6 +47,24 @@ class Authenticator:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    async def check(self, username: str, password: bytes, peer: str) -> User | None:
+        """Return the user with this password, for other protocols than AMQP; None if the login is refused."""
+        user = self._server.broker.users.get(username)
+        stored = user.password_hash if user is not None else self._any_slow_hash() or ""
+        is_right = self._passwords.check_now(stored, password)
+        if is_right is None:
+            async with self._slow_checks:
+                is_right = await self._passwords.check_in_thread(stored, password)
+        reason = "wrong password"
+        if user is None:
+            reason = "unknown user"
+        elif is_right and user.loopback_only and not _is_loopback(peer):
+            reason = "user is limited to localhost"
+        elif is_right:
+            return user
+        log.warning("login refused: %s (peer=%s user=%r)", reason, peer, username)
+        return None
+
     def _any_slow_hash(self) -> str | None:
         """Return the slow hash of any user, to spend the usual time on a user name that does not exist."""
         users = self._server.broker.users.values()

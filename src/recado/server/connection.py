@@ -66,8 +66,11 @@ class Connection(asyncio.BufferedProtocol):
         "_write_count",
         "_write_count_seen",
         "_yielding",
+        "connected_at_ms",
         "peer",
         "reading_paused",
+        "received_bytes",
+        "sent_bytes",
         "session",
         "transport",
         "writing_paused",
@@ -86,6 +89,8 @@ class Connection(asyncio.BufferedProtocol):
         self._last_write_progress = 0.0  # when the socket last took bytes while writing was paused
         self._unread_since: float | None = None  # when the client began to leave too much unread
         self._unsent_bytes = 0
+        self.received_bytes = self.sent_bytes = 0
+        self.connected_at_ms = now_ms()
         self._read_count = self._read_count_seen = 0
         self._write_count = self._write_count_seen = 0
         self._silent_checks = 0
@@ -118,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._read_count += 1
+        self.received_bytes += nbytes
         session, server = self.session, self._server
         if server.alarm is not None:
             session.has_published = False
@@ -237,6 +243,26 @@ class Connection(asyncio.BufferedProtocol):
         log.warning("closing connection: %s (peer=%s %s)", reason, self.peer, fields)
         self.transport.abort()
 
+    @property
+    def io_counts(self) -> tuple[int, int]:
+        """The number of reads and of writes."""
+        return self._read_count, self._write_count
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The output that the client has not read yet."""
+        return self.transport.get_write_buffer_size() + self.session.unsent_bytes
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether an alarm blocks this publisher."""
+        return self._blocked
+
+    def close_forced(self, reason: str) -> None:
+        """Close the connection at the request of an operator, who gives the reason."""
+        self.session.close_forced(reason, now_ms())
+        self._sync_transport()
+
     def shut_down(self) -> None:
         self.session.shut_down(now_ms())
         self._sync_transport()
@@ -261,7 +287,9 @@ class Connection(asyncio.BufferedProtocol):
         while session.output and not self.writing_paused:
             output = session.take_output(WRITE_CHUNK_BYTES)
             self._write_count += 1
-            self.transport.write(output[0] if len(output) == 1 else b"".join(output))
+            data = output[0] if len(output) == 1 else b"".join(output)
+            self.sent_bytes += len(data)
+            self.transport.write(data)
 
     def resume_input(self) -> None:
         """After `write_output`: handle input and deliveries that waited for the socket to take the output."""

@@ -100,6 +100,11 @@ class Server:
         self._deferred_write_timer: asyncio.TimerHandle | None = None
         self._maintenance_timer = self.loop.call_later(MAINTENANCE_INTERVAL_S, self._maintain)
 
+    @property
+    def memory_limit_bytes(self) -> int:
+        """The resident memory above which publishers are blocked."""
+        return self._memory_limit
+
     # ── start and stop ────────────────────────────────────────────────────────────────────────────────
 
     async def listen(self, host: str, port: int, tls: "ssl.SSLContext | None" = None) -> int:

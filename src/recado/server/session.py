@@ -18,6 +18,7 @@ SE6  The reply to a durable operation, and all output after it, is sent once the
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -37,6 +38,7 @@ from recado.amqp.errors import (
 )
 from recado.amqp.handshake import ConnectionLimits, Credentials
 from recado.amqp.reader import ChannelFramePolicy, FrameReader
+from recado.amqp.values import encode_table
 from recado.broker.access import User
 from recado.broker.broker import UNITS_PER_DELETION, Broker
 from recado.broker.channel import Channel
@@ -77,6 +79,12 @@ class DeferredReply(msgspec.Struct):
     """`MessageStore.durable_ops` when the method began."""
 
 
+@lru_cache(maxsize=1024)
+def _intern(data: bytes) -> bytes:
+    """Return the first equal object: clients of one program announce the same properties."""
+    return data
+
+
 class SessionState(Enum):
     """The life cycle of a session."""
 
@@ -100,11 +108,13 @@ class Session(OutputBuffer):
         "broker",
         "channel_max",
         "channels",
+        "client_properties",
         "exclusive_queues",
         "frame_max",
         "has_ended",
         "has_published",
         "heartbeat",
+        "mechanism",
         "state",
         "supports_blocked",
         "supports_cancel_notify",
@@ -134,6 +144,10 @@ class Session(OutputBuffer):
         self.state = SessionState.HANDSHAKE
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: dict[Queue, None] = {}
+        self.mechanism = ""  # of the login
+        self.client_properties = (
+            b""  # encoded; the same object for all clients that announce the same
+        )
         self.has_ended = False  # its resources may still be being released
         self._input: deque[Iterator[_SessionInput]] = deque()  # received and not handled yet
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send
@@ -500,6 +514,8 @@ class Session(OutputBuffer):
         """Handle no input after start-ok until the login is accepted or refused, as RabbitMQ does."""
         self.supports_cancel_notify = credentials.supports("consumer_cancel_notify")
         self.supports_blocked = credentials.supports("connection.blocked")
+        self.mechanism = credentials.mechanism
+        self.client_properties = _intern(encode_table(credentials.client_properties))
         self.is_stalled = True
 
     def accept_login(self, user: User) -> None:
@@ -555,6 +571,15 @@ class Session(OutputBuffer):
         self.fail(
             ConnectionForcedError("broker forced connection closure with reason 'shutdown'"), now
         )
+
+    def close_forced(self, reason: str, now: int) -> None:
+        """Close the connection at the request of an operator."""
+        self.fail(ConnectionForcedError(reason), now)
+
+    @property
+    def access(self) -> VhostAccess | None:
+        """The user and the vhost of an open connection; None during the handshake."""
+        return self._access
 
     def _handle_closing(self, event: e.Event) -> None:
         match event:
