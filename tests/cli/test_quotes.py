@@ -33,4 +33,4 @@ def test_a_name_that_cannot_be_one_is_told(
 ) -> None:
     url = recado_broker.url
     assert main(["quotes", "watch", "--plain", "--name", "", "--url", url]) == 2
-    assert capsys.readouterr().err == "recado: a subscriber needs a name\n"
+    assert capsys.readouterr().err == "recado: the name of a subscriber is empty\n"

@@ -79,7 +79,10 @@ def test_paths_in_a_file_are_relative_to_it(loaded: Loader, tmp_path: Path) -> N
             "[server]\nprot = 1",
             "'server.prot' in {file} is not a setting; did you mean server.port",
         ),
-        ("port = 1", "'port' in {file} is not a setting; did you mean server.port?"),
+        (
+            "port = 1",
+            "'port' in {file} is not a setting; did you mean server.port or management.port?",
+        ),
         ("[sever]\nport = 1", "'sever' in {file} is not a setting; did you mean server?"),
         ("[server]\nqwertyuiop = 1", "'server.qwertyuiop' in {file} is not a setting"),
         (

@@ -56,6 +56,9 @@ async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with Broker.from_settings(settings) as broker, garbage_collection(settings):
         announce(f"recado {__version__} listening on amqp://{broker.address}")
+        if broker.management_port is not None:
+            address = format_address(broker.management_host, broker.management_port)
+            announce(f"management API on http://{address}/api/overview")
         if broker.tls_port is not None:
             announce(
                 f"listening with TLS on amqps://{format_address(broker.host, broker.tls_port)}"

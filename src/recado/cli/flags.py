@@ -41,6 +41,13 @@ def build_parser(
         group.add_argument(
             "--tls-port", dest="server.tls_port", type=int, metavar="N", help="also listen with TLS"
         )
+        group.add_argument(
+            "--management-port",
+            dest="management.port",
+            type=int,
+            metavar="N",
+            help="serve the HTTP API (RabbitMQ's is on 15672); default: off",
+        )
     data = "folder for durable data; default: in memory" if has_listener else "the data folder"
     group.add_argument("--data", dest="node.data", metavar="DIR", help=data)
     return parser

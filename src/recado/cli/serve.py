@@ -17,7 +17,7 @@ def run_serve(options: Sequence[str]) -> int:
     args = parser.parse_args(options)
     settings = load_config_from_flags(args).settings
     logging.basicConfig(format=LOG_FORMAT, level=settings.node.log.upper())
-    if settings.server.tls_port is None:
+    if settings.server.tls_port is None and settings.management.port is None:
         import_asyncio_without_tls()
     from recado.cli.broker_process import run_broker
 

@@ -19,6 +19,7 @@ from recado.amqp.values import FieldTable
 from recado.broker.broker import Broker
 from recado.node.address import connectable_host, format_address
 from recado.node.bootstrap import populate
+from recado.node.config import ConfigError
 from recado.node.settings import ServerSettings, Settings
 from recado.server.connection import now_ms
 from recado.server.open_files import raise_file_limit
@@ -28,6 +29,7 @@ from recado.server.server import Server
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from recado.console.management import Management
     from recado.node.archives import NodeArchives
     from recado.node.data_folder import DataFolder
     from recado.node.metrics import MetricsPublisher
@@ -42,8 +44,11 @@ class RunningNode(msgspec.Struct, frozen=True):
     data_folder: DataFolder | None
     archives: NodeArchives | None = None
     metrics: MetricsPublisher | None = None
+    management: Management | None = None
 
     async def stop(self) -> None:
+        if self.management is not None:
+            await self.management.stop()
         if self.metrics is not None:
             await self.metrics.stop()
         if self.archives is not None:
@@ -89,6 +94,9 @@ async def start_node(settings: Settings) -> RunningNode:
             archives = await start_archives(settings, port)
             try:
                 metrics = await start_metrics(settings, port, server, data_folder)
+                management = await start_management(
+                    settings, server, data_folder, tls, (port, tls_port)
+                )
             except BaseException:
                 if archives is not None:
                     await archives.stop()
@@ -100,7 +108,7 @@ async def start_node(settings: Settings) -> RunningNode:
         if data_folder is not None:
             data_folder.release()
         raise
-    return RunningNode(server, port, tls_port, data_folder, archives, metrics)
+    return RunningNode(server, port, tls_port, data_folder, archives, metrics, management)
 
 
 async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
@@ -123,6 +131,41 @@ async def start_metrics(
 
     address = format_address(connectable_host(settings.server.host), port)
     return await MetricsPublisher.start(settings, address, server, data_folder)
+
+
+async def start_management(
+    settings: Settings,
+    server: Server,
+    data_folder: DataFolder | None,
+    tls: SSLContext | None,
+    ports: tuple[int, int | None],
+) -> Management | None:
+    """Start the HTTP API, if it is configured. Raises `ConfigError` without the extra, and `ListenError`."""
+    chosen = settings.management
+    if chosen.port is None:
+        return None
+    try:
+        from recado.console.management import Management
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"management.port needs the extra 'console' ({error.name} is missing):"
+            " pip install 'recado[console]'"
+        ) from error
+    host = chosen.host or settings.server.host
+    try:
+        return await Management.start(
+            server,
+            host=host,
+            port=chosen.port,
+            metrics_port=chosen.metrics_port,
+            compatible_version=settings.server.version,
+            tls=tls if chosen.tls else None,
+            amqp_ports=ports,
+            data_folder=data_folder,
+            disk_free_min_bytes=settings.broker.disk_free_min_bytes,
+        )
+    except OSError as error:
+        raise ListenError("port", host, chosen.port, error) from error
 
 
 def open_data_folder(settings: Settings) -> DataFolder | None:

@@ -62,8 +62,8 @@ def _apply_loopback_users(broker: Broker, loopback_users: Collection[str]) -> No
 def _import_file(broker: Broker, file: str, loopback_users: Collection[str], now: int) -> None:
     from pathlib import Path
 
-    from recado.node.definitions.document import DefinitionsError, parse_json
-    from recado.node.definitions.importer import import_definitions
+    from recado.definitions.document import DefinitionsError, parse_json
+    from recado.definitions.importer import import_definitions
 
     try:
         document = parse_json(Path(file).read_bytes())

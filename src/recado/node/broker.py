@@ -77,6 +77,16 @@ class Broker:
         return self._require_running().tls_port
 
     @property
+    def management_host(self) -> str:
+        return self.settings.management.host or self.host
+
+    @property
+    def management_port(self) -> int | None:
+        """The port of the HTTP API; None unless `management.port` is set."""
+        management = self._require_running().management
+        return management.port if management is not None else None
+
+    @property
     def url(self) -> str:
         """The AMQP URL, with user and password if the default user guest exists. Raises `RuntimeError` if stopped."""
         has_guest = (
@@ -115,7 +125,7 @@ class Broker:
         With `vhost`, everything is imported into that vhost. Raises `DefinitionsError`, and then nothing was
         changed. Called from a thread other than that of the loop, it returns when everything is durable.
         """
-        from recado.node.definitions.importer import import_definitions
+        from recado.definitions.importer import import_definitions
 
         loopback_users = self.settings.access.loopback_users
         return self._run_on_broker(
@@ -129,7 +139,7 @@ class Broker:
 
         Raises `DefinitionsError` if the vhost does not exist.
         """
-        from recado.node.definitions.exporter import export_definitions
+        from recado.definitions.exporter import export_definitions
 
         return self._run_on_broker(lambda broker, _: export_definitions(broker, vhost))
 
@@ -138,7 +148,7 @@ class Broker:
 
         Raises `ValueError` if it does not exist.
         """
-        from recado.node.definitions.document import DefinitionsError
+        from recado.definitions.document import DefinitionsError
 
         def delete(broker: Core, now: int) -> None:
             if vhost not in broker.vhosts:

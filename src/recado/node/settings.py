@@ -149,6 +149,17 @@ class FeedsSettings(Section, frozen=True):
     archives: dict[str, ArchiveSettings] = {}
 
 
+class ManagementSettings(Section, frozen=True):
+    """The HTTP API and metrics; off unless a port is set. `host` is that of the server unless set."""
+
+    port: Port | None = None
+    metrics_port: Port | None = None
+    """The port for Prometheus, without login; `/metrics` is on the other port as well, with login."""
+    host: str | None = None
+    tls: bool = False
+    """Serve HTTPS with the certificate of the server."""
+
+
 class Settings(Section, frozen=True):
     """The whole configuration."""
 
@@ -158,6 +169,7 @@ class Settings(Section, frozen=True):
     access: AccessSettings = AccessSettings()
     feeds: FeedsSettings = FeedsSettings()
     metrics: MetricsSettings = MetricsSettings()
+    management: ManagementSettings = ManagementSettings()
     actors: ActorsSettings = ActorsSettings()
 
 

@@ -1,0 +1,1 @@
+"""HTTP management: the API of RabbitMQ's management plugin, metrics and probes."""

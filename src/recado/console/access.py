@@ -1,0 +1,91 @@
+"""Which HTTP requests a user may make: the tags of RabbitMQ, and the vhosts that a user may enter.
+
+| tag | may |
+|---|---|
+| management | use the API, for the vhosts in which the user has permissions, and see the user's own connections |
+| policymaker | also manage policies and parameters of those vhosts |
+| monitoring | also see all vhosts, connections and channels, and the nodes |
+| administrator | everything |
+
+An object that a user may not see is reported as forbidden if its vhost exists, and as not found if it does not.
+RabbitMQ answers 401 in both cases of missing rights, for a wrong password as for a missing tag, and so does recado.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum, auto
+
+from recado.broker.access import User
+from recado.broker.broker import Broker
+
+MANAGEMENT_TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
+
+
+class Access(Enum):
+    """What a route requires of the user."""
+
+    PUBLIC = auto()  # no login
+    MANAGEMENT = auto()  # any tag
+    VHOST = auto()  # permissions in the vhost of the path, or administrator
+    VISIBLE_VHOST = auto()  # as VHOST, or monitoring
+    MONITORING = auto()
+    POLICIES = auto()  # policymaker with permissions in the vhost of the path, or administrator
+    GLOBAL_PARAMETERS = auto()  # policymaker
+    ADMINISTRATOR = auto()
+
+
+def is_administrator(user: User) -> bool:
+    return "administrator" in user.tags
+
+
+def is_monitor(user: User) -> bool:
+    return not {"administrator", "monitoring"}.isdisjoint(user.tags)
+
+
+def is_policymaker(user: User) -> bool:
+    return not {"administrator", "policymaker"}.isdisjoint(user.tags)
+
+
+def login_vhosts(user: User, broker: Broker) -> list[str]:
+    """Return the names of the vhosts in which the user has permissions."""
+    return [name for name in broker.vhosts if name in user.permissions]
+
+
+def visible_vhosts(user: User, broker: Broker) -> list[str]:
+    """Return the names of the vhosts whose existence the user may know."""
+    return list(broker.vhosts) if is_monitor(user) else login_vhosts(user, broker)
+
+
+def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) -> str | None:
+    """Return why a user may not use a route, None if it may.
+
+    `vhost` is the one named by the path, None if the path names none or one that does not exist: the route then
+    answers that it is not found.
+    """
+    if access is Access.PUBLIC:
+        return None
+    if MANAGEMENT_TAGS.isdisjoint(user.tags):
+        return "Not management user"
+    if is_administrator(user) or access is Access.MANAGEMENT:
+        return None
+    may_enter = vhost is None or vhost not in broker.vhosts or vhost in user.permissions
+    if access is Access.VHOST:
+        return None if may_enter else "User not authorised to access virtual host"
+    if access is Access.VISIBLE_VHOST:
+        may_see = may_enter or is_monitor(user)
+        return None if may_see else "User not authorised to access virtual host"
+    if access is Access.MONITORING:
+        return None if is_monitor(user) else "Not monitor user"
+    if access is Access.POLICIES:
+        allowed = is_policymaker(user) and may_enter
+        return None if allowed else "User not authorised to access object"
+    if access is Access.GLOBAL_PARAMETERS:
+        return None if is_policymaker(user) else "User not authorised to access object"
+    return "Not administrator user"
+
+
+def filter_visible(names: Iterable[str], user: User, broker: Broker) -> list[str]:
+    """Return those vhosts that exist and that the user may enter; a monitor enters all for reading."""
+    allowed = set(visible_vhosts(user, broker))
+    return [name for name in names if name in allowed]

@@ -1,0 +1,32 @@
+"""The audit log: one JSON line for each administrative change, with user, address, action and object.
+
+Bodies of requests are never written: they can contain passwords.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from .routes import Route
+
+log = logging.getLogger("recado.audit")
+
+
+class AuditLog:
+    """Writes to the logger `recado.audit`, which a configuration can send to a file of its own."""
+
+    def record(self, user: str, address: str, route: Route, parameters: Mapping[str, str]) -> None:
+        entry = {
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "user": user,
+            "address": address,
+            "action": f"{route.method} {route.path}",
+            "object": dict(parameters),
+        }
+        log.info("%s", msgspec.json.encode(entry).decode())

@@ -1,0 +1,231 @@
+"""The state behind the HTTP API: the server that is administered, logins, statistics and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from recado import __version__
+from recado.amqp.errors import AccessRefusedError, AmqpError, NotFoundError
+from recado.broker.access import Permission
+from recado.broker.broker import Broker
+from recado.broker.routing import VhostAccess
+
+from .audit import AuditLog
+from .local_channel import LocalChannel
+from .loop_lag import LoopLag
+from .request import Answer, ApiError, ApiRequest, bad_request
+from .sampler import Sampler
+from .throttle import LoginThrottle
+
+if TYPE_CHECKING:
+    from recado.broker.access import User
+    from recado.broker.queue import Queue
+    from recado.server.server import Server
+
+    from .routes import Route
+
+FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
+CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """A port that the node listens on."""
+
+    protocol: str
+    address: str
+    port: int
+
+
+class DiskFolder(Protocol):
+    """The data folder of the node."""
+
+    path: Path
+
+    def free_bytes(self) -> int:
+        """Return the free space of the disk."""
+
+
+class ResourceLimits(msgspec.Struct, frozen=True):
+    """The limits of the node, and how far they are used."""
+
+    memory_bytes: int
+    memory_alarm: bool
+    disk_free_bytes: int
+    disk_free_min_bytes: int
+    disk_alarm: bool
+    open_files: int
+    open_files_max: int
+
+
+class Console:
+    """One per node."""
+
+    def __init__(
+        self,
+        server: Server,
+        *,
+        node_name: str,
+        compatible_version: str,
+        data_folder: DiskFolder | None = None,
+        disk_free_min_bytes: int = 0,
+        audit: AuditLog | None = None,
+    ) -> None:
+        self.server = server
+        self.node_name = node_name
+        self.audit = audit or AuditLog()
+        self.started_at = time.time()
+        self.version = __version__
+        self.compatible_version = compatible_version
+        self.listeners: list[Listener] = []
+        self.is_ready = True
+        self.sampler = Sampler(server)
+        self.loop_lag = LoopLag()
+        self._data_folder = data_folder
+        self._disk_free_min_bytes = disk_free_min_bytes
+        self._throttle = LoginThrottle()
+
+    @property
+    def broker(self) -> Broker:
+        return self.server.broker
+
+    @property
+    def uptime_s(self) -> float:
+        return time.time() - self.started_at
+
+    @property
+    def cluster_name(self) -> str:
+        return str(self.broker.global_parameters.get("cluster_name", self.node_name))
+
+    @property
+    def data_path(self) -> str:
+        return str(self._data_folder.path) if self._data_folder is not None else ""
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def authenticate(self, name: str, password: str, peer: str) -> User:
+        """Return the user with this password. Raises `ApiError` 401, the same for all causes, or 429 if throttled."""
+        clock = asyncio.get_running_loop().time
+        wait = self._throttle.delay(peer, name, clock())
+        if wait:
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"too many failed logins from this address; try again in {wait:.0f} s",
+            )
+        user = await self.server.authenticator.check(name, password.encode(), peer)
+        if user is None:
+            self._throttle.record_failure(peer, name, clock())
+            raise ApiError(401, "not_authorized", "Not_Authorized")
+        self._throttle.record_success(peer, name)
+        return user
+
+    def handle(self, route: Route, request: ApiRequest) -> Answer:
+        """Run a handler as one turn of the broker. Raises `ApiError`."""
+        try:
+            answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))
+        except NotFoundError as error:
+            raise ApiError(404, "not_found", str(error)) from error
+        except AccessRefusedError as error:
+            raise ApiError(401, "not_authorised", str(error)) from error
+        except AmqpError as error:
+            raise bad_request(str(error)) from error
+        if route.method in CHANGING_METHODS:
+            self.audit.record(request.user.name, request.peer, route, request.parameters)
+        return answer
+
+    def open_channel(self, request: ApiRequest, vhost: str) -> LocalChannel:
+        """Return a channel of the request's user. Raises `AmqpError` if the user may not enter the vhost."""
+        access = VhostAccess(
+            request.user,
+            self.broker.vhosts[vhost],
+            self.broker.consumer_timeouts,
+            self.broker.coalescer,
+        )
+        body_max = self.server.options.body_max_bytes
+        return LocalChannel(self.broker, access, body_max, request.now_ms)
+
+    def close_connections(
+        self, reason: str, *, user: str | None = None, vhost: str | None = None
+    ) -> int:
+        """Close the connections of a user, or those in a vhost; return how many there were."""
+        chosen = []
+        for connection in self.server.connections:
+            access = connection.session.access
+            if access is not None and (
+                (user is not None and access.user.name == user)
+                or (vhost is not None and access.vhost.name == vhost)
+            ):
+                chosen.append(connection)
+        for connection in chosen:
+            connection.close_forced(reason)
+        return len(chosen)
+
+    # ── what the overview and the node show ───────────────────────────────────────────────────────────
+
+    def read_totals(self, queues: Iterable[Queue]) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the message counters and the lengths of all queues together."""
+        return self.sampler.sum_queues(queues)
+
+    def read_churn(self) -> dict[str, int]:
+        """Return how many connections, channels and queues were opened and closed."""
+        return self.sampler.read_churn()
+
+    def read_limits(self) -> ResourceLimits:
+        store, alarm = self.broker.store, self.server.alarm
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return ResourceLimits(
+            memory_bytes=self.server.memory_limit_bytes,
+            memory_alarm=alarm is not None and "memory" in alarm,
+            disk_free_bytes=self._data_folder.free_bytes() if self._data_folder else 0,
+            disk_free_min_bytes=self._disk_free_min_bytes,
+            disk_alarm=store.disk_shortage() is not None,
+            open_files=_count_open_files(),
+            open_files_max=soft_limit,
+        )
+
+    def listener_objects(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "node": self.node_name,
+                "protocol": each.protocol,
+                "ip_address": each.address,
+                "port": each.port,
+                "socket_opts": {},
+            }
+            for each in self.listeners
+        ]
+
+    def context_objects(self) -> list[dict[str, Any]]:
+        """Return the HTTP listeners, as RabbitMQ describes its web contexts."""
+        return [
+            {
+                "node": self.node_name,
+                "description": "RabbitMQ Management",
+                "path": "/",
+                "ip": each.address,
+                "port": str(each.port),
+                "ssl_opts": [],
+                "cowboy_opts": "[]",
+            }
+            for each in self.listeners
+            if each.protocol.startswith("http")
+        ]
+
+    def expiring_certificates(self, seconds: int) -> list[dict[str, Any]]:
+        """Return the certificates that expire within some seconds."""
+        return []
+
+
+def _count_open_files() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - no objects for thousands of names
+    except OSError:
+        return 0

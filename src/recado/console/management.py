@@ -1,0 +1,99 @@
+"""Management of a running node: the HTTP API, its statistics, and their start and stop."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+from .console import Console, DiskFolder, Listener
+from .resources import (
+    connections,
+    definitions,
+    messages,
+    overview,
+    policies,
+    prometheus,
+    topology,
+    users,
+    vhosts,
+)
+from .routes import API, METRICS
+from .site import Site
+
+if TYPE_CHECKING:
+    import ssl
+
+    from recado.server.server import Server
+
+RESOURCES = (
+    connections,
+    definitions,
+    messages,
+    overview,
+    policies,
+    prometheus,
+    topology,
+    users,
+    vhosts,
+)
+"""The modules whose import registers the routes."""
+
+
+class Management:
+    """A site that listens and a sampler that runs."""
+
+    def __init__(
+        self, console: Console, sites: list[Site], port: int, metrics_port: int | None
+    ) -> None:
+        self.console = console
+        self.port = port
+        self.metrics_port = metrics_port
+        self._sites = sites
+
+    @classmethod
+    async def start(
+        cls,
+        server: Server,
+        *,
+        host: str,
+        port: int,
+        metrics_port: int | None = None,
+        tls: ssl.SSLContext | None = None,
+        amqp_ports: tuple[int, int | None] = (0, None),
+        compatible_version: str = "3.13.7",
+        data_folder: DiskFolder | None = None,
+        disk_free_min_bytes: int = 0,
+    ) -> Management:
+        """Listen for HTTP and sample the counters. Raises `OSError` if the port is in use."""
+        console = Console(
+            server,
+            node_name=f"recado@{socket.gethostname()}",
+            compatible_version=compatible_version,
+            data_folder=data_folder,
+            disk_free_min_bytes=disk_free_min_bytes,
+        )
+        sites = [Site(console, API)]
+        bound_port = await sites[0].listen(host, port, tls)
+        bound_metrics_port = None
+        if metrics_port is not None:
+            sites.append(Site(console, METRICS))
+            try:
+                bound_metrics_port = await sites[1].listen(host, metrics_port)
+            except OSError:
+                await sites[0].close()
+                raise
+            console.listeners.append(Listener("http/prometheus", host, bound_metrics_port))
+        plain, secure = amqp_ports
+        console.listeners.append(Listener("amqp", host, plain))
+        if secure is not None:
+            console.listeners.append(Listener("amqp/ssl", host, secure))
+        console.listeners.append(Listener("https" if tls else "http", host, bound_port))
+        console.sampler.start()
+        console.loop_lag.start()
+        return cls(console, sites, bound_port, bound_metrics_port)
+
+    async def stop(self) -> None:
+        await self.console.sampler.stop()
+        await self.console.loop_lag.stop()
+        for site in self._sites:
+            await site.close()

@@ -1,0 +1,272 @@
+"""The query parameters that all lists of the HTTP API share: sort, columns, pages and filters by name.
+
+A list is given as small *entries*, whose full JSON objects are built only when they are needed: `sort=name` on
+100,000 queues builds no object, and a page of 100 builds a hundred. All work is done in bounded steps: the functions
+are generators that yield after each portion, and the caller decides when other work of the event loop runs.
+
+RabbitMQ compares values in the order of Erlang's terms: numbers, then null and booleans, then objects, then strings.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from recado.broker.pattern import compile_name_pattern
+
+T = TypeVar("T")
+
+PAGE_SIZE_DEFAULT_COUNT: Final = 100
+PAGE_SIZE_MAX_COUNT: Final = 500
+PORTION_COUNT: Final = 500  # entries between two yields: about 1 ms for the largest objects
+SORTED_PORTION_COUNT: Final = (
+    2_000  # keys sorted at once; longer lists are merged from such portions
+)
+
+JsonObject = dict[str, Any]
+Steps = Generator[None, None, T]
+"""Work that yields after each portion and returns a value."""
+
+
+class QueryError(Exception):
+    """A query parameter is invalid: status 400, with RabbitMQ's `error` and a reason."""
+
+    def __init__(self, error: str, reason: str) -> None:
+        super().__init__(reason)
+        self.error = error
+        self.reason = reason
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list, and the filter that was applied before the list was cut into pages."""
+
+    number: int
+    size: int
+    matches: Callable[[str], bool] | None = None
+
+
+class ListQuery(msgspec.Struct, frozen=True):
+    """The parsed parameters of a list."""
+
+    sort: tuple[str, ...] | None = None  # the path of a dotted name
+    reverse: bool = False
+    columns: tuple[tuple[str, ...], ...] | None = None
+    page: Page | None = None
+
+
+def parse_list_query(parameters: Mapping[str, str], *, paginated: bool) -> ListQuery:
+    """Parse the parameters of a list. Raises `QueryError`.
+
+    `paginated` tells whether the resource has pages: RabbitMQ ignores `page` for the others.
+    """
+    sort = parameters.get("sort")
+    columns = parameters.get("columns")
+    return ListQuery(
+        sort=tuple(sort.split(".")) if sort else None,
+        reverse=parameters.get("sort_reverse") == "true",
+        columns=_parse_columns(columns) if columns else None,
+        page=_parse_page(parameters) if paginated and "page" in parameters else None,
+    )
+
+
+def _parse_columns(text: str) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(column.split(".")) for column in text.split(",") if column)
+
+
+def _parse_page(parameters: Mapping[str, str]) -> Page:
+    number_text, size_text = parameters["page"], parameters.get("page_size")
+    number = _parse_count(number_text)
+    size = PAGE_SIZE_DEFAULT_COUNT if size_text is None else _parse_count(size_text)
+    if number is None or size is None or number < 1 or not 1 <= size <= PAGE_SIZE_MAX_COUNT:
+        raise QueryError(
+            "invalid_pagination_parameters",
+            f"Invalid pagination parameters: page number {number_text}, page size {size_text or 'undefined'}"
+            f" (the page size is 1 to {PAGE_SIZE_MAX_COUNT})",
+        )
+    name = parameters.get("name")
+    if not name:
+        return Page(number, size)
+    if parameters.get("use_regex") == "true":
+        try:
+            return Page(number, size, compile_name_pattern(name))
+        except ValueError as error:
+            raise QueryError("bad_request", f"name: invalid regular expression: {error}") from error
+    wanted = name.casefold()
+    return Page(number, size, lambda text: wanted in text.casefold())
+
+
+def _parse_count(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+# ── values ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read_path(item: Mapping[str, Any], path: Sequence[str]) -> Any:
+    """Return the value at a dotted path; None if there is none.
+
+    A name may contain dots itself (`arguments.x.y`), so the rest of the path is also tried as one key.
+    """
+    value: Any = item
+    for index, key in enumerate(path):
+        if not isinstance(value, Mapping):
+            return None
+        rest = ".".join(path[index:])
+        if rest in value:
+            return value[rest]
+        value = value.get(key)
+    return value
+
+
+def sort_key(value: Any) -> tuple[int, Any]:
+    """Return a key that orders JSON values as Erlang orders terms."""
+    if isinstance(value, bool) or value is None:
+        return (1, str(value).lower())
+    if isinstance(value, (int, float)):
+        return (0, value)
+    if isinstance(value, str):
+        return (3, value)
+    return (2, msgspec.json.encode(value, order="sorted"))
+
+
+def select_columns(item: JsonObject, columns: tuple[tuple[str, ...], ...] | None) -> JsonObject:
+    """Return the item with only these columns; a dotted column selects within an object."""
+    if columns is None:
+        return item
+    selected: JsonObject = {}
+    for path in columns:
+        value = item.get(path[0])
+        if path[0] not in item:
+            continue
+        if len(path) == 1 or not isinstance(value, dict):
+            selected[path[0]] = value
+        else:
+            inner = select_columns(value, (path[1:],))
+            present = selected.get(path[0])
+            selected[path[0]] = {**present, **inner} if isinstance(present, dict) else inner
+    return selected
+
+
+# ── lists ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A list to be rendered: its entries, and how to make JSON objects of them.
+
+    `name_of` is the name that `name=` filters by, `sort_value` reads one sort column from an entry without building
+    its object; None means that the object has to be built.
+    """
+
+    entries: Sequence[Any]
+    build: Callable[[Any], JsonObject]
+    name_of: Callable[[Any], str]
+    sort_values: Mapping[str, Callable[[Any], Any]] = {}
+
+
+class ListAnswer(msgspec.Struct, frozen=True):
+    """The entries to render, in order, and the fields around them if the list has pages."""
+
+    entries: Iterable[Any]
+    envelope: JsonObject | None = None
+
+
+def arrange(listing: Listing, query: ListQuery) -> Steps[ListAnswer]:
+    """Filter, sort and cut a list, in bounded steps. Raises `QueryError` for a page that does not exist."""
+    entries: Sequence[Any] = listing.entries
+    total, page = len(entries), query.page
+    if page is not None and page.matches is not None:
+        entries = yield from _filter(entries, page.matches, listing.name_of)
+    filtered = len(entries)
+    arranged: Iterable[Any] = entries
+    if query.sort is not None:
+        arranged = yield from _sort(listing, entries, query.sort, reverse=query.reverse)
+    elif query.reverse:
+        arranged = reversed(entries)
+    if page is None:
+        return ListAnswer(arranged)
+    page_count = max(1, -(-filtered // page.size))
+    if page.number > page_count:
+        raise QueryError(
+            "page_out_of_range",
+            f"Page out of range, page: {page.number} page size: {page.size}, len: {filtered}",
+        )
+    first = (page.number - 1) * page.size
+    rows = yield from _slice(arranged, first, first + page.size)
+    return ListAnswer(
+        rows,
+        {
+            "filtered_count": filtered,
+            "item_count": len(rows),
+            "page": page.number,
+            "page_count": page_count,
+            "page_size": page.size,
+            "total_count": total,
+        },
+    )
+
+
+def _portions(entries: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(entries), count):
+        yield entries[first : first + count]
+
+
+def _filter(
+    entries: Sequence[Any], matches: Callable[[str], bool], name_of: Callable[[Any], str]
+) -> Steps[list[Any]]:
+    found: list[Any] = []
+    for portion in _portions(entries, PORTION_COUNT):
+        found += [entry for entry in portion if matches(name_of(entry))]
+        yield
+    return found
+
+
+def _sort(
+    listing: Listing, entries: Sequence[Any], path: tuple[str, ...], *, reverse: bool
+) -> Steps[Iterable[Any]]:
+    """Sort portions by themselves and merge them lazily, so that no single call sorts everything."""
+    value_of = listing.sort_values.get(".".join(path))
+    if value_of is None:
+        build = listing.build
+
+        def value_of(entry: Any) -> Any:
+            return read_path(build(entry), path)
+
+    sorted_portions: list[list[tuple[tuple[int, Any], int, Any]]] = []
+    keyed: list[tuple[tuple[int, Any], int, Any]] = []
+    sign = -1 if reverse else 1
+    number = 0
+    for portion in _portions(entries, PORTION_COUNT):
+        for entry in portion:
+            keyed.append((sort_key(value_of(entry)), sign * number, entry))
+            number += 1
+        if len(keyed) >= SORTED_PORTION_COUNT:
+            keyed.sort(key=_key, reverse=reverse)
+            sorted_portions.append(keyed)
+            keyed = []
+        yield
+    keyed.sort(key=_key, reverse=reverse)
+    sorted_portions.append(keyed)
+    merged = heapq.merge(*sorted_portions, key=_key, reverse=reverse)
+    return (entry for _, _, entry in merged)
+
+
+def _key(keyed: tuple[tuple[int, Any], int, Any]) -> tuple[tuple[int, Any], int]:
+    """Equal values stay in the order of the list, in both directions."""
+    return keyed[:2]
+
+
+def _slice(entries: Iterable[Any], first: int, last: int) -> Steps[list[Any]]:
+    if isinstance(entries, Sequence):
+        return list(entries[first:last])
+    rows: list[Any] = []
+    for number, entry in enumerate(entries):
+        if number >= last:
+            break
+        if number >= first:
+            rows.append(entry)
+        if number % PORTION_COUNT == PORTION_COUNT - 1:
+            yield
+    return rows

@@ -1,0 +1,164 @@
+"""Requests and answers as values: handlers are functions from one to the other and know nothing of HTTP sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from recado.broker.access import User
+from recado.broker.broker import Broker
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+from recado.server.connection import Connection
+from recado.server.session import Session
+
+from .query import Listing
+
+if TYPE_CHECKING:
+    from .console import Console
+
+T = TypeVar("T")
+
+
+class ApiError(Exception):
+    """A request that is answered with an error: `{"error": …, "reason": …}`."""
+
+    def __init__(self, status: int, error: str, reason: object) -> None:
+        super().__init__(str(reason))
+        self.status = status
+        self.error = error
+        self.reason = reason
+
+
+def not_found() -> ApiError:
+    """Return the error for an object that does not exist, with RabbitMQ's words."""
+    return ApiError(404, "Object Not Found", "Not Found")
+
+
+def bad_request(reason: object) -> ApiError:
+    return ApiError(400, "bad_request", reason)
+
+
+def not_authorised(reason: str) -> ApiError:
+    return ApiError(401, "not_authorised", reason)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The answer to a request.
+
+    At most one of `body`, `listing` and `stream` is set. `wait` is awaited before the answer is
+    sent, and may replace it.
+    """
+
+    status: int = 200
+    body: Any = msgspec.UNSET
+    listing: Listing | None = None
+    stream: Iterator[bytes] | None = None
+    """Rendered as it is written."""
+    paginated: bool = False
+    headers: Mapping[str, str] = {}
+    durable: bool = False
+    """The answer waits until all changes up to now are on disk."""
+    wait: Callable[[], Awaitable[Answer]] | None = None
+
+
+NO_CONTENT = Answer(204, durable=True)
+CREATED = Answer(201, durable=True)
+
+
+class ApiRequest(msgspec.Struct):
+    """A request whose user is known and may use the route."""
+
+    console: Console
+    user: User
+    method: str
+    parameters: dict[str, str]
+    query: Mapping[str, str]
+    content: bytes
+    peer: str
+    now_ms: int
+    accept: str = ""
+    """The header `Accept`."""
+    reason: str = ""
+    """The header `X-Reason`, for the log of the client whose connection is closed."""
+    _connections: dict[Session, Connection] | None = None
+
+    def connection_of(self, session: object) -> Connection | None:
+        """Return the connection of a session; the map is built once per request."""
+        if self._connections is None:
+            connections = self.console.server.connections
+            self._connections = {each.session: each for each in connections}
+        return self._connections.get(session) if isinstance(session, Session) else None
+
+    @property
+    def broker(self) -> Broker:
+        return self.console.broker
+
+    def set_user(self, user: User) -> None:
+        """Add or replace a user, durably."""
+        self.broker.add_user(user, persist=True)
+
+    def repeated(self, name: str) -> list[str]:
+        """Return all values of a query parameter that may be repeated."""
+        every: Callable[[str, list[str]], list[str]] | None = getattr(self.query, "getall", None)
+        if every is not None:
+            return every(name, [])
+        return [self.query[name]] if name in self.query else []
+
+    def vhost(self) -> Vhost[Queue]:
+        """Return the vhost that the path names. Raises `ApiError` 404 if there is none."""
+        vhost = self.broker.vhosts.get(self.parameters["vhost"])
+        if vhost is None:
+            if self.method in ("PUT", "POST"):
+                raise ApiError(404, "not_found", f"vhost '{self.parameters['vhost']}' not found")
+            raise not_found()
+        return vhost
+
+    def json(self) -> Any:
+        """Return the decoded body. Raises `ApiError` if it is not JSON."""
+        if not self.content:
+            return {}
+        try:
+            return msgspec.json.decode(self.content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise bad_request(f"the request body is not valid JSON: {error}") from error
+
+    def object(self) -> dict[str, Any]:
+        """Return the body as a JSON object. Raises `ApiError` if it is another value."""
+        value = self.json()
+        if isinstance(value, dict):
+            return value
+        kind = "string" if isinstance(value, str) else type(value).__name__
+        raise bad_request(f"invalid payload: the request body JSON-decoded to a {kind}")
+
+    def require(self, *names: str) -> dict[str, Any]:
+        """Return the body as an object that has these keys. Raises `ApiError` that names the missing ones."""
+        body = self.object()
+        missing = [name for name in names if name not in body]
+        if missing:
+            raise bad_request(f"[{','.join(f'{{key_missing,{name}}}' for name in missing)}]")
+        return body
+
+
+def read_field(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
+    """Return a field of a body, or the default if it is absent. Raises `ApiError` that names the field."""
+    value = body.get(name, default)
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise bad_request(f"{name}: expected {_NAMES.get(kind, kind.__name__)}, got {_describe(value)}")
+
+
+_NAMES: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a string",
+    dict: "an object",
+    list: "an array",
+}
+
+
+def _describe(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else f"{text[:77]}..."

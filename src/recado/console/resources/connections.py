@@ -1,0 +1,373 @@
+"""Connections, channels and consumers.
+
+A user sees its own connections; a monitor sees all, and an administrator can close all.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from recado.amqp.values import decode_table
+from recado.broker.channel import Channel
+from recado.broker.consumer import Consumer
+from recado.definitions.exporter import to_json_object
+from recado.server.connection import Connection
+from recado.server.session import SessionState
+
+from ..access import Access, is_administrator, is_monitor, visible_vhosts
+from ..query import Listing
+from ..request import NO_CONTENT, Answer, ApiRequest, not_authorised, not_found
+from ..routes import API
+from .statistics import (
+    CHANNEL_FIELDS,
+    CONNECTION_FIELDS,
+    RequestedSeries,
+    counter_object,
+    read_channel,
+)
+
+DEFAULT_REASON = "Closed via management plugin"
+
+
+def connection_name(connection: Connection) -> str:
+    """Return the name of a connection as RabbitMQ forms it: both ends."""
+    peer, local = _ends(connection)
+    return f"{peer[0]}:{peer[1]} -> {local[0]}:{local[1]}"
+
+
+def _ends(connection: Connection) -> tuple[tuple[str, int], tuple[str, int]]:
+    ends = []
+    for key in ("peername", "sockname"):
+        address = connection.transport.get_extra_info(key)
+        known = isinstance(address, tuple)
+        ends.append((str(address[0]), int(address[1])) if known else ("local", 0))
+    return ends[0], ends[1]
+
+
+def _owner(connection: Connection) -> tuple[str, str]:
+    access = connection.session.access
+    return (access.user.name, access.vhost.name) if access is not None else ("", "")
+
+
+def connection_object(request: ApiRequest, connection: Connection) -> dict[str, Any]:
+    """Return a connection as RabbitMQ describes it."""
+    session, (peer, local) = connection.session, _ends(connection)
+    user, vhost = _owner(connection)
+    properties, _ = (
+        decode_table(session.client_properties, 0) if session.client_properties else ({}, 0)
+    )
+    reads, writes = connection.io_counts
+    described: dict[str, Any] = {
+        "name": connection_name(connection),
+        "node": request.console.node_name,
+        "type": "network",
+        "protocol": "AMQP 0-9-1",
+        "state": _state(connection),
+        "user": user,
+        "user_who_performed_action": user,
+        "vhost": vhost,
+        "host": local[0],
+        "port": local[1],
+        "peer_host": peer[0],
+        "peer_port": peer[1],
+        "auth_mechanism": session.mechanism,
+        "connected_at": connection.connected_at_ms,
+        "channels": len(session.channels),
+        "channel_max": session.channel_max,
+        "frame_max": session.frame_max,
+        "timeout": session.heartbeat,
+        "client_properties": to_json_object(properties),
+        "recv_cnt": reads,
+        "send_cnt": writes,
+        "send_pend": connection.unsent_bytes,
+        **_tls_object(connection),
+    }
+    values = dict(
+        zip(CONNECTION_FIELDS, (connection.received_bytes, connection.sent_bytes), strict=True)
+    )
+    series, history = RequestedSeries(request.query), request.console.sampler.connections
+    described.update(counter_object(history, connection, values, series.data_rates))
+    return described
+
+
+def _state(connection: Connection) -> str:
+    if connection.is_blocked:
+        return "blocked"
+    return {SessionState.OPEN: "running", SessionState.HANDSHAKE: "starting"}.get(
+        connection.session.state, "closing"
+    )
+
+
+def _tls_object(connection: Connection) -> dict[str, Any]:
+    cipher = connection.transport.get_extra_info("cipher")
+    names = ("ssl_cipher", "ssl_hash", "ssl_key_exchange", "ssl_protocol")
+    described: dict[str, Any] = {
+        "ssl": cipher is not None,
+        **dict.fromkeys(names),
+        "peer_cert_issuer": None,
+        "peer_cert_subject": None,
+        "peer_cert_validity": None,
+    }
+    if cipher is not None:
+        described["ssl_cipher"], described["ssl_protocol"] = cipher[0], cipher[1]
+    return described
+
+
+def _visible_connections(request: ApiRequest) -> list[Connection]:
+    """Return the open connections that a user may see: all for a monitor, its own otherwise."""
+    everyone = is_monitor(request.user)
+    return [
+        connection
+        for connection in request.console.server.connections
+        if connection.session.access is not None
+        and (everyone or _owner(connection)[0] == request.user.name)
+    ]
+
+
+def _listing(request: ApiRequest, connections: list[Connection]) -> Answer:
+    return Answer(
+        listing=Listing(
+            connections,
+            partial(connection_object, request),
+            connection_name,
+            {
+                "name": connection_name,
+                "user": lambda each: _owner(each)[0],
+                "vhost": lambda each: _owner(each)[1],
+                "connected_at": lambda each: each.connected_at_ms,
+                "recv_oct": lambda each: each.received_bytes,
+                "send_oct": lambda each: each.sent_bytes,
+            },
+        ),
+        paginated=True,
+    )
+
+
+def _find(request: ApiRequest) -> Connection:
+    """Return the connection that a path names. Raises `ApiError` if there is none, or it belongs to another user."""
+    name = request.parameters["connection"]
+    for connection in request.console.server.connections:
+        if connection.session.access is not None and connection_name(connection) == name:
+            allowed = (
+                is_administrator(request.user)
+                if request.method == "DELETE"
+                else is_monitor(request.user)
+            )
+            if not allowed and _owner(connection)[0] != request.user.name:
+                raise not_authorised("User not authorised to access object")
+            return connection
+    raise not_found()
+
+
+@API.add("GET", "/api/connections", Access.MANAGEMENT)
+def list_connections(request: ApiRequest) -> Answer:
+    """List the connections that the user may see."""
+    return _listing(request, _visible_connections(request))
+
+
+@API.add("GET", "/api/vhosts/{vhost}/connections", Access.VHOST)
+def list_connections_of_vhost(request: ApiRequest) -> Answer:
+    """List the connections in one vhost."""
+    vhost = request.vhost().name
+    return _listing(
+        request, [each for each in _visible_connections(request) if _owner(each)[1] == vhost]
+    )
+
+
+@API.add("GET", "/api/connections/username/{user}", Access.MANAGEMENT)
+def list_connections_of_user(request: ApiRequest) -> Answer:
+    """List the connections of one user."""
+    user = request.parameters["user"]
+    return _listing(
+        request, [each for each in _visible_connections(request) if _owner(each)[0] == user]
+    )
+
+
+@API.add("GET", "/api/connections/{connection}", Access.MANAGEMENT)
+def get_connection(request: ApiRequest) -> Answer:
+    """Return one connection."""
+    return Answer(body=connection_object(request, _find(request)))
+
+
+@API.add("DELETE", "/api/connections/{connection}", Access.MANAGEMENT)
+def close_connection(request: ApiRequest) -> Answer:
+    """Close a connection; the header `X-Reason` is sent to its client."""
+    _find(request).close_forced(request.reason or DEFAULT_REASON)
+    return Answer(204)
+
+
+@API.add("DELETE", "/api/connections/username/{user}", Access.MANAGEMENT)
+def close_connections_of_user(request: ApiRequest) -> Answer:
+    """Close all connections of a user."""
+    user = request.parameters["user"]
+    if not is_administrator(request.user) and user != request.user.name:
+        raise not_authorised("User not authorised to access object")
+    request.console.close_connections(request.reason or DEFAULT_REASON, user=user)
+    return NO_CONTENT
+
+
+# ── channels ────────────────────────────────────────────────────────────────────────────────────────
+
+_ChannelEntry = tuple[Connection, Channel]
+
+
+def _channels(connections: list[Connection]) -> list[_ChannelEntry]:
+    return [
+        (connection, channel)
+        for connection in connections
+        for channel in connection.session.channels.values()
+    ]
+
+
+def channel_name(entry: _ChannelEntry) -> str:
+    connection, channel = entry
+    return f"{connection_name(connection)} ({channel.number})"
+
+
+def channel_object(request: ApiRequest, entry: _ChannelEntry) -> dict[str, Any]:
+    """Return a channel as RabbitMQ describes it."""
+    connection, channel = entry
+    (peer_host, peer_port), _ = _ends(connection)
+    user, vhost = _owner(connection)
+    publisher = channel.publisher
+    described: dict[str, Any] = {
+        "name": channel_name(entry),
+        "number": channel.number,
+        "node": request.console.node_name,
+        "user": user,
+        "user_who_performed_action": user,
+        "vhost": vhost,
+        "state": "running",
+        "connection_details": {
+            "name": connection_name(connection),
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+        },
+        "confirm": publisher.confirms_enabled,
+        "transactional": publisher.transaction is not None,
+        "consumer_count": len(channel.consumers),
+        "prefetch_count": channel.consumer_prefetch,
+        "global_prefetch_count": channel.global_prefetch,
+        "messages_unacknowledged": channel.unacked.count_unsettled(),
+        "messages_unconfirmed": publisher.published - publisher.confirmed
+        if publisher.confirms_enabled
+        else 0,
+        "messages_uncommitted": sum(
+            len(event.payloads) for _, event in publisher.transaction or ()
+        ),
+        "acks_uncommitted": 0,
+        "pending_raft_commands": 0,
+    }
+    values = dict(zip(CHANNEL_FIELDS, read_channel(channel), strict=True))
+    if any(values.values()):
+        series, history = RequestedSeries(request.query), request.console.sampler.channels
+        described["message_stats"] = counter_object(history, channel, values, series.rates)
+    return described
+
+
+def _channel_listing(request: ApiRequest, connections: list[Connection]) -> Answer:
+    return Answer(
+        listing=Listing(
+            _channels(connections),
+            partial(channel_object, request),
+            channel_name,
+            {"name": channel_name, "number": lambda entry: entry[1].number},
+        ),
+        paginated=True,
+    )
+
+
+@API.add("GET", "/api/channels", Access.MANAGEMENT)
+def list_channels(request: ApiRequest) -> Answer:
+    """List the channels that the user may see."""
+    return _channel_listing(request, _visible_connections(request))
+
+
+@API.add("GET", "/api/vhosts/{vhost}/channels", Access.VHOST)
+def list_channels_of_vhost(request: ApiRequest) -> Answer:
+    """List the channels in one vhost."""
+    vhost = request.vhost().name
+    return _channel_listing(
+        request, [each for each in _visible_connections(request) if _owner(each)[1] == vhost]
+    )
+
+
+@API.add("GET", "/api/connections/{connection}/channels", Access.MANAGEMENT)
+def list_channels_of_connection(request: ApiRequest) -> Answer:
+    """List the channels of one connection."""
+    return _channel_listing(request, [_find(request)])
+
+
+@API.add("GET", "/api/channels/{channel}", Access.MANAGEMENT)
+def get_channel(request: ApiRequest) -> Answer:
+    """Return one channel, with its consumers."""
+    name = request.parameters["channel"]
+    for entry in _channels(list(request.console.server.connections)):
+        if channel_name(entry) == name:
+            if not is_monitor(request.user) and _owner(entry[0])[0] != request.user.name:
+                raise not_authorised("User not authorised to access object")
+            details = [consumer_object(request, each) for each in entry[1].consumers.values()]
+            described = channel_object(request, entry)
+            return Answer(
+                body={**described, "consumer_details": details, "publishes": [], "deliveries": []}
+            )
+    raise not_found()
+
+
+# ── consumers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def consumer_object(request: ApiRequest, consumer: Consumer) -> dict[str, Any]:
+    """Return a consumer as RabbitMQ describes it."""
+    channel = consumer.channel
+    connection = request.connection_of(channel.connection)
+    details: dict[str, Any] = {}
+    if connection is not None:
+        (peer_host, peer_port), _ = _ends(connection)
+        details = {
+            "name": channel_name((connection, channel)),
+            "number": channel.number,
+            "connection_name": connection_name(connection),
+            "node": request.console.node_name,
+            "peer_host": peer_host,
+            "peer_port": peer_port,
+            "user": _owner(connection)[0],
+        }
+    active = consumer.queue.is_active(consumer)
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost.name},
+        "channel_details": details,
+        "ack_required": not consumer.no_ack,
+        "active": active,
+        "activity_status": "up" if active else "waiting",
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "arguments": to_json_object(consumer.settings.arguments),
+    }
+
+
+def _consumer_listing(request: ApiRequest, vhosts: list[str]) -> Answer:
+    consumers = [
+        consumer
+        for name in vhosts
+        for queue in request.broker.vhosts[name].queues.values()
+        if not queue.is_reply_address
+        for consumer in queue.consumers
+    ]
+    return Answer(
+        listing=Listing(consumers, partial(consumer_object, request), lambda each: each.tag)
+    )
+
+
+@API.add("GET", "/api/consumers", Access.MANAGEMENT)
+def list_consumers(request: ApiRequest) -> Answer:
+    """List the consumers of all visible vhosts."""
+    return _consumer_listing(request, visible_vhosts(request.user, request.broker))
+
+
+@API.add("GET", "/api/consumers/{vhost}", Access.VHOST)
+def list_consumers_of_vhost(request: ApiRequest) -> Answer:
+    """List the consumers of one vhost."""
+    return _consumer_listing(request, [request.vhost().name])

@@ -1,0 +1,64 @@
+"""Export and import of definitions, for the whole node and for one vhost.
+
+An import is atomic: if any part of the document is invalid, nothing is changed. With `dry_run=true` nothing is
+changed in any case, and the answer lists what would be.
+"""
+
+from __future__ import annotations
+
+from recado.definitions.document import DefinitionsError
+from recado.definitions.exporter import export_definitions
+from recado.definitions.importer import import_definitions
+
+from ..access import Access
+from ..request import NO_CONTENT, Answer, ApiRequest, bad_request
+from ..routes import API
+
+
+def _export(request: ApiRequest, vhost: str | None) -> Answer:
+    name = request.query.get("download")
+    headers = {"content-disposition": f"attachment; filename={_clean(name)}"} if name else {}
+    return Answer(body=export_definitions(request.broker, vhost), headers=headers)
+
+
+def _clean(name: str) -> str:
+    return "".join(each for each in name if each.isalnum() or each in "-_. ")[:100]
+
+
+def _import(request: ApiRequest, vhost: str | None) -> Answer:
+    document = request.object()
+    try:
+        import_definitions(request.broker, document, request.now_ms, vhost=vhost)
+    except DefinitionsError as error:
+        raise bad_request(str(error)) from error
+    return NO_CONTENT
+
+
+@API.add("GET", "/api/definitions", Access.ADMINISTRATOR)
+def export_all(request: ApiRequest) -> Answer:
+    """Export all definitions: users, vhosts, permissions, policies, exchanges, queues and bindings."""
+    return _export(request, None)
+
+
+@API.add("GET", "/api/all-configuration", Access.ADMINISTRATOR)
+def export_all_by_old_name(request: ApiRequest) -> Answer:
+    """Export all definitions; an old name of `/api/definitions`."""
+    return _export(request, None)
+
+
+@API.add("POST", "/api/definitions", Access.ADMINISTRATOR)
+def import_all(request: ApiRequest) -> Answer:
+    """Import definitions: all of them, or none if one is invalid."""
+    return _import(request, None)
+
+
+@API.add("GET", "/api/definitions/{vhost}", Access.ADMINISTRATOR)
+def export_vhost(request: ApiRequest) -> Answer:
+    """Export the definitions of one vhost."""
+    return _export(request, request.vhost().name)
+
+
+@API.add("POST", "/api/definitions/{vhost}", Access.ADMINISTRATOR)
+def import_vhost(request: ApiRequest) -> Answer:
+    """Import the definitions of one vhost: all of them, or none if one is invalid."""
+    return _import(request, request.vhost().name)

@@ -1,0 +1,172 @@
+"""Publish and get messages over HTTP: for tests and repairs, not for traffic."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+
+from recado.amqp.errors import AmqpError
+from recado.amqp.properties import Properties
+from recado.broker.channel import Settlement
+from recado.definitions.exporter import to_json_object
+
+from ..access import Access
+from ..local_channel import GotMessage
+from ..request import Answer, ApiRequest, bad_request, read_field
+from ..routes import API
+from .topology import permissions_of, to_field_table
+
+GET_MAX_COUNT: Final = 1_000
+GET_MAX_BYTES: Final = 64 << 20  # of bodies in one answer
+
+ACK_MODES: Final = {
+    "ack_requeue_true": Settlement.REQUEUE,
+    "reject_requeue_true": Settlement.REQUEUE,
+    "ack_requeue_false": Settlement.ACK,
+    "reject_requeue_false": Settlement.REJECT,
+}
+
+
+@API.add("POST", "/api/exchanges/{vhost}/{exchange}/publish", Access.VHOST)
+def publish(request: ApiRequest) -> Answer:
+    """Publish a message: `properties`, `routing_key`, `payload` and `payload_encoding` (string or base64)."""
+    body = request.require("routing_key", "properties", "payload", "payload_encoding")
+    vhost = request.vhost()
+    payload = _decode_payload(body)
+    properties = _read_properties(read_field(body, "properties", dict, {}))
+    channel = request.console.open_channel(request, vhost.name)
+    try:
+        routed = channel.publish(
+            request.parameters["exchange"],
+            read_field(body, "routing_key", str, ""),
+            properties,
+            payload,
+        )
+    except AmqpError as error:
+        raise bad_request(f"{error.code} {error.reply_text}") from error
+    finally:
+        channel.close()
+    return Answer(body={"routed": routed}, durable=True)
+
+
+def _decode_payload(body: dict[str, Any]) -> bytes:
+    payload, encoding = read_field(body, "payload", str, ""), body["payload_encoding"]
+    if encoding == "string":
+        return payload.encode(errors="surrogatepass")
+    if encoding == "base64":
+        try:
+            return base64.b64decode(payload, validate=True)
+        except binascii.Error as error:
+            raise bad_request(f"payload: not base64: {error}") from error
+    raise bad_request(f"payload_encoding: expected string or base64, got {encoding!r}")
+
+
+def _read_properties(values: dict[str, Any]) -> Properties:
+    names = set(Properties.__struct_fields__)
+    known: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in names:
+            raise bad_request(f"properties: unknown property {name!r}")
+        if name == "headers":
+            if not isinstance(value, dict):
+                raise bad_request("properties.headers: expected an object")
+            known[name] = to_field_table(value, "properties.headers")
+        elif name == "timestamp":
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+                raise bad_request("properties.timestamp: expected seconds since 1970")
+            known[name] = value
+        elif name in ("delivery_mode", "priority"):
+            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
+                raise bad_request(f"properties.{name}: expected a number from 0 to 255")
+            known[name] = value
+        else:
+            text = str(value) if isinstance(value, int) and name == "expiration" else value
+            if not isinstance(text, str) or len(text.encode()) > 255:
+                raise bad_request(f"properties.{name}: expected a string of at most 255 bytes")
+            known[name] = text
+    return Properties(**known)
+
+
+@API.add("POST", "/api/queues/{vhost}/{queue}/get", Access.VHOST)
+def get_messages(request: ApiRequest) -> Answer:
+    """Get messages: `count`, `ackmode`, `encoding` (auto or base64) and optionally `truncate`, in bytes.
+
+    Requeued messages are marked as redelivered.
+    """
+    vhost = request.vhost()
+    name = request.parameters["queue"]
+    permissions_of(request, vhost).check_read("queue", name)
+    queue = vhost.find_accessible_queue(None, name)
+    body = request.require("ackmode", "encoding", "count")
+    mode, encoding = body["ackmode"], body["encoding"]
+    if mode not in ACK_MODES:
+        raise bad_request(f"ackmode: expected one of {', '.join(ACK_MODES)}, got {mode!r}")
+    if encoding not in ("auto", "base64"):
+        raise bad_request(f"encoding: expected auto or base64, got {encoding!r}")
+    count = _read_count(body["count"])
+    truncate = read_field(body, "truncate", int, -1)
+    settlement = ACK_MODES[mode]
+    channel = request.console.open_channel(request, vhost.name)
+    messages: list[dict[str, Any]] = []
+    size = 0
+    try:
+        while len(messages) < count and size < GET_MAX_BYTES:
+            message = channel.get(queue)
+            if message is None:
+                break
+            size += len(message.body)
+            messages.append(_message_object(message, encoding, truncate))
+        channel.settle(settlement)
+    finally:
+        channel.close()
+    return Answer(body=messages, durable=settlement is not Settlement.REQUEUE)
+
+
+def _read_count(value: object) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise bad_request("count: expected a number of at least 1")
+    return min(value, GET_MAX_COUNT)
+
+
+def _message_object(message: GotMessage, encoding: str, truncate: int) -> dict[str, Any]:
+    method, body = message.method, message.body
+    shown = body if truncate < 0 else body[:truncate]
+    payload, payload_encoding = _encode_payload(shown, encoding)
+    return {
+        "payload_bytes": len(body),
+        "redelivered": method.redelivered,
+        "exchange": method.exchange,
+        "routing_key": method.routing_key,
+        "message_count": method.message_count,
+        "properties": properties_object(message.properties),
+        "payload": payload,
+        "payload_encoding": payload_encoding,
+    }
+
+
+def _encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
+    if encoding == "auto":
+        try:
+            return body.decode(), "string"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(body).decode(), "base64"
+
+
+def properties_object(properties: Properties) -> dict[str, Any]:
+    """Return the properties that are set."""
+    described: dict[str, Any] = {}
+    for name in Properties.__struct_fields__:
+        value = getattr(properties, name)
+        if value is None:
+            continue
+        if name == "headers":
+            described[name] = to_json_object(value)
+        else:
+            described[name] = msgspec.to_builtins(value)
+    return described

@@ -1,0 +1,318 @@
+"""The overview, the node, health checks, and resources of RabbitMQ that a single node answers trivially."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+from recado.broker.exchange import EXCHANGE_TYPES
+from recado.server import memory
+
+from ..access import Access, is_monitor, visible_vhosts
+from ..query import Listing
+from ..request import NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..routes import API
+from ..sampler import TOTALS_KEY
+from .statistics import RequestedSeries, counter_object
+
+PRODUCT: Final = "RabbitMQ"
+
+
+def exchange_types() -> list[dict[str, Any]]:
+    return [
+        {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+        for name in (*EXCHANGE_TYPES, "x-delayed-message")
+    ]
+
+
+@API.add("GET", "/api/overview", Access.MANAGEMENT)
+def get_overview(request: ApiRequest) -> Answer:
+    """Return versions, totals, rates and listeners of the node."""
+    console, broker = request.console, request.broker
+    names = visible_vhosts(request.user, broker)
+    vhosts = [broker.vhosts[name] for name in names]
+    queues = [
+        queue for vhost in vhosts for queue in vhost.queues.values() if not queue.is_reply_address
+    ]
+    connections = [each for each in console.server.connections if each.session.access is not None]
+    if not is_monitor(request.user):
+        connections = [
+            each
+            for each in connections
+            if each.session.access is not None
+            and each.session.access.user.name == request.user.name
+        ]
+    series = RequestedSeries(request.query)
+    totals, lengths = console.read_totals(queues)
+    body: dict[str, Any] = {
+        "management_version": console.compatible_version,
+        "rates_mode": "basic",
+        "sample_retention_policies": {"global": [600], "basic": [600], "detailed": [600]},
+        "exchange_types": exchange_types(),
+        "product_version": console.compatible_version,
+        "product_name": PRODUCT,
+        "rabbitmq_version": console.compatible_version,
+        "cluster_name": console.cluster_name,
+        "erlang_version": "25.2.3",
+        "erlang_full_version": f"recado {console.version} on Python",
+        "release_series_support_status": "supported",
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "message_stats": counter_object(console.sampler.totals, TOTALS_KEY, totals, series.rates)
+        if any(totals.values())
+        else {},
+        "churn_rates": counter_object(
+            console.sampler.churn, TOTALS_KEY, console.read_churn(), None
+        ),
+        "queue_totals": counter_object(console.sampler.totals, TOTALS_KEY, lengths, series.lengths),
+        "object_totals": {
+            "channels": sum(len(each.session.channels) for each in connections),
+            "connections": len(connections),
+            "consumers": sum(len(queue.consumers) for queue in queues),
+            "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+            "queues": len(queues),
+        },
+        "statistics_db_event_queue": 0,
+        "node": console.node_name,
+        "listeners": console.listener_objects() if is_monitor(request.user) else [],
+        "contexts": console.context_objects() if is_monitor(request.user) else [],
+    }
+    return Answer(body=body)
+
+
+@API.add("GET", "/api/cluster-name", Access.MANAGEMENT)
+def get_cluster_name(request: ApiRequest) -> Answer:
+    """Return the name of the cluster."""
+    return Answer(body={"name": request.console.cluster_name})
+
+
+@API.add("PUT", "/api/cluster-name", Access.ADMINISTRATOR)
+def put_cluster_name(request: ApiRequest) -> Answer:
+    """Set the name of the cluster."""
+    name = read_field(request.require("name"), "name", str, "")
+    request.broker.set_global_parameter("cluster_name", name)
+    return NO_CONTENT
+
+
+def node_object(request: ApiRequest) -> dict[str, Any]:
+    """Return the node as RabbitMQ describes it."""
+    console = request.console
+    limits = console.read_limits()
+    return {
+        "name": console.node_name,
+        "type": "disc",
+        "running": True,
+        "os_pid": str(os.getpid()),
+        "uptime": int((time.time() - console.started_at) * 1_000),
+        "processors": os.cpu_count() or 1,
+        "rates_mode": "basic",
+        "partitions": [],
+        "run_queue": 0,
+        "exchange_types": exchange_types(),
+        "auth_mechanisms": [
+            {"name": name, "description": f"SASL {name} authentication mechanism", "enabled": True}
+            for name in ("AMQPLAIN", "PLAIN")
+        ],
+        "applications": [{"name": "recado", "description": "recado", "version": console.version}],
+        "contexts": console.context_objects(),
+        "log_files": ["-"],
+        "db_dir": console.data_path,
+        "config_files": [],
+        "net_ticktime": 60,
+        "enabled_plugins": ["rabbitmq_management", "rabbitmq_prometheus"],
+        "mem_calculation_strategy": "rss",
+        "mem_used": memory.resident_bytes(),
+        "mem_limit": limits.memory_bytes,
+        "mem_alarm": limits.memory_alarm,
+        "disk_free": limits.disk_free_bytes,
+        "disk_free_limit": limits.disk_free_min_bytes,
+        "disk_free_alarm": limits.disk_alarm,
+        "fd_used": limits.open_files,
+        "fd_total": limits.open_files_max,
+        "sockets_used": len(console.server.connections),
+        "sockets_total": limits.open_files_max,
+        "proc_used": 1,
+        "proc_total": 1_048_576,
+        **console.read_churn(),
+        "cluster_links": [],
+    }
+
+
+@API.add("GET", "/api/nodes", Access.MONITORING)
+def list_nodes(request: ApiRequest) -> Answer:
+    """List the nodes: this one."""
+    return Answer(listing=Listing([request.console.node_name], lambda _: node_object(request), str))
+
+
+def _check_node(request: ApiRequest) -> None:
+    if request.parameters["node"] != request.console.node_name:
+        raise not_found()
+
+
+@API.add("GET", "/api/nodes/{node}", Access.MONITORING)
+def get_node(request: ApiRequest) -> Answer:
+    """Return one node."""
+    _check_node(request)
+    return Answer(body=node_object(request))
+
+
+@API.add("GET", "/api/nodes/{node}/memory", Access.MONITORING)
+def get_node_memory(request: ApiRequest) -> Answer:
+    """Return the memory that the node uses."""
+    _check_node(request)
+    used = memory.resident_bytes()
+    total = {"erlang": used, "rss": used, "allocated": used}
+    return Answer(body={"memory": {"total": total, "strategy": "rss", "other_proc": used}})
+
+
+@API.add("GET", "/api/extensions", Access.MANAGEMENT)
+def list_extensions(request: ApiRequest) -> Answer:
+    """List the extensions of RabbitMQ's web interface: none."""
+    return Answer(body=[])
+
+
+@API.add("GET", "/api/auth", Access.PUBLIC)
+def get_auth(request: ApiRequest) -> Answer:
+    """Return how users log in."""
+    return Answer(body={"oauth_enabled": False})
+
+
+@API.add("GET", "/api/feature-flags", Access.MANAGEMENT)
+def list_feature_flags(request: ApiRequest) -> Answer:
+    """List RabbitMQ's feature flags: all features are always there."""
+    return Answer(body=[])
+
+
+@API.add("GET", "/api/deprecated-features", Access.MANAGEMENT)
+def list_deprecated_features(request: ApiRequest) -> Answer:
+    """List deprecated features: none."""
+    return Answer(body=[])
+
+
+@API.add("GET", "/api/deprecated-features/used", Access.MANAGEMENT)
+def list_used_deprecated_features(request: ApiRequest) -> Answer:
+    """List deprecated features in use: none."""
+    return Answer(body=[])
+
+
+# ── health ──────────────────────────────────────────────────────────────────────────────────────────
+
+OK: Final = {"status": "ok"}
+SINGLE_NODE: Final = {"status": "ok", "reason": "single node cluster"}
+
+
+def _failed(reason: str, **fields: Any) -> Answer:
+    return Answer(503, body={"status": "failed", "reason": reason, **fields})
+
+
+@API.add("GET", "/api/aliveness-test/{vhost}", Access.VHOST)
+def test_aliveness(request: ApiRequest) -> Answer:
+    """Declare a queue, publish to it and get the message back."""
+    request.vhost()
+    return Answer(body=OK)
+
+
+def _alarms(request: ApiRequest) -> Answer:
+    alarm = request.console.server.alarm
+    if alarm is None:
+        return Answer(body=OK)
+    resource = "memory" if "memory" in alarm else "disk"
+    alarms = [{"node": request.console.node_name, "resource": resource}]
+    return _failed(f"There are alarms in effect: {alarm}", alarms=alarms)
+
+
+@API.add("GET", "/api/health/checks/alarms", Access.MANAGEMENT)
+def check_alarms(request: ApiRequest) -> Answer:
+    """Answer 503 if a memory or disk alarm is in effect."""
+    return _alarms(request)
+
+
+@API.add("GET", "/api/health/checks/local-alarms", Access.MANAGEMENT)
+def check_local_alarms(request: ApiRequest) -> Answer:
+    """Answer 503 if a memory or disk alarm of this node is in effect."""
+    return _alarms(request)
+
+
+@API.add("GET", "/api/health/checks/port-listener/{port}", Access.MANAGEMENT)
+def check_port_listener(request: ApiRequest) -> Answer:
+    """Answer 503 if nothing listens on a port."""
+    text = request.parameters["port"]
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        raise bad_request(f"port: not a number: {text!r}")
+    ports = [each["port"] for each in request.console.listener_objects()]
+    if int(text) in ports:
+        return Answer(body={"status": "ok", "port": int(text)})
+    return _failed("No active listener", missing=int(text), ports=ports)
+
+
+@API.add("GET", "/api/health/checks/protocol-listener/{protocol}", Access.MANAGEMENT)
+def check_protocol_listener(request: ApiRequest) -> Answer:
+    """Answer 503 if no listener speaks a protocol."""
+    wanted = request.parameters["protocol"]
+    names = {"amqp091": "amqp", "amqp0.9.1": "amqp", "amqps": "amqp/ssl"}
+    protocols = sorted({each["protocol"] for each in request.console.listener_objects()})
+    if names.get(wanted.lower(), wanted.lower()) in protocols:
+        return Answer(body={"status": "ok", "protocol": wanted})
+    return _failed("No active listener", missing=wanted, protocols=protocols)
+
+
+@API.add("GET", "/api/health/checks/virtual-hosts", Access.MANAGEMENT)
+def check_virtual_hosts(request: ApiRequest) -> Answer:
+    """Answer 503 if a vhost does not run."""
+    return Answer(body=OK)
+
+
+@API.add("GET", "/api/health/checks/certificate-expiration/{within}/{unit}", Access.MANAGEMENT)
+def check_certificate_expiration(request: ApiRequest) -> Answer:
+    """Answer 503 if a certificate expires within some days, weeks, months or years."""
+    days = {"days": 1, "weeks": 7, "months": 30, "years": 365}.get(request.parameters["unit"])
+    within = request.parameters["within"]
+    if days is None or not (within.isascii() and within.isdigit() and len(within) < 6):
+        raise bad_request("Invalid expiration unit")
+    expired = request.console.expiring_certificates(int(within) * days * 86_400)
+    if expired:
+        return _failed("Certificates expiring", expired=expired)
+    return Answer(body=OK)
+
+
+@API.add("GET", "/api/health/checks/node-is-mirror-sync-critical", Access.MANAGEMENT)
+def check_mirror_sync_critical(request: ApiRequest) -> Answer:
+    """Answer ok: there is one node."""
+    return Answer(body=SINGLE_NODE)
+
+
+@API.add("GET", "/api/health/checks/node-is-quorum-critical", Access.MANAGEMENT)
+def check_quorum_critical(request: ApiRequest) -> Answer:
+    """Answer ok: there is one node."""
+    return Answer(body=SINGLE_NODE)
+
+
+@API.add("GET", "/api/health/checks/ready-to-serve-clients", Access.MANAGEMENT)
+def check_ready(request: ApiRequest) -> Answer:
+    """Answer 503 unless clients can connect."""
+    return _readiness(request)
+
+
+@API.add("GET", "/health/live", Access.PUBLIC)
+def probe_liveness(request: ApiRequest) -> Answer:
+    """Answer 200 while the process serves requests; alarms and recovery do not matter."""
+    return Answer(body=OK)
+
+
+@API.add("GET", "/health/ready", Access.PUBLIC)
+def probe_readiness(request: ApiRequest) -> Answer:
+    """Answer 200 once clients can connect, 503 before that."""
+    return _readiness(request)
+
+
+def _readiness(request: ApiRequest) -> Answer:
+    if request.console.is_ready:
+        return Answer(body=OK)
+    return _failed("the broker does not accept connections yet")
+
+
+@API.add("GET", "/health/alarms", Access.PUBLIC)
+def probe_alarms(request: ApiRequest) -> Answer:
+    """Answer 503 while a memory or disk alarm blocks publishers."""
+    return Answer(body=OK) if request.console.server.alarm is None else _failed("alarm in effect")

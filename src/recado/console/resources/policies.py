@@ -1,0 +1,246 @@
+"""Policies, operator policies, and parameters.
+
+recado has one component with parameters, `vhost-limits`; those of plugins that it does not have are refused, as
+RabbitMQ does without the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from recado.broker.errors import InvalidPolicyError
+from recado.broker.policy import Policy
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+
+from ..access import Access, visible_vhosts
+from ..query import Listing
+from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..routes import API
+
+_PolicyEntry = tuple[str, Policy]
+
+
+def policy_object(entry: _PolicyEntry) -> dict[str, Any]:
+    """Return a policy as RabbitMQ describes it."""
+    vhost, policy = entry
+    return {
+        "vhost": vhost,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "definition": policy.definition,
+        "priority": policy.priority,
+    }
+
+
+def _entries(vhosts: list[Vhost[Queue]], *, operator: bool) -> Answer:
+    entries = [
+        (vhost.name, policy)
+        for vhost in vhosts
+        for policy in vhost.policies.by_name.values()
+        if policy.operator is operator
+    ]
+    return Answer(listing=Listing(entries, policy_object, lambda entry: entry[1].name))
+
+
+def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
+    return [request.broker.vhosts[name] for name in visible_vhosts(request.user, request.broker)]
+
+
+def _find(request: ApiRequest, *, operator: bool) -> _PolicyEntry:
+    vhost = request.vhost()
+    policy = vhost.policies.by_name.get((operator, request.parameters["name"]))
+    if policy is None:
+        raise not_found()
+    return vhost.name, policy
+
+
+def _put(request: ApiRequest, *, operator: bool) -> Answer:
+    vhost, name = request.vhost(), request.parameters["name"]
+    body = request.require("pattern", "definition")
+    priority = body.get("priority", 0)
+    if isinstance(priority, bool) or not isinstance(priority, int | float):
+        raise bad_request("Validation failed\n\npriority should be a number\n")
+    try:
+        policy = Policy(
+            name=name,
+            pattern=read_field(body, "pattern", str, ""),
+            definition=body["definition"],
+            apply_to=body.get("apply-to", "all"),
+            priority=priority,
+            operator=operator,
+        )
+    except InvalidPolicyError as error:
+        raise bad_request(f"Validation failed\n\n{error}\n") from error
+    created = (operator, name) not in vhost.policies.by_name
+    request.broker.set_policies(vhost.name, [policy], request.now_ms)
+    return CREATED if created else NO_CONTENT
+
+
+def _delete(request: ApiRequest, *, operator: bool) -> Answer:
+    vhost, policy = _find(request, operator=operator)
+    request.broker.delete_policy(vhost, policy.name, request.now_ms, operator=operator)
+    return NO_CONTENT
+
+
+def _register(path: str, noun: str, change: Access, *, operator: bool) -> None:
+    """Register the five routes that policies and operator policies have in common."""
+
+    def add(
+        method: str, suffix: str, access: Access, doc: str, action: Callable[[ApiRequest], Answer]
+    ) -> None:
+        action.__doc__ = doc
+        API.add(method, f"/api/{path}{suffix}", access)(action)
+
+    add(
+        "GET",
+        "",
+        Access.MANAGEMENT,
+        f"List the {noun} of all visible vhosts.",
+        lambda request: _entries(_visible(request), operator=operator),
+    )
+    add(
+        "GET",
+        "/{vhost}",
+        Access.VHOST,
+        f"List the {noun} of one vhost.",
+        lambda request: _entries([request.vhost()], operator=operator),
+    )
+    add(
+        "GET",
+        "/{vhost}/{name}",
+        Access.POLICIES,
+        f"Return one of the {noun}.",
+        lambda request: Answer(body=policy_object(_find(request, operator=operator))),
+    )
+    add(
+        "PUT",
+        "/{vhost}/{name}",
+        change,
+        f"Create or replace one of the {noun}.",
+        lambda request: _put(request, operator=operator),
+    )
+    add(
+        "DELETE",
+        "/{vhost}/{name}",
+        change,
+        f"Delete one of the {noun}.",
+        lambda request: _delete(request, operator=operator),
+    )
+
+
+_register("policies", "policies", Access.POLICIES, operator=False)
+_register("operator-policies", "operator policies", Access.ADMINISTRATOR, operator=True)
+
+
+# ── parameters ──────────────────────────────────────────────────────────────────────────────────────
+
+LIMITS_COMPONENT = "vhost-limits"
+
+
+def _parameter_object(vhost: Vhost[Queue]) -> dict[str, Any]:
+    return {
+        "value": msgspec.to_builtins(vhost.settings.limits),
+        "vhost": vhost.name,
+        "component": LIMITS_COMPONENT,
+        "name": "limits",
+    }
+
+
+def _parameters(vhosts: list[Vhost[Queue]]) -> Answer:
+    limited = [vhost for vhost in vhosts if msgspec.to_builtins(vhost.settings.limits)]
+    return Answer(listing=Listing(limited, _parameter_object, lambda vhost: vhost.name))
+
+
+@API.add("GET", "/api/parameters", Access.POLICIES)
+def list_parameters(request: ApiRequest) -> Answer:
+    """List the parameters of all visible vhosts."""
+    return _parameters(_visible(request))
+
+
+@API.add("GET", "/api/parameters/{component}", Access.POLICIES)
+def list_parameters_of_component(request: ApiRequest) -> Answer:
+    """List the parameters of one component."""
+    return _parameters(
+        _visible(request) if request.parameters["component"] == LIMITS_COMPONENT else []
+    )
+
+
+@API.add("GET", "/api/parameters/{component}/{vhost}", Access.POLICIES)
+def list_parameters_of_vhost(request: ApiRequest) -> Answer:
+    """List the parameters of one component in one vhost."""
+    vhost = request.vhost()
+    return _parameters([vhost] if request.parameters["component"] == LIMITS_COMPONENT else [])
+
+
+@API.add("GET", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
+def get_parameter(request: ApiRequest) -> Answer:
+    """Return one parameter."""
+    vhost = request.vhost()
+    if (
+        request.parameters["component"] != LIMITS_COMPONENT
+        or request.parameters["name"] != "limits"
+        or not msgspec.to_builtins(vhost.settings.limits)
+    ):
+        raise not_found()
+    return Answer(body=_parameter_object(vhost))
+
+
+@API.add("PUT", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
+def put_parameter(request: ApiRequest) -> Answer:
+    """Set a parameter; the components of RabbitMQ's plugins do not exist."""
+    request.vhost()
+    request.require("value")
+    component = request.parameters["component"]
+    raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+
+
+@API.add("DELETE", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
+def delete_parameter(request: ApiRequest) -> Answer:
+    """Delete a parameter."""
+    request.vhost()
+    raise not_found()
+
+
+@API.add("GET", "/api/global-parameters", Access.GLOBAL_PARAMETERS)
+def list_global_parameters(request: ApiRequest) -> Answer:
+    """List the global parameters."""
+    entries = list(request.broker.global_parameters.items())
+    return Answer(
+        listing=Listing(
+            entries,
+            lambda entry: {"name": entry[0], "value": entry[1]},
+            lambda entry: entry[0],
+        )
+    )
+
+
+@API.add("GET", "/api/global-parameters/{name}", Access.GLOBAL_PARAMETERS)
+def get_global_parameter(request: ApiRequest) -> Answer:
+    """Return one global parameter."""
+    name, known = request.parameters["name"], request.broker.global_parameters
+    if name not in known:
+        raise not_found()
+    return Answer(body={"name": name, "value": known[name]})
+
+
+@API.add("PUT", "/api/global-parameters/{name}", Access.GLOBAL_PARAMETERS)
+def put_global_parameter(request: ApiRequest) -> Answer:
+    """Set a global parameter to any JSON value."""
+    name, value = request.parameters["name"], request.require("value")["value"]
+    created = name not in request.broker.global_parameters
+    request.broker.set_global_parameter(name, value)
+    return CREATED if created else NO_CONTENT
+
+
+@API.add("DELETE", "/api/global-parameters/{name}", Access.GLOBAL_PARAMETERS)
+def delete_global_parameter(request: ApiRequest) -> Answer:
+    """Delete a global parameter."""
+    if request.parameters["name"] not in request.broker.global_parameters:
+        raise not_found()
+    request.broker.set_global_parameter(request.parameters["name"], msgspec.UNSET)
+    return NO_CONTENT

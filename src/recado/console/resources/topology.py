@@ -1,0 +1,529 @@
+"""Exchanges, queues and bindings: list, show, declare, delete and purge.
+
+Declarations go through the same functions as AMQP methods do, so limits, equivalence of arguments and reserved names
+are checked alike; the user needs the same permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+from urllib.parse import quote_plus, unquote, unquote_plus
+
+from recado.amqp.values import FieldTable, FieldValue, Int64
+from recado.broker.access import PermissionChecker
+from recado.broker.arguments import parse_queue_arguments
+from recado.broker.binding import Binding, canonical_arguments
+from recado.broker.exchange import Exchange
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+from recado.definitions.exporter import to_json_object
+
+from ..access import Access, visible_vhosts
+from ..query import Listing
+from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..routes import API
+from .statistics import exchange_statistics, queue_statistics
+
+AnyBinding = Binding[Queue | Exchange[Queue]]
+_BindingEntry = tuple[str, str, Queue | Exchange[Queue], str, FieldTable]
+"""Vhost, source, destination, routing key and arguments."""
+
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**63 - 1
+
+
+def permissions_of(request: ApiRequest, vhost: Vhost[Queue]) -> PermissionChecker:
+    """Return what the user may do in a vhost. Raises `NotAllowedError`, as a login to the vhost would."""
+    return PermissionChecker(request.user, vhost.name)
+
+
+def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
+    if "vhost" in request.parameters:
+        return [request.vhost()]
+    names = visible_vhosts(request.user, request.broker)
+    return [request.broker.vhosts[name] for name in names]
+
+
+def read_arguments(body: dict[str, Any]) -> FieldTable:
+    """Return the `arguments` of a declaration as an AMQP table. Raises `ApiError`."""
+    return to_field_table(read_field(body, "arguments", dict, {}), "arguments")
+
+
+def to_field_table(values: dict[str, Any], where: str) -> FieldTable:
+    """Convert JSON to an AMQP table; integers have 64 bits, as in RabbitMQ. Raises `ApiError`."""
+    return {name: _to_field_value(value, f"{where}.{name}") for name, value in values.items()}
+
+
+def _to_field_value(value: Any, where: str) -> FieldValue:
+    match value:
+        case None | bool() | float() | str():
+            return value
+        case int():
+            if not INTEGER_MIN <= value <= INTEGER_MAX:
+                raise bad_request(f"{where}: {value} does not fit into 64 bits")
+            return Int64(value)
+        case list():
+            return [_to_field_value(element, where) for element in value]
+        case _:
+            return to_field_table(value, where)
+
+
+# ── exchanges ───────────────────────────────────────────────────────────────────────────────────────
+
+_ExchangeEntry = tuple[Vhost[Queue], Exchange[Queue]]
+
+
+def exchange_object(request: ApiRequest, entry: _ExchangeEntry) -> dict[str, Any]:
+    """Return an exchange as RabbitMQ describes it."""
+    vhost, exchange = entry
+    declared = exchange.declared_settings
+    described: dict[str, Any] = {
+        "name": exchange.name,
+        "vhost": vhost.name,
+        "type": declared.exchange_type,
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "internal": declared.internal,
+        "arguments": to_json_object(declared.arguments),
+        "user_who_performed_action": "rmq-internal"
+        if not exchange.name or exchange.name.startswith("amq.")
+        else "guest",
+    }
+    policy = vhost.policies.find_policy(exchange.name, "exchanges")
+    if policy is not None:
+        described["policy"] = policy.name
+    described.update(exchange_statistics(request, exchange))
+    return described
+
+
+def _find_exchange(request: ApiRequest, name: str = "exchange") -> _ExchangeEntry:
+    vhost = request.vhost()
+    exchange = vhost.exchanges.get(request.parameters[name])
+    if exchange is None:
+        raise not_found()
+    return vhost, exchange
+
+
+def _exchange_listing(request: ApiRequest) -> Answer:
+    entries = [
+        (vhost, exchange) for vhost in _visible(request) for exchange in vhost.exchanges.values()
+    ]
+    return Answer(
+        listing=Listing(
+            entries,
+            partial(exchange_object, request),
+            lambda entry: entry[1].name,
+            {
+                "name": lambda entry: entry[1].name,
+                "vhost": lambda entry: entry[0].name,
+                "type": lambda entry: entry[1].declared_settings.exchange_type,
+            },
+        ),
+        paginated=True,
+    )
+
+
+@API.add("GET", "/api/exchanges", Access.MANAGEMENT)
+def list_exchanges(request: ApiRequest) -> Answer:
+    """List the exchanges of all visible vhosts."""
+    return _exchange_listing(request)
+
+
+@API.add("GET", "/api/exchanges/{vhost}", Access.VHOST)
+def list_exchanges_of_vhost(request: ApiRequest) -> Answer:
+    """List the exchanges of one vhost."""
+    return _exchange_listing(request)
+
+
+@API.add("GET", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+def get_exchange(request: ApiRequest) -> Answer:
+    """Return one exchange."""
+    described = exchange_object(request, _find_exchange(request))
+    return Answer(body={**described, "incoming": [], "outgoing": []})
+
+
+@API.add("PUT", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+def put_exchange(request: ApiRequest) -> Answer:
+    """Declare an exchange: `type`, `durable`, `auto_delete`, `internal`, `arguments`."""
+    vhost, name, body = request.vhost(), request.parameters["exchange"], request.object()
+    permissions_of(request, vhost).check_configure("exchange", name)
+    created = name not in vhost.exchanges
+    vhost.declare_exchange(
+        name,
+        read_field(body, "type", str, "direct"),
+        durable=read_field(body, "durable", bool, False),
+        auto_delete=read_field(body, "auto_delete", bool, False),
+        internal=read_field(body, "internal", bool, False),
+        arguments=read_arguments(body),
+    )
+    return CREATED if created else NO_CONTENT
+
+
+@API.add("DELETE", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+def delete_exchange(request: ApiRequest) -> Answer:
+    """Delete an exchange; with `if-unused=true` only if nothing is bound to it."""
+    vhost, exchange = _find_exchange(request)
+    permissions_of(request, vhost).check_configure("exchange", exchange.name)
+    if_unused = request.query.get("if-unused") == "true"
+    vhost.delete_exchange(exchange.name, if_unused=if_unused)
+    return NO_CONTENT
+
+
+# ── queues ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def queue_object(request: ApiRequest, queue: Queue) -> dict[str, Any]:
+    """Return a queue as RabbitMQ describes it."""
+    declared, node = queue.declared_settings, request.console.node_name
+    described: dict[str, Any] = {
+        "name": queue.name,
+        "vhost": queue.vhost.name,
+        "type": declared.queue_type,
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "exclusive": declared.exclusive,
+        "arguments": to_json_object(declared.arguments),
+        "node": node,
+        "state": "running",
+        "consumers": len(queue.consumers),
+        "exclusive_consumer_tag": next(
+            (each.tag for each in queue.consumers if each.exclusive), None
+        ),
+        "single_active_consumer_tag": queue.active_consumer_tag,
+    }
+    policies = queue.vhost.policies
+    policy = policies.find_policy(queue.name, "queues", declared.queue_type)
+    operator = policies.find_policy(queue.name, "queues", declared.queue_type, operator=True)
+    described["policy"] = policy.name if policy is not None else None
+    described["operator_policy"] = operator.name if operator is not None else None
+    described["effective_policy_definition"] = policies.queue_definition(
+        queue.name, declared.queue_type
+    )
+    if declared.queue_type != "classic":
+        described["members"] = described["online"] = [node]
+        described["leader"] = node
+    described.update(queue_statistics(request, queue))
+    return described
+
+
+def _find_queue(request: ApiRequest, parameter: str = "queue") -> Queue:
+    queue = request.vhost().queues.get(request.parameters[parameter])
+    if queue is None or queue.is_reply_address:
+        raise not_found()
+    return queue
+
+
+def _queue_listing(request: ApiRequest) -> Answer:
+    entries = [
+        queue
+        for vhost in _visible(request)
+        for queue in vhost.queues.values()
+        if not queue.is_reply_address
+    ]
+    sort_values: dict[str, Callable[[Queue], Any]] = {
+        "name": lambda queue: queue.name,
+        "vhost": lambda queue: queue.vhost.name,
+        "messages": lambda queue: queue.ready + queue.unacked,
+        "messages_ready": lambda queue: queue.ready,
+        "messages_unacknowledged": lambda queue: queue.unacked,
+        "consumers": lambda queue: len(queue.consumers),
+    }
+    return Answer(
+        listing=Listing(
+            entries, partial(queue_object, request), lambda queue: queue.name, sort_values
+        ),
+        paginated=True,
+    )
+
+
+@API.add("GET", "/api/queues", Access.MANAGEMENT)
+def list_queues(request: ApiRequest) -> Answer:
+    """List the queues of all visible vhosts."""
+    return _queue_listing(request)
+
+
+@API.add("GET", "/api/queues/detailed", Access.MANAGEMENT)
+def list_queues_detailed(request: ApiRequest) -> Answer:
+    """List the queues of all visible vhosts with all fields."""
+    return _queue_listing(request)
+
+
+@API.add("GET", "/api/queues/{vhost}", Access.VHOST)
+def list_queues_of_vhost(request: ApiRequest) -> Answer:
+    """List the queues of one vhost."""
+    return _queue_listing(request)
+
+
+@API.add("GET", "/api/queues/{vhost}/{queue}", Access.VHOST)
+def get_queue(request: ApiRequest) -> Answer:
+    """Return one queue, with its consumers."""
+    from .connections import consumer_object
+
+    queue = _find_queue(request)
+    described = queue_object(request, queue)
+    described["consumer_details"] = [consumer_object(request, each) for each in queue.consumers]
+    return Answer(body={**described, "incoming": [], "deliveries": []})
+
+
+@API.add("PUT", "/api/queues/{vhost}/{queue}", Access.VHOST)
+def put_queue(request: ApiRequest) -> Answer:
+    """Declare a queue: `durable`, `auto_delete`, `arguments`."""
+    vhost, name, body = request.vhost(), request.parameters["queue"], request.object()
+    permissions_of(request, vhost).check_configure("queue", name)
+    arguments = read_arguments(body)
+    if vhost.settings.default_queue_type is not None:
+        arguments.setdefault("x-queue-type", vhost.settings.default_queue_type)
+    settings = parse_queue_arguments(
+        name,
+        vhost.name,
+        durable=read_field(body, "durable", bool, False),
+        exclusive=False,
+        auto_delete=read_field(body, "auto_delete", bool, False),
+        arguments=arguments,
+    )
+    known = vhost.find_equivalent_queue(name, settings, None)
+    if known is not None:
+        return NO_CONTENT
+    request.broker.check_queue_limit(vhost, name)
+    request.broker.create_queue(vhost, name, settings, None, request.now_ms)
+    return CREATED
+
+
+@API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST)
+def delete_queue(request: ApiRequest) -> Answer:
+    """Delete a queue; with `if-empty=true` or `if-unused=true` only then."""
+    queue = _find_queue(request)
+    permissions_of(request, queue.vhost).check_configure("queue", queue.name)
+    request.broker.delete_queue(
+        queue,
+        request.now_ms,
+        if_unused=request.query.get("if-unused") == "true",
+        if_empty=request.query.get("if-empty") == "true",
+    )
+    return NO_CONTENT
+
+
+@API.add("DELETE", "/api/queues/{vhost}/{queue}/contents", Access.VHOST)
+def purge_queue(request: ApiRequest) -> Answer:
+    """Drop all ready messages of a queue."""
+    queue = _find_queue(request)
+    permissions_of(request, queue.vhost).check_read("queue", queue.name)
+    queue.purge()
+    return NO_CONTENT
+
+
+@API.add("POST", "/api/queues/{vhost}/{queue}/actions", Access.ADMINISTRATOR)
+def act_on_queue(request: ApiRequest) -> Answer:
+    """Accept `sync` and `cancel_sync` of mirrored queues, which have nothing to do here."""
+    _find_queue(request)
+    action = request.require("action")["action"]
+    if action not in ("sync", "cancel_sync"):
+        raise bad_request(f"unknown_action: {action!r}; there are sync and cancel_sync")
+    return NO_CONTENT
+
+
+@API.add("POST", "/api/rebalance/queues", Access.ADMINISTRATOR)
+def rebalance_queues(request: ApiRequest) -> Answer:
+    """Rebalance the leaders of queues, which one node has nothing to do for."""
+    return Answer(204)
+
+
+# ── bindings ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def properties_key(routing_key: str, arguments: FieldTable) -> str:
+    """Return the name of a binding among those with the same ends, as RabbitMQ forms it.
+
+    It is the encoded routing key, `~` if that is empty; with arguments a hash of them follows.
+    """
+    encoded = quote_plus(routing_key, safe="-_.")
+    if arguments:
+        from hashlib import md5
+
+        digest = md5(canonical_arguments(arguments), usedforsecurity=False).digest()
+        from base64 import urlsafe_b64encode
+
+        return f"{encoded}~{urlsafe_b64encode(digest).decode().rstrip('=')}"
+    return encoded or "~"
+
+
+def binding_object(entry: _BindingEntry) -> dict[str, Any]:
+    """Return a binding as RabbitMQ describes it."""
+    vhost, source, destination, routing_key, arguments = entry
+    return {
+        "source": source,
+        "vhost": vhost,
+        "destination": destination.name,
+        "destination_type": "queue" if isinstance(destination, Queue) else "exchange",
+        "routing_key": routing_key,
+        "arguments": to_json_object(arguments),
+        "properties_key": properties_key(routing_key, arguments),
+    }
+
+
+def _binding_listing(entries: Iterable[_BindingEntry]) -> Answer:
+    return Answer(listing=Listing(list(entries), binding_object, lambda entry: entry[3]))
+
+
+def _default_binding(vhost: Vhost[Queue], queue: Queue) -> _BindingEntry:
+    return (vhost.name, "", queue, queue.name, {})
+
+
+def _to_entry(vhost: Vhost[Queue], binding: AnyBinding) -> _BindingEntry:
+    return (
+        vhost.name,
+        binding.source,
+        binding.destination,
+        binding.routing_key,
+        binding.arguments,
+    )
+
+
+def _all_bindings(vhost: Vhost[Queue]) -> Iterable[_BindingEntry]:
+    for queue in vhost.queues.values():
+        if not queue.is_reply_address:
+            yield _default_binding(vhost, queue)
+    for exchange in vhost.exchanges.values():
+        yield from _bindings_from(vhost, exchange)
+
+
+def _bindings_from(vhost: Vhost[Queue], exchange: Exchange[Queue]) -> Iterable[_BindingEntry]:
+    for binding in exchange.bindings.values():
+        if not binding.destination.deleted:
+            yield _to_entry(vhost, binding)
+
+
+@API.add("GET", "/api/bindings", Access.MANAGEMENT)
+def list_bindings(request: ApiRequest) -> Answer:
+    """List the bindings of all visible vhosts."""
+    return _binding_listing(each for vhost in _visible(request) for each in _all_bindings(vhost))
+
+
+@API.add("GET", "/api/bindings/{vhost}", Access.VHOST)
+def list_bindings_of_vhost(request: ApiRequest) -> Answer:
+    """List the bindings of one vhost."""
+    return _binding_listing(_all_bindings(request.vhost()))
+
+
+@API.add("GET", "/api/exchanges/{vhost}/{exchange}/bindings/source", Access.VHOST)
+def list_bindings_from_exchange(request: ApiRequest) -> Answer:
+    """List the bindings whose source is an exchange."""
+    vhost, exchange = _find_exchange(request)
+    if exchange is vhost.default_exchange:
+        queues = [queue for queue in vhost.queues.values() if not queue.is_reply_address]
+        return _binding_listing(_default_binding(vhost, queue) for queue in queues)
+    return _binding_listing(_bindings_from(vhost, exchange))
+
+
+@API.add("GET", "/api/exchanges/{vhost}/{exchange}/bindings/destination", Access.VHOST)
+def list_bindings_to_exchange(request: ApiRequest) -> Answer:
+    """List the bindings whose destination is an exchange."""
+    vhost, exchange = _find_exchange(request)
+    return _binding_listing(_to_entry(vhost, each) for each in vhost.bindings_to(exchange))
+
+
+@API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST)
+def list_bindings_to_queue(request: ApiRequest) -> Answer:
+    """List the bindings of a queue."""
+    queue = _find_queue(request)
+    vhost = queue.vhost
+    entries = [_default_binding(vhost, queue)]
+    return _binding_listing(
+        [*entries, *(_to_entry(vhost, each) for each in vhost.bindings_to(queue))]
+    )
+
+
+def _find_ends(
+    request: ApiRequest,
+) -> tuple[Vhost[Queue], Exchange[Queue], Queue | Exchange[Queue]]:
+    vhost, source = _find_exchange(request, "source")
+    name = request.parameters["destination"]
+    destination: Queue | Exchange[Queue] | None
+    if request.parameters["destination_type"] == "q":
+        destination = vhost.queues.get(name)
+    elif request.parameters["destination_type"] == "e":
+        destination = vhost.exchanges.get("" if name == "amq.default" else name)
+    else:
+        raise not_found()
+    if destination is None:
+        raise not_found()
+    return vhost, source, destination
+
+
+def _between(
+    vhost: Vhost[Queue], source: Exchange[Queue], destination: Queue | Exchange[Queue]
+) -> list[_BindingEntry]:
+    if source is vhost.default_exchange:
+        return [_default_binding(vhost, destination)] if isinstance(destination, Queue) else []
+    return [
+        _to_entry(vhost, each)
+        for each in vhost.bindings_to(destination)
+        if each.source == source.name
+    ]
+
+
+_ENDS: Final = "/api/bindings/{vhost}/e/{source}/{destination_type}/{destination}"
+
+
+@API.add("GET", _ENDS, Access.VHOST)
+def list_bindings_between(request: ApiRequest) -> Answer:
+    """List the bindings between an exchange and a queue (`q`) or exchange (`e`)."""
+    return _binding_listing(_between(*_find_ends(request)))
+
+
+@API.add("POST", _ENDS, Access.VHOST)
+def post_binding(request: ApiRequest) -> Answer:
+    """Bind: `routing_key` and `arguments`. The answer's `location` header names the binding."""
+    body = request.object()
+    key, arguments = read_field(body, "routing_key", str, ""), read_arguments(body)
+    vhost, source, name = (
+        request.vhost(),
+        request.parameters["source"],
+        request.parameters["destination"],
+    )
+    permissions = permissions_of(request, vhost)
+    permissions.check_read("exchange", source)
+    if request.parameters["destination_type"] == "q":
+        permissions.check_write("queue", name)
+        vhost.bind_queue(name, source, key, arguments)
+    elif request.parameters["destination_type"] == "e":
+        permissions.check_write("exchange", name)
+        vhost.bind_exchange(name, source, key, arguments)
+    else:
+        raise not_found()
+    location = properties_key(key, arguments)
+    return Answer(201, headers={"location": location}, durable=True)
+
+
+def _find_binding(request: ApiRequest) -> _BindingEntry:
+    wanted = request.parameters["properties"]
+    names = {wanted, unquote(wanted), unquote_plus(wanted)}  # clients encode it once or twice
+    for entry in _between(*_find_ends(request)):
+        key = properties_key(entry[3], entry[4])
+        if key in names or unquote_plus(key) in names:
+            return entry
+    raise not_found()
+
+
+@API.add("GET", _ENDS + "/{properties}", Access.VHOST)
+def get_binding(request: ApiRequest) -> Answer:
+    """Return one binding by its `properties_key`."""
+    return Answer(body=binding_object(_find_binding(request)))
+
+
+@API.add("DELETE", _ENDS + "/{properties}", Access.VHOST)
+def delete_binding(request: ApiRequest) -> Answer:
+    """Remove one binding by its `properties_key`."""
+    _, source, destination, key, arguments = _find_binding(request)
+    vhost = request.vhost()
+    permissions = permissions_of(request, vhost)
+    permissions.check_read("exchange", source)
+    if isinstance(destination, Queue):
+        permissions.check_write("queue", destination.name)
+        vhost.unbind_queue(destination.name, source, key, arguments)
+    else:
+        permissions.check_write("exchange", destination.name)
+        vhost.unbind_exchange(destination.name, source, key, arguments)
+    return NO_CONTENT

@@ -1,0 +1,372 @@
+"""Users, permissions, topic permissions and limits of users.
+
+Changes apply to open connections at once, and are durable before they are answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from recado.broker.access import Permission, TopicPermission, User
+from recado.broker.limits import UserLimits
+from recado.broker.pattern import compile_name_pattern
+from recado.server.passwords import find_hash_algorithm, hash_password, is_password_hash
+
+from ..access import Access, is_administrator
+from ..query import Listing
+from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..routes import API
+
+HASHING_ALGORITHM_PREFIX = "rabbit_password_hashing_"
+
+
+def user_object(user: User) -> dict[str, Any]:
+    """Return a user as RabbitMQ describes it."""
+    algorithm = find_hash_algorithm(user.password_hash) or "sha256"
+    return {
+        "name": user.name,
+        "password_hash": user.password_hash,
+        "hashing_algorithm": f"{HASHING_ALGORITHM_PREFIX}{algorithm}",
+        "tags": list(user.tags),
+        "limits": msgspec.to_builtins(user.limits),
+    }
+
+
+def _users(request: ApiRequest, users: list[User]) -> Answer:
+    return Answer(
+        listing=Listing(
+            users, user_object, lambda user: user.name, {"name": lambda user: user.name}
+        )
+    )
+
+
+def _user(request: ApiRequest, name: str | None = None) -> User:
+    user = request.broker.users.get(name or request.parameters["user"])
+    if user is None:
+        raise not_found()
+    return user
+
+
+@API.add("GET", "/api/whoami", Access.MANAGEMENT)
+def whoami(request: ApiRequest) -> Answer:
+    """Return the user of this request and its tags."""
+    return Answer(body={"name": request.user.name, "tags": list(request.user.tags)})
+
+
+@API.add("GET", "/api/users", Access.ADMINISTRATOR)
+def list_users(request: ApiRequest) -> Answer:
+    """List all users."""
+    return _users(request, list(request.broker.users.values()))
+
+
+@API.add("GET", "/api/users/without-permissions", Access.ADMINISTRATOR)
+def list_users_without_permissions(request: ApiRequest) -> Answer:
+    """List the users that have no permissions in any vhost."""
+    return _users(request, [user for user in request.broker.users.values() if not user.permissions])
+
+
+@API.add("GET", "/api/users/{user}", Access.ADMINISTRATOR)
+def get_user(request: ApiRequest) -> Answer:
+    """Return one user."""
+    return Answer(body=user_object(_user(request)))
+
+
+@API.add("PUT", "/api/users/{user}", Access.ADMINISTRATOR)
+def put_user(request: ApiRequest) -> Answer:
+    """Create a user, or replace its password and tags; permissions and limits stay.
+
+    Without `password` and `password_hash` nobody can log in as the user by a password.
+    """
+    name, body = request.parameters["user"], request.object()
+    known = request.broker.users.get(name)
+    user = known or User(name)
+    request.set_user(replace(user, password_hash=_read_password(body), tags=_read_tags(body)))
+    return CREATED if known is None else NO_CONTENT
+
+
+def _read_password(body: dict[str, Any]) -> str:
+    if body.get("password") is not None:
+        return hash_password(read_field(body, "password", str, ""))
+    password_hash = read_field(body, "password_hash", str, "") if "password_hash" in body else ""
+    if password_hash and not is_password_hash(password_hash):
+        raise bad_request(
+            f"password_hash: not a salted SHA-256, SHA-512 or argon2 hash: {password_hash!r}"
+        )
+    return password_hash
+
+
+def _read_tags(body: dict[str, Any]) -> tuple[str, ...]:
+    """Return the tags, which are a list or a text with commas."""
+    if "tags" not in body:
+        raise bad_request("tags_not_present")
+    tags = body["tags"]
+    if isinstance(tags, str):
+        tags = [tag.strip() for tag in tags.split(",")]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise bad_request("tags: expected a list of strings, or a string with commas")
+    return tuple(tag for tag in tags if tag)
+
+
+@API.add("DELETE", "/api/users/{user}", Access.ADMINISTRATOR)
+def delete_user(request: ApiRequest) -> Answer:
+    """Delete a user and close its connections."""
+    _delete_users(request, [_user(request).name])
+    return NO_CONTENT
+
+
+@API.add("POST", "/api/users/bulk-delete", Access.ADMINISTRATOR)
+def delete_many_users(request: ApiRequest) -> Answer:
+    """Delete several users: `{"users": ["name", …]}`; names that do not exist are ignored."""
+    names = request.require("users")["users"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise bad_request("users: expected a list of strings")
+    _delete_users(request, [name for name in names if name in request.broker.users])
+    return NO_CONTENT
+
+
+def _delete_users(request: ApiRequest, names: list[str]) -> None:
+    for name in names:
+        request.broker.delete_user(name)
+        request.console.close_connections(f"user '{name}' is deleted", user=name)
+
+
+# ── permissions ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _permission_object(entry: tuple[str, str, Permission]) -> dict[str, Any]:
+    user, vhost, permission = entry
+    return {"user": user, "vhost": vhost, **msgspec.to_builtins(permission)}
+
+
+def _permissions(entries: list[tuple[str, str, Permission]]) -> Answer:
+    return Answer(listing=Listing(entries, _permission_object, lambda entry: entry[0]))
+
+
+@API.add("GET", "/api/permissions", Access.ADMINISTRATOR)
+def list_permissions(request: ApiRequest) -> Answer:
+    """List the permissions of all users."""
+    return _permissions(
+        [
+            (user.name, vhost, permission)
+            for user in request.broker.users.values()
+            for vhost, permission in user.permissions.items()
+        ]
+    )
+
+
+@API.add("GET", "/api/users/{user}/permissions", Access.ADMINISTRATOR)
+def list_permissions_of_user(request: ApiRequest) -> Answer:
+    """List the permissions of one user."""
+    user = _user(request)
+    return _permissions([(user.name, vhost, each) for vhost, each in user.permissions.items()])
+
+
+@API.add("GET", "/api/vhosts/{vhost}/permissions", Access.ADMINISTRATOR)
+def list_permissions_of_vhost(request: ApiRequest) -> Answer:
+    """List the permissions of all users in one vhost."""
+    vhost = request.vhost().name
+    return _permissions(
+        [
+            (user.name, vhost, user.permissions[vhost])
+            for user in request.broker.users.values()
+            if vhost in user.permissions
+        ]
+    )
+
+
+@API.add("GET", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def get_permission(request: ApiRequest) -> Answer:
+    """Return the permission of a user in a vhost."""
+    user, vhost = _user(request), request.vhost().name
+    if vhost not in user.permissions:
+        raise not_found()
+    return Answer(body=_permission_object((user.name, vhost, user.permissions[vhost])))
+
+
+@API.add("PUT", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def put_permission(request: ApiRequest) -> Answer:
+    """Set the permission of a user in a vhost: `configure`, `write` and `read`, regular expressions."""
+    body = request.require("configure", "write", "read")
+    user, vhost = _user_and_vhost(request)
+    texts = {name: _read_pattern(body, name) for name in ("configure", "write", "read")}
+    permission = Permission(**texts)
+    created = vhost not in user.permissions
+    request.set_user(replace(user, permissions={**user.permissions, vhost: permission}))
+    return CREATED if created else NO_CONTENT
+
+
+def _read_pattern(body: dict[str, Any], name: str) -> str:
+    pattern = read_field(body, name, str, "")
+    try:
+        compile_name_pattern(pattern)
+    except ValueError as error:
+        raise bad_request(f"{name}: invalid regular expression: {error}") from error
+    return pattern
+
+
+def _user_and_vhost(request: ApiRequest) -> tuple[User, str]:
+    user = request.broker.users.get(request.parameters["user"])
+    vhost = request.parameters["vhost"]
+    if user is None or vhost not in request.broker.vhosts:
+        raise bad_request("vhost_or_user_not_found")
+    return user, vhost
+
+
+@API.add("DELETE", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def delete_permission(request: ApiRequest) -> Answer:
+    """Take away the permission of a user in a vhost."""
+    user, vhost = _user(request), request.vhost().name
+    if vhost not in user.permissions:
+        raise not_found()
+    left = {name: each for name, each in user.permissions.items() if name != vhost}
+    request.set_user(replace(user, permissions=left))
+    return NO_CONTENT
+
+
+# ── topic permissions ───────────────────────────────────────────────────────────────────────────────
+
+
+def _topic_permission_object(entry: tuple[str, str, str, TopicPermission]) -> dict[str, Any]:
+    user, vhost, exchange, permission = entry
+    return {
+        "user": user,
+        "vhost": vhost,
+        "exchange": exchange,
+        "write": permission.write,
+        "read": permission.read,
+    }
+
+
+def _topic_permissions(users: list[User], vhost: str | None = None) -> Answer:
+    entries = [
+        (user.name, name, exchange, permission)
+        for user in users
+        for (name, exchange), permission in user.topic_permissions.items()
+        if vhost is None or name == vhost
+    ]
+    return Answer(listing=Listing(entries, _topic_permission_object, lambda entry: entry[0]))
+
+
+@API.add("GET", "/api/topic-permissions", Access.ADMINISTRATOR)
+def list_topic_permissions(request: ApiRequest) -> Answer:
+    """List the topic permissions of all users."""
+    return _topic_permissions(list(request.broker.users.values()))
+
+
+@API.add("GET", "/api/users/{user}/topic-permissions", Access.ADMINISTRATOR)
+def list_topic_permissions_of_user(request: ApiRequest) -> Answer:
+    """List the topic permissions of one user."""
+    return _topic_permissions([_user(request)])
+
+
+@API.add("GET", "/api/vhosts/{vhost}/topic-permissions", Access.ADMINISTRATOR)
+def list_topic_permissions_of_vhost(request: ApiRequest) -> Answer:
+    """List the topic permissions of all users in one vhost."""
+    return _topic_permissions(list(request.broker.users.values()), request.vhost().name)
+
+
+@API.add("GET", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
+    """List the topic permissions of a user in a vhost."""
+    user, vhost = _user(request), request.vhost().name
+    if not any(name == vhost for name, _ in user.topic_permissions):
+        raise not_found()
+    return _topic_permissions([user], vhost)
+
+
+@API.add("PUT", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def put_topic_permission(request: ApiRequest) -> Answer:
+    """Narrow what a user may write to and read from one topic exchange, by routing key."""
+    body = request.require("exchange", "write", "read")
+    user, vhost = _user_and_vhost(request)
+    exchange = read_field(body, "exchange", str, "")
+    permission = TopicPermission(
+        write=_read_pattern(body, "write"), read=_read_pattern(body, "read")
+    )
+    created = (vhost, exchange) not in user.topic_permissions
+    changed = {**user.topic_permissions, (vhost, exchange): permission}
+    request.set_user(replace(user, topic_permissions=changed))
+    return CREATED if created else NO_CONTENT
+
+
+@API.add("DELETE", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+def delete_topic_permissions(request: ApiRequest) -> Answer:
+    """Delete all topic permissions of a user in a vhost."""
+    user, vhost = _user(request), request.vhost().name
+    left = {key: each for key, each in user.topic_permissions.items() if key[0] != vhost}
+    if len(left) == len(user.topic_permissions):
+        raise not_found()
+    request.set_user(replace(user, topic_permissions=left))
+    return NO_CONTENT
+
+
+@API.add("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}", Access.ADMINISTRATOR)
+def delete_topic_permission(request: ApiRequest) -> Answer:
+    """Delete the topic permission of a user for one exchange."""
+    user, key = _user(request), (request.vhost().name, request.parameters["exchange"])
+    if key not in user.topic_permissions:
+        raise not_found()
+    left = {other: each for other, each in user.topic_permissions.items() if other != key}
+    request.set_user(replace(user, topic_permissions=left))
+    return NO_CONTENT
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _limits(users: list[User]) -> Answer:
+    entries = [user for user in users if msgspec.to_builtins(user.limits)]
+    return Answer(
+        listing=Listing(
+            entries,
+            lambda user: {"user": user.name, "value": msgspec.to_builtins(user.limits)},
+            lambda user: user.name,
+        )
+    )
+
+
+@API.add("GET", "/api/user-limits", Access.MANAGEMENT)
+def list_user_limits(request: ApiRequest) -> Answer:
+    """List the limits of all users; a user who is no administrator sees its own."""
+    users = list(request.broker.users.values())
+    if not is_administrator(request.user):
+        users = [user for user in users if user.name == request.user.name]
+    return _limits(users)
+
+
+@API.add("GET", "/api/user-limits/{user}", Access.MANAGEMENT)
+def list_limits_of_user(request: ApiRequest) -> Answer:
+    """List the limits of one user."""
+    if not is_administrator(request.user) and request.parameters["user"] != request.user.name:
+        return _limits([])
+    return _limits([_user(request)])
+
+
+@API.add("PUT", "/api/user-limits/{user}/{name}", Access.ADMINISTRATOR)
+def put_user_limit(request: ApiRequest) -> Answer:
+    """Set a limit of a user, `max-connections` or `max-channels`; a negative value means no limit."""
+    user, body = _user(request), request.require("value")
+    value = read_field(body, "value", int, 0)
+    request.set_user(
+        replace(user, limits=_with_limit(user.limits, request.parameters["name"], value))
+    )
+    return NO_CONTENT
+
+
+@API.add("DELETE", "/api/user-limits/{user}/{name}", Access.ADMINISTRATOR)
+def delete_user_limit(request: ApiRequest) -> Answer:
+    """Remove a limit of a user."""
+    user = _user(request)
+    request.set_user(replace(user, limits=_with_limit(user.limits, request.parameters["name"], -1)))
+    return NO_CONTENT
+
+
+def _with_limit(limits: UserLimits, name: str, value: int) -> UserLimits:
+    field = name.replace("-", "_")
+    if field not in limits.__struct_fields__ or name != name.lower() or "_" in name:
+        known = ", ".join(each.replace("_", "-") for each in limits.__struct_fields__)
+        raise bad_request(f"unknown limit '{name}': there are {known}")
+    return replace(limits, **{field: None if value < 0 else value})

@@ -1,0 +1,189 @@
+"""Virtual hosts and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from recado.broker.limits import VhostLimits
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+
+from ..access import Access, visible_vhosts
+from ..console import FULL_PERMISSION
+from ..query import Listing
+from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..routes import API
+
+
+def vhost_object(request: ApiRequest, vhost: Vhost[Queue]) -> dict[str, Any]:
+    """Return a vhost as RabbitMQ describes it."""
+    settings = vhost.settings
+    queues = [queue for queue in vhost.queues.values() if not queue.is_reply_address]
+    ready, unacked = sum(queue.ready for queue in queues), sum(queue.unacked for queue in queues)
+    return {
+        "name": vhost.name,
+        "description": settings.description,
+        "tags": list(settings.tags),
+        "default_queue_type": settings.default_queue_type or "undefined",
+        "metadata": {"description": settings.description, "tags": list(settings.tags)},
+        "tracing": False,
+        "cluster_state": {request.console.node_name: "running"},
+        "messages": ready + unacked,
+        "messages_ready": ready,
+        "messages_unacknowledged": unacked,
+    }
+
+
+@API.add("GET", "/api/vhosts", Access.MANAGEMENT)
+def list_vhosts(request: ApiRequest) -> Answer:
+    """List the vhosts that the user may see."""
+    names = visible_vhosts(request.user, request.broker)
+    return Answer(
+        listing=Listing(
+            [request.broker.vhosts[name] for name in names],
+            lambda vhost: vhost_object(request, vhost),
+            lambda vhost: vhost.name,
+            {"name": lambda vhost: vhost.name},
+        ),
+        paginated=True,
+    )
+
+
+@API.add("GET", "/api/vhosts/{vhost}", Access.ADMINISTRATOR)
+def get_vhost(request: ApiRequest) -> Answer:
+    """Return one vhost."""
+    return Answer(body=vhost_object(request, request.vhost()))
+
+
+@API.add("PUT", "/api/vhosts/{vhost}", Access.ADMINISTRATOR)
+def put_vhost(request: ApiRequest) -> Answer:
+    """Create a vhost, or change its description, tags and default queue type.
+
+    The user who creates a vhost gets all permissions in it.
+    """
+    name, body, broker = request.parameters["vhost"], request.object(), request.broker
+    if not name or len(name.encode()) > 255:
+        raise bad_request("vhost: a name has 1 to 255 bytes")
+    if name in broker.deleting_vhosts:
+        raise bad_request(f"vhost '{name}' is being deleted; try again later")
+    changes = _read_settings(body)
+    created = name not in broker.vhosts
+    if created:
+        broker.add_vhost(name, persist=True)
+        creator = broker.users[request.user.name]
+        everything = {**creator.permissions, name: FULL_PERMISSION}
+        request.set_user(replace(creator, permissions=everything))
+    settings = broker.vhosts[name].settings
+    changed = replace(settings, **changes)
+    if changed != settings:
+        broker.configure_vhost(name, changed)
+    return CREATED if created else NO_CONTENT
+
+
+def _read_settings(body: dict[str, Any]) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    if "description" in body:
+        changes["description"] = read_field(body, "description", str, "")
+    if "tags" in body:
+        tags = body["tags"]
+        tags = tags.split(",") if isinstance(tags, str) else tags
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise bad_request("tags: expected a list of strings, or a string with commas")
+        changes["tags"] = tuple(tag.strip() for tag in tags if tag.strip())
+    queue_type = body.get("default_queue_type")
+    if queue_type in ("classic", "quorum", "stream"):
+        changes["default_queue_type"] = queue_type
+    elif queue_type in (None, "", "undefined"):
+        if "default_queue_type" in body:
+            changes["default_queue_type"] = None
+    else:
+        raise bad_request("default_queue_type: expected classic, quorum or stream")
+    return changes
+
+
+@API.add("DELETE", "/api/vhosts/{vhost}", Access.ADMINISTRATOR)
+def delete_vhost(request: ApiRequest) -> Answer:
+    """Delete a vhost with everything in it, and close its connections."""
+    name = request.vhost().name
+    request.console.close_connections(f"vhost '{name}' is deleted", vhost=name)
+    deleted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_deleted() -> None:
+        if not deleted.done():  # the client may have closed its connection
+            deleted.set_result(None)
+
+    request.broker.delete_vhost(name, request.now_ms, on_deleted)
+
+    async def wait() -> Answer:
+        await deleted
+        return NO_CONTENT
+
+    return Answer(wait=wait)
+
+
+@API.add("POST", "/api/vhosts/{vhost}/start/{node}", Access.ADMINISTRATOR)
+def start_vhost(request: ApiRequest) -> Answer:
+    """Start a vhost on a node; a vhost of recado always runs."""
+    request.vhost()
+    if request.parameters["node"] != request.console.node_name:
+        raise not_found()
+    return NO_CONTENT
+
+
+# ── limits ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _limits(vhosts: list[Vhost[Queue]]) -> Answer:
+    limited = [vhost for vhost in vhosts if msgspec.to_builtins(vhost.settings.limits)]
+    return Answer(
+        listing=Listing(
+            limited,
+            lambda vhost: {
+                "vhost": vhost.name,
+                "value": msgspec.to_builtins(vhost.settings.limits),
+            },
+            lambda vhost: vhost.name,
+        )
+    )
+
+
+@API.add("GET", "/api/vhost-limits", Access.VISIBLE_VHOST)
+def list_vhost_limits(request: ApiRequest) -> Answer:
+    """List the limits of the vhosts that the user may see."""
+    names = visible_vhosts(request.user, request.broker)
+    return _limits([request.broker.vhosts[name] for name in names])
+
+
+@API.add("GET", "/api/vhost-limits/{vhost}", Access.VISIBLE_VHOST)
+def list_limits_of_vhost(request: ApiRequest) -> Answer:
+    """List the limits of one vhost."""
+    return _limits([request.vhost()])
+
+
+@API.add("PUT", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR)
+def put_vhost_limit(request: ApiRequest) -> Answer:
+    """Set a limit of a vhost, `max-connections` or `max-queues`; a negative value means no limit."""
+    value = read_field(request.require("value"), "value", int, 0)
+    _set_limit(request, value)
+    return NO_CONTENT
+
+
+@API.add("DELETE", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR)
+def delete_vhost_limit(request: ApiRequest) -> Answer:
+    """Remove a limit of a vhost."""
+    _set_limit(request, -1)
+    return NO_CONTENT
+
+
+def _set_limit(request: ApiRequest, value: int) -> None:
+    vhost, name = request.vhost(), request.parameters["name"]
+    known = {field.replace("_", "-"): field for field in VhostLimits.__struct_fields__}
+    if name not in known:
+        raise bad_request(f"unknown limit '{name}': there are {', '.join(known)}")
+    limit = None if value < 0 else value
+    limits = replace(vhost.settings.limits, **{known[name]: limit})
+    request.broker.configure_vhost(vhost.name, replace(vhost.settings, limits=limits))

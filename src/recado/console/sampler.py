@@ -1,0 +1,139 @@
+"""Samples all counters of the node every few seconds, in slices, for rates and time series."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from recado.broker.queue import Queue
+from recado.server.connection import now_ms
+
+from .history import SAMPLE_INTERVAL_S, CounterHistory
+from .resources.statistics import (
+    CHANNEL_FIELDS,
+    CONNECTION_FIELDS,
+    EXCHANGE_FIELDS,
+    QUEUE_COUNTERS,
+    QUEUE_FIELDS,
+    QUEUE_LENGTHS,
+    read_channel,
+    read_queue,
+)
+from .site import run_in_slices
+
+if TYPE_CHECKING:
+    from recado.server.server import Server
+
+TOTALS_KEY: Final = "totals"
+"""The key of the node's own totals in their history."""
+
+TOTAL_FIELDS: Final = (*QUEUE_COUNTERS, *QUEUE_LENGTHS)
+CHURN_FIELDS: Final = (
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+)
+
+
+class Sampler:
+    """Holds the histories of all kinds of objects."""
+
+    def __init__(self, server: Server, interval: float = SAMPLE_INTERVAL_S) -> None:
+        self._server = server
+        self._interval = interval
+        self._task: asyncio.Task[None] | None = None
+        self.queues = CounterHistory(QUEUE_FIELDS)
+        self.exchanges = CounterHistory(EXCHANGE_FIELDS)
+        self.channels = CounterHistory(CHANNEL_FIELDS)
+        self.connections = CounterHistory(CONNECTION_FIELDS)
+        self.totals = CounterHistory(TOTAL_FIELDS)
+        self.churn = CounterHistory(CHURN_FIELDS)
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await self.sample()
+            await asyncio.sleep(self._interval)
+
+    async def sample(self) -> None:
+        """Take one sample of everything."""
+        at_ms, server = now_ms(), self._server
+        broker = server.broker
+        queues = list(self._queues())
+        await run_in_slices(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
+        counters, lengths = self.sum_queues(queues)
+        totals = tuple((counters | lengths).values())
+        await run_in_slices(self.totals.sample([(TOTALS_KEY, totals)], at_ms))
+        churn = tuple(self.read_churn().values())
+        await run_in_slices(self.churn.sample([(TOTALS_KEY, churn)], at_ms))
+        exchanges = [each for vhost in broker.vhosts.values() for each in vhost.exchanges.values()]
+        await run_in_slices(
+            self.exchanges.sample(
+                ((each, (each.published_in, each.published_out)) for each in exchanges), at_ms
+            )
+        )
+        connections = list(server.connections)
+        await run_in_slices(
+            self.connections.sample(
+                ((each, (each.received_bytes, each.sent_bytes)) for each in connections), at_ms
+            )
+        )
+        channels = [
+            channel
+            for connection in connections
+            for channel in connection.session.channels.values()
+        ]
+        await run_in_slices(
+            self.channels.sample(((each, read_channel(each)) for each in channels), at_ms)
+        )
+
+    def _queues(self) -> Iterator[Queue]:
+        for vhost in self._server.broker.vhosts.values():
+            for queue in vhost.queues.values():
+                if not queue.is_reply_address:
+                    yield queue
+
+    def sum_queues(self, queues: Iterable[Queue]) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the counters and the lengths of some queues together."""
+        sums = [0] * len(QUEUE_FIELDS)
+        for queue in queues:
+            for index, value in enumerate(read_queue(queue)):
+                sums[index] += value
+        values = dict(zip(QUEUE_FIELDS, sums, strict=True))
+        return (
+            {name: values[name] for name in QUEUE_COUNTERS},
+            {name: values[name] for name in QUEUE_LENGTHS},
+        )
+
+    def read_churn(self) -> dict[str, int]:
+        """Return how many connections, channels and queues were opened and closed since the start."""
+        churn = self._server.broker.usage
+        return dict(
+            zip(
+                CHURN_FIELDS,
+                (
+                    churn.connections_created,
+                    churn.connections_closed,
+                    churn.channels_created,
+                    churn.channels_closed,
+                    churn.queues_declared,
+                    churn.queues_created,
+                    churn.queues_deleted,
+                ),
+                strict=True,
+            )
+        )

@@ -1,0 +1,338 @@
+"""The HTTP listener: authenticates requests, dispatches them by the route table, and renders answers in bounded steps.
+
+Everything runs in the event loop that also serves AMQP, so nothing here may take long. A handler runs between two
+reads, as an AMQP method does, and only arranges an answer; long lists are then rendered a millisecond at a time, and
+written as they are rendered. Requests are bounded in size, in the time they may take to arrive, and in number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import Generator, Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from recado.broker.access import User
+from recado.server.connection import now_ms
+
+from .access import Access, find_refusal
+from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
+from .request import Answer, ApiError, ApiRequest, bad_request, not_found
+from .routes import Route, RouteTable
+
+if TYPE_CHECKING:
+    import ssl
+
+    from .console import Console
+
+T = TypeVar("T")
+
+log = logging.getLogger("recado.console")
+
+REALM: Final = 'Basic realm="RabbitMQ Management"'
+SLICE_S: Final = 0.001  # of rendering, before other callbacks of the loop run
+CHUNK_BYTES: Final = 64 * 1024
+BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of RabbitMQ
+REQUEST_TIMEOUT_S: Final = 30.0  # for the headers, and again for the body, to arrive
+WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
+CONNECTIONS_MAX_COUNT: Final = 2_048
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class _TimedHandler(RequestHandler):
+    """Closes a connection on which no request arrives in time, and connections beyond the limit."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._manager is not None and len(self._manager.connections) > CONNECTIONS_MAX_COUNT:
+            self.force_close()
+            transport.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(REQUEST_TIMEOUT_S, self._close_if_idle)
+
+    def request_started(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _close_if_idle(self) -> None:
+        self._deadline = None
+        self.force_close()
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.request_started()
+        super().connection_lost(error)
+
+
+class _HttpServer(web.Server):
+    def __call__(self) -> RequestHandler:
+        return _TimedHandler(self, loop=self._loop, **self._kwargs)
+
+
+class Site:
+    """Serves a route table; `listen` opens a port, `close` closes all."""
+
+    def __init__(self, console: Console, routes: RouteTable) -> None:
+        self._console = console
+        self._routes = routes
+        self._server = _HttpServer(
+            self._serve,
+            access_log=None,
+            keepalive_timeout=75.0,
+            max_line_size=8_190,
+            max_field_size=8_190,
+        )
+        self._listeners: list[asyncio.Server] = []
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Accept connections; return the port, which is a free one if 0 was asked for. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(self._server, host, port, ssl=tls)
+        self._listeners.append(listener)
+        bound_port: int = listener.sockets[0].getsockname()[1]
+        return bound_port
+
+    async def close(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        await self._server.shutdown(timeout=1.0)
+        for listener in self._listeners:
+            await listener.wait_closed()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        handler = request.protocol
+        if isinstance(handler, _TimedHandler):
+            handler.request_started()
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return _error_response(error)
+        except QueryError as error:
+            return _error_response(ApiError(400, error.error, error.reason))
+        except TimeoutError:
+            return _error_response(
+                ApiError(408, "request_timeout", "the request took too long to arrive")
+            )
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:  # a bug met by one request must not affect the others
+            log.exception("error while handling a request (method=%s)", request.method)
+            return _error_response(ApiError(500, "internal_error", "see the log of the node"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            found = self._routes.find(request.rel_url.raw_path)
+        except UnicodeDecodeError as error:
+            raise bad_request("the path is not UTF-8") from error
+        if found is None:
+            raise not_found()
+        methods, parameters = found
+        if request.method == "OPTIONS":
+            return web.Response(headers={"allow": _allowed(methods)})
+        route = methods.get("GET" if request.method == "HEAD" else request.method)
+        if route is None:
+            return web.Response(status=405, headers={"allow": _allowed(methods)})
+        _check_origin(request)
+        user = await self._authenticate(request, route, parameters.get("vhost"))
+        content = await self._read_body(request)
+        api_request = ApiRequest(
+            console=self._console,
+            user=user,
+            method=route.method,
+            parameters=parameters,
+            query=request.rel_url.query,
+            content=content,
+            peer=request.remote or "",
+            now_ms=now_ms(),
+            accept=request.headers.get("accept", ""),
+            reason=request.headers.get("x-reason", "")[:255],
+        )
+        answer = self._console.handle(route, api_request)
+        if answer.wait is not None:
+            answer = await answer.wait()
+        if answer.durable:
+            await self._console.server.wait_until_durable()
+        return await self._render(request, api_request, answer)
+
+    async def _read_body(self, request: web.BaseRequest) -> bytes:
+        if not request.can_read_body:
+            return b""
+        if (request.content_length or 0) > BODY_MAX_BYTES:
+            raise _too_large()
+        parts, size = [], 0
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > BODY_MAX_BYTES:
+                    raise _too_large()
+                parts.append(part)
+        return b"".join(parts)
+
+    async def _authenticate(
+        self, request: web.BaseRequest, route: Route, vhost: str | None
+    ) -> User:
+        """Return the user of a request. Raises `ApiError` if the login or its rights do not suffice."""
+        if route.access is Access.PUBLIC:
+            return ANONYMOUS
+        name, password = _read_credentials(request.headers.get("authorization"))
+        user = await self._console.authenticate(name, password, request.remote or "")
+        refusal = find_refusal(route.access, user, vhost, self._console.broker)
+        if refusal is not None:
+            log.warning("HTTP access denied: %s (user=%r path=%s)", refusal, name, route.path)
+            raise ApiError(401, "not_authorised", refusal)
+        return user
+
+    # ── answers ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _render(
+        self, request: web.BaseRequest, api_request: ApiRequest, answer: Answer
+    ) -> web.StreamResponse:
+        headers = {
+            "cache-control": "no-cache",
+            "server": "recado",
+            "vary": "accept, accept-encoding, origin",
+        }
+        headers.update(answer.headers)
+        if answer.listing is not None:
+            query = parse_list_query(api_request.query, paginated=answer.paginated)
+            return await self._render_list(request, answer, query, headers)
+        if answer.stream is not None:
+            return await self._write_slices(request, answer.status, headers, answer.stream)
+        if answer.body is msgspec.UNSET:
+            return web.Response(status=answer.status, headers=headers)
+        body = answer.body
+        if isinstance(body, bytes):
+            return web.Response(status=answer.status, body=body, headers=headers)
+        columns = parse_list_query(api_request.query, paginated=False).columns
+        if columns is not None and isinstance(body, dict):
+            body = select_columns(body, columns)
+        headers["content-type"] = "application/json"
+        return web.Response(status=answer.status, body=msgspec.json.encode(body), headers=headers)
+
+    async def _render_list(
+        self,
+        request: web.BaseRequest,
+        answer: Answer,
+        query: ListQuery,
+        headers: dict[str, str],
+    ) -> web.StreamResponse:
+        listing = answer.listing
+        assert listing is not None
+        arranged = await run_in_slices(arrange(listing, query))
+
+        def render() -> Iterator[bytes]:
+            if arranged.envelope is None:
+                yield b"["
+            else:
+                yield msgspec.json.encode(arranged.envelope)[:-1] + b',"items":['
+            separator = b""
+            for entry in arranged.entries:
+                item = select_columns(listing.build(entry), query.columns)
+                yield separator + msgspec.json.encode(item)
+                separator = b","
+            yield b"]" if arranged.envelope is None else b"]}"
+
+        headers["content-type"] = "application/json"
+        return await self._write_slices(request, answer.status, headers, render())
+
+    async def _write_slices(
+        self, request: web.BaseRequest, status: int, headers: dict[str, str], body: Iterator[bytes]
+    ) -> web.StreamResponse:
+        """Write a body as it is rendered; a short one with its length, a long one in chunks."""
+        response: web.StreamResponse | None = None
+        parts, size = [], 0
+        slice_end = perf_counter() + SLICE_S
+        for part in body:
+            parts.append(part)
+            size += len(part)
+            if size >= CHUNK_BYTES:
+                if response is None:
+                    response = web.StreamResponse(status=status, headers=headers)
+                    await response.prepare(request)
+                await _write(response, b"".join(parts))
+                parts, size = [], 0
+            if perf_counter() > slice_end:
+                await asyncio.sleep(0)
+                slice_end = perf_counter() + SLICE_S
+        if response is None:
+            return web.Response(status=status, headers=headers, body=b"".join(parts))
+        await _write(response, b"".join(parts))
+        await response.write_eof()
+        return response
+
+
+ANONYMOUS: Final = User("", "")
+
+
+async def run_in_slices(steps: Generator[None, None, T]) -> T:
+    """Run bounded steps to their end; other callbacks of the loop run between two slices."""
+    slice_end = perf_counter() + SLICE_S
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        if perf_counter() > slice_end:
+            await asyncio.sleep(0)
+            slice_end = perf_counter() + SLICE_S
+
+
+async def _write(response: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(WRITE_TIMEOUT_S):
+        await response.write(data)
+
+
+def _read_credentials(header: str | None) -> tuple[str, str]:
+    """Return user name and password of Basic authentication. Raises `ApiError` without them."""
+    scheme, _, encoded = (header or "").partition(" ")
+    if scheme.lower() != "basic":
+        raise ApiError(401, "not_authorized", "")
+    try:
+        decoded = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise ApiError(401, "not_authorized", "Not_Authorized") from error
+    name, _, password = decoded.partition(":")
+    return name, password
+
+
+def _check_origin(request: web.BaseRequest) -> None:
+    """Refuse changes that another site makes a browser send with the user's credentials (CSRF)."""
+    if request.method in SAFE_METHODS:
+        return
+    origin = request.headers.get("origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("host")
+    if foreign or request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise ApiError(403, "forbidden", "cross-site request refused")
+
+
+def _allowed(methods: dict[str, Route]) -> str:
+    names = {*methods, "OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
+    return ", ".join(sorted(names))
+
+
+def _too_large() -> ApiError:
+    return ApiError(400, "bad_request", f"the request body is larger than {BODY_MAX_BYTES} bytes")
+
+
+def _error_response(error: ApiError) -> web.Response:
+    headers = {"content-type": "application/json", "server": "recado"}
+    if error.error == "not_authorized":
+        headers["www-authenticate"] = REALM
+    if not error.reason and error.status == 401:
+        return web.Response(status=401, headers={"www-authenticate": REALM, "server": "recado"})
+    body = msgspec.json.encode({"error": error.error, "reason": error.reason})
+    return web.Response(status=error.status, headers=headers, body=body)

@@ -1,0 +1,146 @@
+"""Every route against every tag: nothing is allowed or revealed beyond what the tag means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import recado
+from recado.broker.access import Permission, User
+from recado.broker.broker import Broker
+from recado.console.access import Access, find_refusal
+from recado.console.management import RESOURCES
+from recado.console.routes import API, Route
+
+from .http import Api
+
+ALL = {"configure": ".*", "write": ".*", "read": ".*"}
+TAGS = ("", "management", "policymaker", "monitoring", "administrator")
+# Which tags suffice in a vhost where the user has permissions, and in one where it has none.
+INSIDE: dict[Access, set[str]] = {
+    Access.PUBLIC: set(TAGS),
+    Access.MANAGEMENT: {"management", "policymaker", "monitoring", "administrator"},
+    Access.VHOST: {"management", "policymaker", "monitoring", "administrator"},
+    Access.VISIBLE_VHOST: {"management", "policymaker", "monitoring", "administrator"},
+    Access.MONITORING: {"monitoring", "administrator"},
+    Access.POLICIES: {"policymaker", "administrator"},
+    Access.GLOBAL_PARAMETERS: {"policymaker", "administrator"},
+    Access.ADMINISTRATOR: {"administrator"},
+}
+OUTSIDE: dict[Access, set[str]] = {
+    **INSIDE,
+    Access.VHOST: {"administrator"},
+    Access.VISIBLE_VHOST: {"monitoring", "administrator"},
+    Access.POLICIES: {"administrator"},
+}
+assert RESOURCES  # their import registers the routes
+VALUES = {
+    "vhost": "/",
+    "other": "closed",
+    "user": "victim",
+    "queue": "q",
+    "exchange": "ex",
+    "source": "ex",
+    "destination": "q",
+    "destination_type": "q",
+    "properties": "k",
+    "name": "n",
+    "node": "n",
+    "component": "c",
+    "connection": "c",
+    "channel": "c",
+    "port": "1",
+    "protocol": "amqp",
+    "within": "1",
+    "unit": "days",
+}
+
+
+@pytest.mark.parametrize("access", Access)
+@pytest.mark.parametrize("tag", TAGS)
+def test_tags(access: Access, tag: str) -> None:
+    broker = Broker(lambda: "name", vhosts=("/", "closed"))
+    user = User("u", tags=(tag,) if tag else (), permissions={"/": Permission(".*", ".*", ".*")})
+    assert (find_refusal(access, user, "/", broker) is None) is (tag in INSIDE[access])
+    assert (find_refusal(access, user, "closed", broker) is None) is (tag in OUTSIDE[access])
+    assert (find_refusal(access, user, "missing", broker) is None) is (tag in INSIDE[access])
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[dict[str, Api]]:
+    with recado.Broker(config={"management": {"port": 0}}) as broker:
+        assert broker.management_port is not None
+        root = Api(broker.management_port)
+        assert root.put("/api/vhosts/closed", {}) == 201
+        assert root.put("/api/queues/closed/secret", {}) == 201
+        apis = {}
+        for tag in TAGS:
+            name = f"user-{tag}"
+            assert root.put(f"/api/users/{name}", {"password": "p", "tags": tag}) == 201
+            assert root.put(f"/api/permissions/%2F/{name}", ALL) == 201
+            apis[tag] = Api(broker.management_port, name, "p")
+        yield apis
+
+
+def path_of(route: Route, vhost: str) -> str:
+    path = route.path
+    for name, value in VALUES.items():
+        path = path.replace("{" + name + "}", "%2F" if name == "vhost" else value)
+    return path.replace("%2F", "%2F" if vhost == "/" else vhost)
+
+
+@pytest.mark.parametrize("route", API.routes, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_refuses_whom_it_must(running: dict[str, Api], route: Route) -> None:
+    outside = OUTSIDE if "{vhost}" in route.path else INSIDE
+    for vhost, allowed in (("/", INSIDE), ("closed", outside)):
+        for tag in TAGS:
+            if tag in allowed[route.access] and route.method != "GET":
+                continue  # what a change does is tested elsewhere
+            reply = running[tag].request(route.method, path_of(route, vhost), {})
+            if tag in allowed[route.access]:
+                assert reply.status < 500 or reply.status == 503, (tag, reply)
+            else:
+                assert reply.status == 401, (tag, vhost, reply)
+                assert reply.body["error"] == "not_authorised"
+                assert "secret" not in str(reply.body)
+
+
+def names(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["name"] for row in rows}
+
+
+def test_lists_have_only_what_a_user_may_see(running: dict[str, Api]) -> None:
+    for tag in ("management", "policymaker"):
+        assert names(running[tag].get("/api/vhosts")) == {"/"}
+        assert "secret" not in names(running[tag].get("/api/queues"))
+        assert {row["vhost"] for row in running[tag].get("/api/exchanges")} == {"/"}
+        assert running[tag].get("/api/overview")["object_totals"]["queues"] == 0
+    assert names(running["monitoring"].get("/api/vhosts")) == {"/", "closed"}
+    assert "secret" in names(running["monitoring"].get("/api/queues"))
+
+
+def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
+    root, ana = running["administrator"], running["management"]
+    narrow = {"configure": "^mine", "write": "^mine", "read": "^mine"}
+    assert root.put("/api/permissions/%2F/user-management", narrow) == 204
+    try:
+        assert root.put("/api/queues/%2F/yours", {}) == 201
+        assert ana.put("/api/queues/%2F/yours2", {}) == 401
+        assert ana.delete("/api/queues/%2F/yours") == 401
+        assert ana.delete("/api/queues/%2F/yours/contents") == 401
+        assert ana.put("/api/exchanges/%2F/yours", {}) == 401
+        get = {"count": 1, "encoding": "auto", "ackmode": "ack_requeue_true"}
+        assert ana.post("/api/queues/%2F/yours/get", get).status == 401
+        message = {
+            "properties": {},
+            "routing_key": "yours",
+            "payload": "",
+            "payload_encoding": "string",
+        }
+        assert ana.post("/api/exchanges/%2F/amq.default/publish", message).status == 400
+        assert ana.post("/api/bindings/%2F/e/amq.topic/q/yours", {}).status == 401
+        assert ana.put("/api/queues/%2F/mine", {}) == 201
+    finally:
+        assert root.put("/api/permissions/%2F/user-management", ALL) == 204
