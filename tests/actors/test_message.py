@@ -83,7 +83,7 @@ def test_what_is_immutable_is_sent_as_it_is() -> None:
     assert isolate("text") is not None
 
 
-def test_what_is_not_is_copied_to_the_bottom() -> None:  # ME1
+def test_what_is_not_is_copied_to_the_bottom() -> None:  # MG1
     gather = Gather(["a"])
     copy = isolate(gather)
     gather.names.append("b")

@@ -279,7 +279,7 @@ async def test_references_are_their_addresses() -> None:
 
 
 @in_the_loop
-async def test_what_is_mutable_is_copied_on_the_way() -> None:  # ME1
+async def test_what_is_mutable_is_copied_on_the_way() -> None:  # MG1
     class Keep(Message[list[str]]):
         names: list[str]
 

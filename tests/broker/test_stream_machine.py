@@ -1,4 +1,4 @@
-"""A stream in any order of commands, against a list of bodies: ST1 to ST4 after each."""
+"""A stream in any order of commands, against a list of bodies: BS1 to BS4 after each."""
 
 from itertools import count
 

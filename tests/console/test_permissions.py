@@ -12,7 +12,7 @@ from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
 from recado.console.access import Access, find_refusal
 from recado.console.management import RESOURCES
-from recado.console.routes import API, Route
+from recado.console.routes import API, ApiRoute
 
 from .http import Api
 
@@ -84,7 +84,7 @@ def running() -> Iterator[dict[str, Api]]:
         yield apis
 
 
-def path_of(route: Route, vhost: str) -> str:
+def path_of(route: ApiRoute, vhost: str) -> str:
     path = route.path
     for name, value in VALUES.items():
         path = path.replace("{" + name + "}", "%2F" if name == "vhost" else value)
@@ -92,7 +92,7 @@ def path_of(route: Route, vhost: str) -> str:
 
 
 @pytest.mark.parametrize("route", API.routes, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_refuses_whom_it_must(running: dict[str, Api], route: Route) -> None:
+def test_every_route_refuses_whom_it_must(running: dict[str, Api], route: ApiRoute) -> None:
     outside = OUTSIDE if "{vhost}" in route.path else INSIDE
     for vhost, allowed in (("/", INSIDE), ("closed", outside)):
         for tag in TAGS:

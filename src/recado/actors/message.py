@@ -7,11 +7,11 @@
         order: int
         price: Decimal
 
-ME1  The sender cannot change a message that a handler has got: it is immutable, or a copy.
+MG1  The sender cannot change a message that a handler has got: it is immutable, or a copy.
 
 Whether a message is immutable is decided once per class: it is a frozen struct or dataclass whose fields are of
 immutable types. Messages of other classes are copied each time they are sent, which takes microseconds. A class
-with content that cannot be copied says `by_reference: ClassVar[bool] = True`; then the program must ensure ME1
+with content that cannot be copied says `by_reference: ClassVar[bool] = True`; then the program must ensure MG1
 itself.
 """
 
@@ -52,7 +52,7 @@ _copied_types: set[type] = set()
 
 
 def isolate(message: T) -> T:
-    """Return the message itself if it is immutable, and a copy otherwise (ME1)."""
+    """Return the message itself if it is immutable, and a copy otherwise (MG1)."""
     message_class = type(message)
     if message_class in shareable_types:
         return message

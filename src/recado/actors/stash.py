@@ -12,12 +12,12 @@
                 case Put():
                     self.pending.stash()
 
-ST1  Unstashed messages are handled before all others in the mailbox, in the order in which they arrived.
-ST2  A stashed message is neither answered nor acknowledged: its asker keeps waiting, a durable mailbox keeps
+AH1  Unstashed messages are handled before all others in the mailbox, in the order in which they arrived.
+AH2  A stashed message is neither answered nor acknowledged: its asker keeps waiting, a durable mailbox keeps
      it.
-ST3  When the instance ends, its stashed messages are requeued: a restart loses none, and after a stop they are
+AH3  When the instance ends, its stashed messages are requeued: a restart loses none, and after a stop they are
      dead letters like the rest of the mailbox.
-ST4  There are never more than `capacity` stashed messages. One more fails the actor with StashFullError.
+AH4  There are never more than `capacity` stashed messages. One more fails the actor with StashFullError.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Stash:
         self._stashed.append(self._cell.take_envelope())
 
     def unstash_all(self) -> None:
-        """Requeue all stashed messages before the rest of the mailbox (ST1)."""
+        """Requeue all stashed messages before the rest of the mailbox (AH1)."""
         envelopes, self._stashed = self._stashed, []
         if envelopes:
             self._cell.requeue(envelopes)

@@ -1,11 +1,11 @@
 """A stream: an append-only log that any number of consumers read, each at its own offset.
 
-ST1  Each consumer gets every message that matches its filter from its starting offset, once, in order and
+BS1  Each consumer gets every message that matches its filter from its starting offset, once, in order and
      at its own speed. Reading and acknowledging remove nothing; an ack or nack only frees credit.
-ST2  A message is delivered only when it is durable, so that no offset ever identifies two messages.
-ST3  A consumer never holds more than its prefetch; all consumers of a stream together are served within a
+BS2  A message is delivered only when it is durable, so that no offset ever identifies two messages.
+BS3  A consumer never holds more than its prefetch; all consumers of a stream together are served within a
      budget per turn.
-ST4  A consumer with credit gets all durable messages, in this turn or in one of the next.
+BS4  A consumer with credit gets all durable messages, in this turn or in one of the next.
 
 For the rest of the broker it is a queue. There is no order between deliveries of a stream and of other
 queues on the same channel.

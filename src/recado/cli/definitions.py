@@ -18,11 +18,11 @@ import msgspec
 
 from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
 from recado.cli.flags import build_parser, load_config_from_flags, suggest_journal_check
-from recado.journal.record import CorruptJournalError, UnknownFormatError
-from recado.node.assembly import open_offline_broker
 from recado.definitions.document import DefinitionsError, parse_json
 from recado.definitions.exporter import export_definitions
 from recado.definitions.importer import copy_topology, import_definitions
+from recado.journal.record import CorruptJournalError, UnknownFormatError
+from recado.node.assembly import open_offline_broker
 from recado.node.settings import Settings
 from recado.server.connection import now_ms
 

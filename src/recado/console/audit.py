@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from .routes import Route
+    from .routes import ApiRoute
 
 log = logging.getLogger("recado.audit")
 
@@ -21,7 +21,9 @@ log = logging.getLogger("recado.audit")
 class AuditLog:
     """Writes to the logger `recado.audit`, which a configuration can send to a file of its own."""
 
-    def record(self, user: str, address: str, route: Route, parameters: Mapping[str, str]) -> None:
+    def record(
+        self, user: str, address: str, route: ApiRoute, parameters: Mapping[str, str]
+    ) -> None:
         entry = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "user": user,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from recado.broker.queue import Queue
     from recado.server.server import Server
 
-    from .routes import Route
+    from .routes import ApiRoute
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
@@ -127,7 +127,7 @@ class Console:
         self._throttle.record_success(peer, name)
         return user
 
-    def handle(self, route: Route, request: ApiRequest) -> Answer:
+    def handle(self, route: ApiRoute, request: ApiRequest) -> Answer:
         """Run a handler as one turn of the broker. Raises `ApiError`."""
         try:
             answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))

@@ -25,7 +25,7 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
 from recado.broker.routing import VhostAccess
 
-_NUMBER = 1
+_CHANNEL_ID = 1
 
 
 class GotMessage(NamedTuple):
@@ -50,7 +50,7 @@ class LocalChannel:
         self._now = now
         self._output: list[bytes] = []
         self._body_max_bytes = body_max_bytes
-        self._channel = Channel(_NUMBER, self, access)
+        self._channel = Channel(_CHANNEL_ID, self, access)
         self._got_count = 0
 
     def write(self, data: bytes) -> None:
@@ -61,9 +61,11 @@ class LocalChannel:
 
     def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> bool:
         """Publish a message; return whether it was routed to a queue. Raises `AmqpError`."""
-        method = encode_method_frame(_NUMBER, BasicPublish(exchange, routing_key, mandatory=True))
-        content = encode_content(_NUMBER, encode_properties(properties), body, self.frame_max)
-        reader = FrameReader(body_max=self._body_max_bytes, open_channels={_NUMBER})
+        method = encode_method_frame(
+            _CHANNEL_ID, BasicPublish(exchange, routing_key, mandatory=True)
+        )
+        content = encode_content(_CHANNEL_ID, encode_properties(properties), body, self.frame_max)
+        reader = FrameReader(body_max=self._body_max_bytes, open_channels={_CHANNEL_ID})
         for event in reader.feed(method + content):
             if isinstance(event, OversizedBodyReceived):
                 raise PreconditionFailedError(
@@ -98,7 +100,7 @@ class LocalChannel:
 
     def _read_output(self) -> Iterator[ContentReceived]:
         data, self._output = b"".join(self._output), []
-        reader = FrameReader(open_channels={_NUMBER}, body_max=1 << 40)
+        reader = FrameReader(open_channels={_CHANNEL_ID}, body_max=1 << 40)
         for event in reader.feed(data):
             if isinstance(event, ContentReceived):
                 yield event

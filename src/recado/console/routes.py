@@ -22,7 +22,7 @@ H = TypeVar("H", bound=Handler)
 _EXCHANGE_PARAMETERS: Final = frozenset({"exchange", "source"})
 
 
-class Route(msgspec.Struct, frozen=True):
+class ApiRoute(msgspec.Struct, frozen=True):
     """One method of one path; `{name}` is a parameter."""
 
     method: str
@@ -37,7 +37,7 @@ class Route(msgspec.Struct, frozen=True):
 class Match(msgspec.Struct, frozen=True):
     """A route with the decoded parameters of a path."""
 
-    route: Route
+    route: ApiRoute
     parameters: dict[str, str]
 
 
@@ -45,8 +45,8 @@ class RouteTable:
     """All routes. Literal segments take precedence over parameters, as in `/users/bulk-delete`."""
 
     def __init__(self) -> None:
-        self.routes: list[Route] = []
-        self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, Route]]]] = {}
+        self.routes: list[ApiRoute] = []
+        self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, ApiRoute]]]] = {}
 
     def add(
         self,
@@ -60,12 +60,12 @@ class RouteTable:
 
         def register(handler: H) -> H:
             summary = (handler.__doc__ or "").strip().split("\n")[0]
-            self._insert(Route(method, path, access, handler, summary, body))
+            self._insert(ApiRoute(method, path, access, handler, summary, body))
             return handler
 
         return register
 
-    def _insert(self, route: Route) -> None:
+    def _insert(self, route: ApiRoute) -> None:
         self.routes.append(route)
         segments = tuple(route.path.strip("/").split("/"))
         patterns = self._by_length.setdefault(len(segments), [])
@@ -77,7 +77,7 @@ class RouteTable:
         patterns.append((segments, {route.method: route}))
         patterns.sort(key=lambda entry: [segment.startswith("{") for segment in entry[0]])
 
-    def find(self, raw_path: str) -> tuple[dict[str, Route], dict[str, str]] | None:
+    def find(self, raw_path: str) -> tuple[dict[str, ApiRoute], dict[str, str]] | None:
         """Return the methods of a path and its decoded parameters; None if there is no such path."""
         raw = raw_path.strip("/").split("/")
         for pattern, methods in self._by_length.get(len(raw), ()):

@@ -26,7 +26,7 @@ from recado.server.connection import now_ms
 from .access import Access, find_refusal
 from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
 from .request import Answer, ApiError, ApiRequest, bad_request, not_found
-from .routes import Route, RouteTable
+from .routes import ApiRoute, RouteTable
 
 if TYPE_CHECKING:
     import ssl
@@ -182,7 +182,7 @@ class Site:
         return b"".join(parts)
 
     async def _authenticate(
-        self, request: web.BaseRequest, route: Route, vhost: str | None
+        self, request: web.BaseRequest, route: ApiRoute, vhost: str | None
     ) -> User:
         """Return the user of a request. Raises `ApiError` if the login or its rights do not suffice."""
         if route.access is Access.PUBLIC:
@@ -319,7 +319,7 @@ def _check_origin(request: web.BaseRequest) -> None:
         raise ApiError(403, "forbidden", "cross-site request refused")
 
 
-def _allowed(methods: dict[str, Route]) -> str:
+def _allowed(methods: dict[str, ApiRoute]) -> str:
     names = {*methods, "OPTIONS"} | ({"HEAD"} if "GET" in methods else set())
     return ", ".join(sorted(names))
 

@@ -34,7 +34,7 @@ steps = st.lists(
 def test_gaps_are_bounded_what_was_added_is_known_and_what_is_unsettled_is_not(
     steps: list[tuple[str, int]],
 ) -> None:
-    """SE1 to SE3. A sender counts; what it sends is added here, or elsewhere, or settled later, or gone."""
+    """SQ1 to SQ3. A sender counts; what it sends is added here, or elsewhere, or settled later, or gone."""
     settled, elsewhere = SequenceSet(GAPS), SequenceSet()
     added, pending = set[int](), set[int]()
     for number, (what, which) in enumerate(steps, 1):

@@ -96,7 +96,7 @@ async def test_behaviours_of_the_failed_instance_are_forgotten() -> None:
 
 
 @without_waiting
-async def test_the_budget_is_exact_at_the_edge_of_the_window() -> None:  # SU1
+async def test_the_budget_is_exact_at_the_edge_of_the_window() -> None:  # SG1
     class At:
         """A clock that is where the test wants it."""
 

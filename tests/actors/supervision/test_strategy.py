@@ -22,7 +22,7 @@ moments = st.lists(st.integers(0, 12).map(lambda quarter: quarter / 4), max_size
 @given(moments, st.integers(0, 4), st.sampled_from([0.25, 1.0, 2.5, None]))
 def test_a_budget_is_that_of_every_window(
     steps: list[float], most: int, within: float | None
-) -> None:  # SU1
+) -> None:  # SG1
     strategy, budget = OneForOne(most, within=within), RestartBudget()
     now, spent = 0.0, list[float]()
     for step in steps:

@@ -68,7 +68,7 @@ class Escalating(Director):
 
 
 @in_the_loop
-async def test_the_supervisor_is_told_and_decides() -> None:  # SU2
+async def test_the_supervisor_is_told_and_decides() -> None:  # SG2
     diary: list[str] = []
     async with ActorSystem() as system:
         director = await system.spawn(lambda: Director(diary))
@@ -247,7 +247,7 @@ async def test_failures_of_the_trade_are_a_line_in_the_log() -> None:
 
 
 @in_the_loop
-async def test_a_supervisor_may_bear_what_is_not_trapped() -> None:  # SU2
+async def test_a_supervisor_may_bear_what_is_not_trapped() -> None:  # SG2
     async with ActorSystem() as system:
         stage = await system.spawn(Stage)
         only = OneForOne(trap=(KeyError,))

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from recado.apps.quotes.board import TRAIL_TRADE_COUNT, Board, format_time
 from recado.apps.quotes.screen import render_board, render_sparkline
-from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Trade
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Side, Trade
 
 AT = 1_772_445_600_000_000
 
@@ -40,10 +40,10 @@ def test_the_clock_does_not_go_back_for_a_publisher_that_is_behind() -> None:
 
 def test_a_new_day_counts_anew() -> None:
     board = board_of(10.0, 11.0)
-    board.update(Bell(AT + 10, Phase.OPENING))
+    board.update(Bell(AT + 10, MarketPhase.OPENING))
     row = board.rows["PETR4"]
     assert (row.volume, row.trades, row.change, row.last) == (0, 0, None, 11.0)
-    assert board.phase is Phase.OPENING
+    assert board.phase is MarketPhase.OPENING
 
 
 def test_only_the_busiest_have_a_place_in_the_order_of_their_names() -> None:
@@ -64,7 +64,7 @@ def test_the_screen_shows_the_rows_that_fit() -> None:
     board = board_of(38.0, 38.5)
     board.update(Quote("PETR4", AT, 38.4, 38.6, 300, 1_200))
     board.update(Quote("VALE3", AT, 61.0, 61.1, 100, 100))
-    board.update(Bell(AT, Phase.TRADING))
+    board.update(Bell(AT, MarketPhase.TRADING))
     console = Console(file=StringIO(), width=120, color_system=None)
     console.print(render_board(board, "quotes", "3 ticks", height=20))
     assert isinstance(console.file, StringIO)

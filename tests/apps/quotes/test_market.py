@@ -16,7 +16,7 @@ import pytest
 from recado.apps.quotes.arrivals import FOLLOW_UP_RATIO
 from recado.apps.quotes.instrument import KNOWN_SYMBOLS, make_symbol
 from recado.apps.quotes.market import Market, MarketSettings
-from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Tick, Trade, encode_compact
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Side, Tick, Trade, encode_compact
 from recado.apps.quotes.trading_day import MINUTE_US, SECOND_US, TradingHours, next_trading_day
 
 SETTING = MarketSettings(symbols=8, per_second=2.0)
@@ -27,7 +27,7 @@ def days(seed: int, count: int, setting: MarketSettings = SETTING) -> list[Tick]
     ticks = []
     for tick in Market(seed, setting).ticks():
         ticks.append(tick)
-        if isinstance(tick, Bell) and tick.phase is Phase.CLOSED:
+        if isinstance(tick, Bell) and tick.phase is MarketPhase.CLOSED:
             count -= 1
             if not count:
                 break
@@ -89,23 +89,23 @@ def test_a_trade_is_at_the_quote_before_it(day: list[Tick]) -> None:
 
 
 def test_an_auction_ends_with_one_trade_of_each_symbol(day: list[Tick]) -> None:
-    phase = Phase.CLOSED
-    crossed: dict[Phase, Counter[str]] = defaultdict(Counter)
+    phase = MarketPhase.CLOSED
+    crossed: dict[MarketPhase, Counter[str]] = defaultdict(Counter)
     for tick in day:
         if isinstance(tick, Bell):
             phase = tick.phase
         elif isinstance(tick, Trade):
-            assert (tick.side is Side.AUCTION) is (phase is not Phase.TRADING)
+            assert (tick.side is Side.AUCTION) is (phase is not MarketPhase.TRADING)
             crossed[phase][tick.symbol] += 1
-    for auction in (Phase.OPENING, Phase.CLOSING):
+    for auction in (MarketPhase.OPENING, MarketPhase.CLOSING):
         assert crossed[auction] == dict.fromkeys(KNOWN_SYMBOLS[:8], 1)
-    assert len(crossed[Phase.TRADING]) == 8
+    assert len(crossed[MarketPhase.TRADING]) == 8
 
 
 def test_the_bells_of_three_days_skip_the_weekend() -> None:
     setting = MarketSettings(symbols=1, per_second=0.1, first_day=date(2026, 2, 27))  # a Friday
     bells = [tick for tick in days(1, 2, setting) if isinstance(tick, Bell)]
-    assert [bell.phase for bell in bells] == list(Phase) * 2
+    assert [bell.phase for bell in bells] == list(MarketPhase) * 2
     assert bells[4].at - bells[0].at == 3 * 24 * 60 * MINUTE_US
     assert next_trading_day(date(2026, 2, 28)) == date(2026, 3, 2)
 

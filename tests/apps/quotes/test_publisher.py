@@ -7,7 +7,7 @@ from itertools import islice
 
 from recado.apps.quotes.market import Market
 from recado.apps.quotes.publisher import BATCH_TICK_COUNT_MAX, NIGHT_US, Pace, publish
-from recado.apps.quotes.tick import Bell, Phase, Quote, Tick, decode, encode_compact, tick_key
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Tick, decode, encode_compact, tick_key
 from recado.apps.quotes.trading_day import SECOND_US
 
 from .stage import Remembering
@@ -60,8 +60,8 @@ def test_without_a_pace_everything_is_due_at_once() -> None:
 def test_a_night_takes_a_moment() -> None:
     pace = Pace(1.0, now=0.0)
     evening, morning = AT, AT + 17 * 3600 * SECOND_US
-    assert pace.due(Bell(evening, Phase.CLOSED)) == 0.0
-    assert pace.due(Bell(morning, Phase.OPENING)) == NIGHT_US / SECOND_US
+    assert pace.due(Bell(evening, MarketPhase.CLOSED)) == 0.0
+    assert pace.due(Bell(morning, MarketPhase.OPENING)) == NIGHT_US / SECOND_US
     assert (
         pace.due(Quote("PETR4", morning + SECOND_US, 1.0, 1.01, 100, 100))
         == NIGHT_US / SECOND_US + 1

@@ -14,7 +14,7 @@ import pytest
 
 from recado.apps.quotes.market import Market
 from recado.apps.quotes.recorder import TickDatabase, record_ticks
-from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Trade
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Side, Trade
 from recado.feeds.vector import Vector
 
 from .stage import PUBLISHER, Given, messages_of
@@ -47,7 +47,7 @@ def test_each_kind_of_tick_has_its_columns(ledger: TickDatabase, tmp_path: Path)
     ticks = (
         Quote("PETR4", AT, 38.0, 38.02, 300, 400),
         Trade("VALE3", AT + 1, 61.5, 200, Side.SELL),
-        Bell(AT + 2, Phase.CLOSING),
+        Bell(AT + 2, MarketPhase.CLOSING),
     )
     ledger.record(messages_of(ticks), "here")
     nothing = (None,) * 4

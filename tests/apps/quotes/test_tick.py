@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recado.apps.quotes.tick import (
     MARKET_KEY,
     Bell,
-    Phase,
+    MarketPhase,
     Quote,
     Side,
     Tick,
@@ -31,7 +31,7 @@ SYMBOLS = st.text("ABCDEFGH345", min_size=1, max_size=6)
 TICKS: st.SearchStrategy[Tick] = st.one_of(
     st.builds(Quote, SYMBOLS, MOMENTS, PRICES, PRICES, SIZES, SIZES),
     st.builds(Trade, SYMBOLS, MOMENTS, PRICES, SIZES, st.sampled_from(Side)),
-    st.builds(Bell, MOMENTS, st.sampled_from(Phase)),
+    st.builds(Bell, MOMENTS, st.sampled_from(MarketPhase)),
 )
 
 
@@ -55,7 +55,7 @@ def test_json_is_what_a_selector_reads() -> None:
 
 def test_the_key_is_the_symbol_and_a_bell_is_for_everybody() -> None:
     assert tick_key(Quote("VALE3", 0, 1.0, 1.01, 100, 100)) == "VALE3"
-    assert tick_key(Bell(0, Phase.TRADING)) == MARKET_KEY
+    assert tick_key(Bell(0, MarketPhase.TRADING)) == MARKET_KEY
 
 
 def test_the_compact_form_is_small() -> None:

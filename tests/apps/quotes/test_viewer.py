@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 from rich.console import Console
 
 from recado.apps.quotes.market import Market
-from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Trade
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Side, Trade
 from recado.apps.quotes.viewer import (
     Ticker,
     TickJsonLines,
@@ -50,7 +50,7 @@ def test_a_line_for_each_tick() -> None:
     assert format_tick(Trade("VALE3", AT, 61.5, 200, Side.SELL)) == (
         "2026-03-02 10:00:00  VALE3   trade  61.50 × 200  sell"
     )
-    assert format_tick(Bell(AT, Phase.OPENING)) == (
+    assert format_tick(Bell(AT, MarketPhase.OPENING)) == (
         "2026-03-02 10:00:00  MARKET  bell   opening auction"
     )
     out = StringIO()

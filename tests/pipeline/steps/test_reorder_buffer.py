@@ -1,4 +1,4 @@
-"""The reorder buffer: RB1 to RB3, for any order and grouping of arrivals."""
+"""The reorder buffer: ROB1 to ROB3, for any order and grouping of arrivals."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def test_in_order_each_once(numbers: list[int], gives_up_at: set[int], start: in
         refused += [row for _, row in again]
         if at in gives_up_at:
             given_out += [row for _, row in waiting.skip_gap()]
-        assert all(number > waiting.expected for number in waiting.held)  # RB2
-    assert given_out == sorted(set(given_out))  # RB1
-    assert sorted([*given_out, *refused, *waiting.held]) == sorted(numbers)  # RB3: nothing is lost
+        assert all(number > waiting.expected for number in waiting.held)  # ROB2
+    assert given_out == sorted(set(given_out))  # ROB1
+    assert sorted([*given_out, *refused, *waiting.held]) == sorted(numbers)  # ROB3: nothing is lost
     while waiting.held:
         assert waiting.skip_gap()
 

@@ -1,10 +1,10 @@
 """The sequence numbers of one sender that were processed, as ranges.
 
-SE1  A number that was added stays in the set.
-SE2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were
+SQ1  A number that was added stays in the set.
+SQ2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were
      settled elsewhere fill gaps, and if that is not enough the lowest gaps are treated as processed. But none
      above `up_to`: unsettled numbers there may still arrive, and until then there may be more ranges.
-SE3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until
+SQ3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until
      they are added, or settled elsewhere. Numbers that were excluded before, and are neither, stay so: the
      highest `ranges_max`.
 """
@@ -78,7 +78,7 @@ class SequenceSet:
         return [*first, *zip(self.starts, self.ends, strict=True)]
 
     def add(self, number: int) -> bool:
-        """Add a number. Returns True if there are too many ranges now: then call `compact` (SE2)."""
+        """Add a number. Returns True if there are too many ranges now: then call `compact` (SQ2)."""
         starts, ends = self.starts, self.ends
         if not starts:
             if number == self.floor + 1:  # the next number: the usual case
@@ -112,7 +112,7 @@ class SequenceSet:
     def compact(
         self, up_to: int, settled: Sequence[Range] = (), unsettled: Iterable[int] = ()
     ) -> None:
-        """Reduce the number of ranges to half of `ranges_max` (SE2).
+        """Reduce the number of ranges to half of `ranges_max` (SQ2).
 
         `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers are
         not settled, though they may lie within these ranges; up to `up_to` no other numbers can still arrive.

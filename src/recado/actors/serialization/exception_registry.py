@@ -2,7 +2,7 @@
 
 Known are the exceptions of Python, the subclasses of ActorError, and exceptions that were registered.
 
-EX1  A name that was received is looked up only among these.
+XR1  A name that was received is looked up only among these.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def register_exception(cls: type[E], name: str | None = None) -> type[E]:
 
 
 def exception_class(kind: str) -> type[Exception] | None:
-    """Return the class with a name; None if it is not known (EX1)."""
+    """Return the class with a name; None if it is not known (XR1)."""
     found = _registered.get(kind)
     if found is None:
         remaining: list[type[Exception]] = [ActorError]

@@ -1,9 +1,9 @@
 """Instances of registered classes, in the tagged codec: which parts they are encoded as, and how they are
 recreated.
 
-IN1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could
+SI1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could
      raise or change something, it is recreated once when it is encoded, to find that out.
-IN2  Only registered classes are instantiated, and only a bounded number of combinations of a Flag.
+SI2  Only registered classes are instantiated, and only a bounded number of combinations of a Flag.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _describe_value(value: object) -> str:
 
 
 def check_instance(cls: type, value: Any) -> None:
-    """Raises UnserializableError if an instance created from the fields would not be equal (IN1)."""
+    """Raises UnserializableError if an instance created from the fields would not be equal (SI1)."""
     _check_attributes(cls, value)
     if is_named_tuple(cls):
         if not survives_rebuild(value):

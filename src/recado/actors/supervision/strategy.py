@@ -1,9 +1,9 @@
 """Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. Values and
 counters only.
 
-SU1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the
+SG1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the
      group (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
-SU2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets
+SG2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets
      a ChildFailed, and fails itself unless it handles that in `on_signal`.
 
 A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to one actor
@@ -63,7 +63,7 @@ class RestartBudget:
         self._restarts: deque[float] = deque()
 
     def try_spend(self, strategy: SupervisorStrategy, now: float) -> bool:
-        """Count a restart if one more is allowed now, and return whether it is (SU1)."""
+        """Count a restart if one more is allowed now, and return whether it is (SG1)."""
         restarts = self._restarts
         if strategy.max_restarts is None:
             return True

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from recado.apps.quotes.tick import Bell, Phase, Quote, Tick, Trade
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Tick, Trade
 
 TRAIL_TRADE_COUNT = 24  # trades in the sparkline
 
@@ -45,7 +45,7 @@ class Board:
 
     def __init__(self) -> None:
         self.rows: dict[str, BoardRow] = {}
-        self.phase: Phase | None = None
+        self.phase: MarketPhase | None = None
         self.at: int | None = None
         self.ticks = 0
 
@@ -67,7 +67,7 @@ class Board:
                 row.trail.append(tick.price)
             case Bell():
                 self.phase = tick.phase
-                if tick.phase is Phase.OPENING:
+                if tick.phase is MarketPhase.OPENING:
                     self._new_day()
 
     def _row(self, symbol: str) -> BoardRow:

@@ -17,7 +17,7 @@ from random import Random
 from recado.apps.quotes.arrivals import ArrivalProcess
 from recado.apps.quotes.instrument import make_instruments
 from recado.apps.quotes.price_walk import PriceWalk, activity_days
-from recado.apps.quotes.tick import Bell, Phase, Quote, Side, Tick, Trade
+from recado.apps.quotes.tick import Bell, MarketPhase, Quote, Side, Tick, Trade
 from recado.apps.quotes.trading_day import TradingDay, TradingHours, next_trading_day
 
 LOT_SHARE_COUNT = 100
@@ -63,7 +63,7 @@ class Market:
             number += 1
 
     def _ticks_of_day(self, day: TradingDay, number: int) -> Iterator[Tick]:
-        phase = Phase.OPENING
+        phase = MarketPhase.OPENING
         yield Bell(day.begins, phase)
         for at, index, is_news in self._arrivals.generate(day):
             while phase is not day.phase(at):
@@ -74,27 +74,29 @@ class Market:
             yield from self._handle_arrival(
                 index, at, activity_days(number, day.elapsed_activity(at)), phase, is_news
             )
-        while phase is not Phase.CLOSED:
+        while phase is not MarketPhase.CLOSED:
             phase, ticks = self._end_phase(day, phase, number)
             yield from ticks
 
-    def _end_phase(self, day: TradingDay, phase: Phase, number: int) -> tuple[Phase, list[Tick]]:
+    def _end_phase(
+        self, day: TradingDay, phase: MarketPhase, number: int
+    ) -> tuple[MarketPhase, list[Tick]]:
         """Return the next phase, and the ticks between both: auction trades and the bell."""
         match phase:
-            case Phase.OPENING:
+            case MarketPhase.OPENING:
                 trades = self._cross_auction(day.opens, activity_days(number, 0.0), quoting=True)
-                return Phase.TRADING, [*trades, Bell(day.opens, Phase.TRADING)]
-            case Phase.TRADING:
-                return Phase.CLOSING, [Bell(day.closes, Phase.CLOSING)]
-            case Phase.CLOSING | Phase.CLOSED:
+                return MarketPhase.TRADING, [*trades, Bell(day.opens, MarketPhase.TRADING)]
+            case MarketPhase.TRADING:
+                return MarketPhase.CLOSING, [Bell(day.closes, MarketPhase.CLOSING)]
+            case MarketPhase.CLOSING | MarketPhase.CLOSED:
                 trades = self._cross_auction(day.ends, activity_days(number, 1.0), quoting=False)
-                return Phase.CLOSED, [*trades, Bell(day.ends, Phase.CLOSED)]
+                return MarketPhase.CLOSED, [*trades, Bell(day.ends, MarketPhase.CLOSED)]
 
     def _handle_arrival(
-        self, index: int, at: int, now: float, phase: Phase, is_news: bool
+        self, index: int, at: int, now: float, phase: MarketPhase, is_news: bool
     ) -> Iterator[Tick]:
         quoted = self._last_quotes[index]
-        is_trading = phase is Phase.TRADING
+        is_trading = phase is MarketPhase.TRADING
         if quoted is not None and is_trading and (is_news or self._rng.random() < TRADE_RATIO):
             yield self._make_trade(quoted, at)
         yield self._make_quote(

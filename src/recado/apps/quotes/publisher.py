@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Protocol
 
-from recado.apps.quotes.tick import Bell, Phase, Tick, encode_compact, encode_json, tick_key
+from recado.apps.quotes.tick import Bell, MarketPhase, Tick, encode_compact, encode_json, tick_key
 from recado.apps.quotes.trading_day import SECOND_US
 
 # Limits a batch, so that a fast market does not block the event loop.
@@ -44,7 +44,7 @@ class Pace:
         if not self._speed:
             return self._started_at
         step = 0 if self._last_at is None else tick.at - self._last_at
-        if isinstance(tick, Bell) and tick.phase is Phase.OPENING:
+        if isinstance(tick, Bell) and tick.phase is MarketPhase.OPENING:
             step = min(step, NIGHT_US)
         self._elapsed_us += step
         self._last_at = tick.at

@@ -22,7 +22,7 @@ import msgspec
 MARKET_KEY = "MARKET"
 
 
-class Phase(Enum):
+class MarketPhase(Enum):
     """A phase of the trading day."""
 
     OPENING = "opening auction"
@@ -58,7 +58,7 @@ class Trade(msgspec.Struct, frozen=True, tag_field="kind", tag="trade"):
 
 class Bell(msgspec.Struct, frozen=True, tag_field="kind", tag="bell"):
     at: int
-    phase: Phase
+    phase: MarketPhase
 
 
 Tick = Quote | Trade | Bell
@@ -72,7 +72,7 @@ BELL_STRUCT = struct.Struct("<BqB")
 QUOTE_TYPE, TRADE_TYPE, BELL_TYPE = 1, 2, 3
 
 SIDES = tuple(Side)
-PHASES = tuple(Phase)
+PHASES = tuple(MarketPhase)
 
 
 class TickError(ValueError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
-from recado.apps.quotes.tick import Phase
+from recado.apps.quotes.tick import MarketPhase
 
 SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
@@ -33,12 +33,12 @@ class TradingDay:
     closes: int  # end of trading, start of the closing auction
     ends: int
 
-    def phase(self, at: int) -> Phase:
+    def phase(self, at: int) -> MarketPhase:
         if at < self.opens:
-            return Phase.OPENING
+            return MarketPhase.OPENING
         if at < self.closes:
-            return Phase.TRADING
-        return Phase.CLOSING if at < self.ends else Phase.CLOSED
+            return MarketPhase.TRADING
+        return MarketPhase.CLOSING if at < self.ends else MarketPhase.CLOSED
 
     def activity(self, at: int) -> float:
         if not self.opens <= at < self.closes:

@@ -30,8 +30,7 @@ AnyBinding = Binding[Queue | Exchange[Queue]]
 _BindingEntry = tuple[str, str, Queue | Exchange[Queue], str, FieldTable]
 """Vhost, source, destination, routing key and arguments."""
 
-INTEGER_MIN: Final = -(2**63)
-INTEGER_MAX: Final = 2**63 - 1
+_INTEGER_BITS: Final = 64
 
 
 def permissions_of(request: ApiRequest, vhost: Vhost[Queue]) -> PermissionChecker:
@@ -61,7 +60,7 @@ def _to_field_value(value: Any, where: str) -> FieldValue:
         case None | bool() | float() | str():
             return value
         case int():
-            if not INTEGER_MIN <= value <= INTEGER_MAX:
+            if value.bit_length() >= _INTEGER_BITS:
                 raise bad_request(f"{where}: {value} does not fit into 64 bits")
             return Int64(value)
         case list():

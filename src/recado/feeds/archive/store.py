@@ -1,11 +1,11 @@
 """The store: the only writer of an archive's folder.
 
-ST1  Synced rows stay in the archive until retention deletes them, each row once: in a file or in the tail.
-ST2  Offsets are assigned in the order of `append`, without gaps, and name the same row after every restart.
+ASR1  Synced rows stay in the archive until retention deletes them, each row once: in a file or in the tail.
+ASR2  Offsets are assigned in the order of `append`, without gaps, and name the same row after every restart.
      Only a repair of the journal leaves a gap, where it drops damaged records.
-ST3  Sequences of one publisher grow with offsets, except for rows that were recorded as lost and found later: a
+ASR3  Sequences of one publisher grow with offsets, except for rows that were recorded as lost and found later: a
      record precedes them, and `query` returns them in order of sequences.
-ST4  A reader that uses the manifest and the journal up to its durable mark sees everything that was durable
+ASR4  A reader that uses the manifest and the journal up to its durable mark sees everything that was durable
      then.
 
 `append` is called by one thread, that of the event loop. All other methods may run concurrently in other
@@ -275,7 +275,7 @@ class ArchiveStore:
                 if entry.first <= known:
                     message = f"{entry.publisher.hex()}:{entry.first}"
                     raise ValueError(
-                        f"message {message} is already stored: the last sequence is {known} (ST3)"
+                        f"message {message} is already stored: the last sequence is {known} (ASR3)"
                     )
                 last[entry.publisher] = entry.last
         return checked

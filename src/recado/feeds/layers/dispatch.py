@@ -1,8 +1,8 @@
 """DISPATCH: the top of a stack. Delivers messages to the application and acknowledges them to the archives.
 
-DI1  The vector contains the delivered messages of each publisher from its start position. Skipped messages are
+FD1  The vector contains the delivered messages of each publisher from its start position. Skipped messages are
      holes in it, and in the acknowledgement.
-DI2  A view is acknowledged after everything before it was delivered; no more than the delivered messages is
+FD2  A view is acknowledged after everything before it was delivered; no more than the delivered messages is
      acknowledged.
 """
 

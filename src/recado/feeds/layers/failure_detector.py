@@ -12,7 +12,7 @@ Heartbeats go through the coordinator, so that their number grows linearly with 
                     first coordinator
 
 A member that is silent for `failure_timeout` counts as failed; `membership` then makes a view without it. The
-invariants of both modules are listed there: this one is responsible for MB4 and MB7 to MB10.
+invariants of both modules are listed there: this one is responsible for FM4 and FM7 to FM10.
 """
 
 from collections.abc import Callable
@@ -117,7 +117,7 @@ class FailureDetector:
         self._quiet_until = 0.0
 
     def start(self, listens_first: bool, now: float) -> None:
-        """Start as a newcomer; with `listens_first`, keep quiet until publishers were heard (MB8)."""
+        """Start as a newcomer; with `listens_first`, keep quiet until publishers were heard (FM8)."""
         self.started_at = self.last_active = self._last_heard = self._hearing_since = now
         options = self.context.options
         if listens_first:
@@ -229,7 +229,7 @@ class FailureDetector:
     # --- receiving ---
 
     def note_packet(self, sender: MemberId, now: float) -> None:
-        """Note that a packet of any kind arrived: we are connected (MB7)."""
+        """Note that a packet of any kind arrived: we are connected (FM7)."""
         self.last_active = now
         if sender != self.context.member_id:
             if not self._is_hearing(now):
@@ -248,7 +248,7 @@ class FailureDetector:
         return any(peer.role is Role.ARCHIVE for peer in self.peers.values())
 
     def postpone_invitation(self, member: MemberId, until: float) -> None:
-        """Do not invite a member that did not reply, until it comes to another view (MB5)."""
+        """Do not invite a member that did not reply, until it comes to another view (FM5)."""
         if member in self.peers:
             self.peers[member].invite_after = until
 
@@ -333,7 +333,7 @@ class FailureDetector:
         self.collecting_until = now + self.context.options.retry_interval
 
     def introduce(self, coordinator: MemberId, now: float) -> None:
-        """MB9: tell the coordinator of another view that we are alive."""
+        """FM9: tell the coordinator of another view that we are alive."""
         if now >= self._next_introduction:
             self._next_introduction = now + self.context.options.heartbeat_interval / 2
             self._send(self._build_heartbeat(now), coordinator, now)
@@ -341,7 +341,7 @@ class FailureDetector:
     # --- silence ---
 
     def report_outsiders(self, invited: list[MemberId], now: float) -> OutsiderReport:
-        """Return whether we hear members that are not invited to a view (MB6)."""
+        """Return whether we hear members that are not invited to a view (FM6)."""
         heard = {m.name for m, peer in self.peers.items() if peer.is_alive(now)}
         if heard.difference(m.name for m in invited):  # a returning name counts once
             return OutsiderReport.HEARD
@@ -352,19 +352,19 @@ class FailureDetector:
         )
 
     def _is_hearing(self, now: float) -> bool:
-        """Return whether any packet arrived recently: otherwise we may be disconnected (MB7)."""
+        """Return whether any packet arrived recently: otherwise we may be disconnected (FM7)."""
         return (
             now - self._last_heard
             <= self.context.options.failure_timeout * self.context.interval_factor / 2
         )
 
     def has_listened(self, now: float) -> bool:
-        """Return whether we have listened for long enough to know all living members (MB7)."""
+        """Return whether we have listened for long enough to know all living members (FM7)."""
         required = self.context.options.failure_timeout * self.context.interval_factor
         return self._is_hearing(now) and now - self._hearing_since >= required
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """MB7: packets sent meanwhile may be lost. The loop has run again within a heartbeat interval."""
+        """FM7: packets sent meanwhile may be lost. The loop has run again within a heartbeat interval."""
         if seconds > self.context.options.failure_timeout / 2:
             self._hearing_since = self.last_active + self._heartbeat_interval()
 

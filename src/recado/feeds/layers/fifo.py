@@ -260,7 +260,7 @@ class FifoLayer(Layer):
         self._is_passing_up = False
 
     def _installable_view(self) -> ViewRecord | None:
-        """Return the pending view if it can be installed. After a promise to the next view it cannot (MB3):
+        """Return the pending view if it can be installed. After a promise to the next view it cannot (FM3):
         messages received since would be released, and no cut covers them. It is installed if the promise is
         abandoned, or never."""
         record, receive_buffer = self._pending_view, self.receive_buffer

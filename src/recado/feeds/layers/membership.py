@@ -10,31 +10,31 @@ as it has them, and is in the view. No member waits for another one to do so.
 PREPARE, PREPARED and VIEW contain only differences from the view that the coordinator and the receiver are in;
 a receiver in another view is sent the complete packet.
 
-MB1  View numbers grow, for each member and along every chain of views.
-MB2  A member has promised itself to one round at a time, the highest that invited it, and accepts the VIEW of
+FM1  View numbers grow, for each member and along every chain of views.
+FM2  A member has promised itself to one round at a time, the highest that invited it, and accepts the VIEW of
      that round only; and none after it abandoned the promise, because by then it has delivered more than it had
      reported.
-MB3  Between the promise and the view, or its abandonment, nothing is delivered.
-MB4  The oldest member that a member hears is its coordinator. A member outside the core takes over only after
+FM3  Between the promise and the view, or its abandonment, nothing is delivered.
+FM4  The oldest member that a member hears is its coordinator. A member outside the core takes over only after
      all older ones had time to do so. After a partition, the oldest coordinator merges the groups into one
      view: members that hear an older coordinator than their own introduce themselves to it.
-MB5  A member that did not reply is excluded, and invited again only after a while, or when it has come to
+FM5  A member that did not reply is excluded, and invited again only after a while, or when it has come to
      another view by itself; so a member that cannot reply blocks no view.
-MB6  A view is complete only if all invited members are in it, none of them hears another member, and one that
+FM6  A view is complete only if all invited members are in it, none of them hears another member, and one that
      hears all members and newcomers has listened for `failure_timeout`. While a view with an archive is not
      complete, another one follows.
-MB7  Silence counts only while a member listens: `now` leaves stalls out, and after a stall a member has not
+FM7  Silence counts only while a member listens: `now` leaves stalls out, and after a stall a member has not
      listened for long. A member that is new in a view, or has just become its coordinator, listens for
      `failure_timeout` before it considers others failed. One that heard nothing at all, not even publishers,
      may have been disconnected, and has not listened.
-MB8  A subscriber without recovery starts after all messages that were published before it. Where publishers
+FM8  A subscriber without recovery starts after all messages that were published before it. Where publishers
      resend messages, it keeps quiet until it has heard the last sequence of each: messages published after it
      joined are then certainly later.
-MB9  Every coordinator in reach hears every living member: a newcomer calls the core, a coordinator calls all
+FM9  Every coordinator in reach hears every living member: a newcomer calls the core, a coordinator calls all
      members, and a member that hears the coordinator of another view introduces itself. So a coordinator that
      has listened for `failure_timeout` knows all members. A subscriber that is alone in its view and hears an
      older coordinator calls that one only; its views are not complete meanwhile.
-MB10  Waiting members do not slow down the member that they wait for: requests are repeated with exponential
+FM10  Waiting members do not slow down the member that they wait for: requests are repeated with exponential
       backoff, a coordinator calls all members at most once per `heartbeat_interval`, and a round continues
       while replies arrive. So an overloaded machine delays joining and does not prevent it.
 """
@@ -131,7 +131,7 @@ class MembershipLayer(Layer):
         self.receive_buffer = receive_buffer
         self.detector = FailureDetector(context, self.send, last)
         self._promised_round = last
-        """The highest round that we have promised ourselves to (MB2)."""
+        """The highest round that we have promised ourselves to (FM2)."""
         self._promise: ViewPromise | None = None
         self._round: ViewRound | None = None
         self._last_decided: NewView | None = None

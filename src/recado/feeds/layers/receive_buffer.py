@@ -97,7 +97,7 @@ class ReceiveBuffer:
         self.release_limit: dict[bytes, int] | None = {}
         """Last sequence of each publisher that may be released; None: no limit."""
         self.is_frozen = False
-        """Between a promise and its view, or its abandonment (MB3)."""
+        """Between a promise and its view, or its abandonment (FM3)."""
         self.is_unstarted = True
         """Before the first view: the first message of a publisher defines its start."""
         self.has_views = True

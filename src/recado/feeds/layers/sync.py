@@ -4,20 +4,20 @@ The subscriber joins first. The first view that it shares with an archive has a 
 sent and classified by the archive; live messages after it are held back until then. So both parts meet without
 a gap or duplicates, however far the archive lags behind.
 
-SY1  Messages of each publisher are passed up without gaps or duplicates from where recovery began; messages
+FY1  Messages of each publisher are passed up without gaps or duplicates from where recovery began; messages
      that fill holes of the start vector come before.
-SY2  No live message is passed up before everything before it has been recovered.
-SY3  The buffer of held messages is bounded: on overflow they are dropped and recovered from the archive, too.
-SY4  Archives keep no state about recoveries: each request is self-contained, so any archive can continue.
-SY5  The cut of the view in which a subscriber returns may be behind the messages that its last incarnation
+FY2  No live message is passed up before everything before it has been recovered.
+FY3  The buffer of held messages is bounded: on overflow they are dropped and recovered from the archive, too.
+FY4  Archives keep no state about recoveries: each request is self-contained, so any archive can continue.
+FY5  The cut of the view in which a subscriber returns may be behind the messages that its last incarnation
      received. With recovery by the archive, live messages are marked as uncertain until an archive has reported
      a bound for earlier incarnations, and up to that bound.
-SY6  A message that one archive has recorded as lost may be in another one: it is skipped only if all archives
+FY6  A message that one archive has recorded as lost may be in another one: it is skipped only if all archives
      in the view report it as lost, and is then a hole in the vector.
-SY7  Without total order, an archive whose bound does not contain a publisher may not have heard it yet.
+FY7  Without total order, an archive whose bound does not contain a publisher may not have heard it yet.
      Messages of that publisher are uncertain too, unless it certainly started after us, when all earlier
      incarnations had ended.
-SY8  A request keeps its number until a reply to it arrives, from any archive. So a reply is useful even if it
+FY8  A request keeps its number until a reply to it arrives, from any archive. So a reply is useful even if it
      arrives after the request was repeated.
 """
 
@@ -81,19 +81,19 @@ class SyncLayer(Layer):
         passes it (VECTOR), an archive offers it (ARCHIVE) or sends it with its first reply."""
         self._holes: dict[bytes, list[Span]] = {}  # of the start vector
         self._reported_missing: dict[bytes, dict[MemberId, int]] = {}
-        """Archives that lack the next messages of a publisher, and up to where (SY6)."""
+        """Archives that lack the next messages of a publisher, and up to where (FY6)."""
         self._held: deque[HeldEvent] = deque()
         self._held_bytes = 0
         self._archive: MemberId | None = None
         self._offset = 0
-        self._request_number = 0  # a repeated request has the same number (SY8)
+        self._request_number = 0  # a repeated request has the same number (FY8)
         self._attempt = 0
         self._next_request: float | None = None
         self._last_reply_at = 0.0  # last reply of any archive
         self._delivery_bound: dict[bytes, int] | None = None
-        """Last sequences that earlier incarnations can have received, by an archive's report (SY5)."""
+        """Last sequences that earlier incarnations can have received, by an archive's report (FY5)."""
         self._unnamed_publishers: set[bytes] = set()
-        """Publishers with messages that the bound does not contain (SY7)."""
+        """Publishers with messages that the bound does not contain (FY7)."""
         self._marks_uncertain = context.options.recovery in (
             RecoveryPolicy.PESSIMISTIC,
             RecoveryPolicy.ARCHIVE,
@@ -310,7 +310,7 @@ class SyncLayer(Layer):
 
     def _skip_if_lost(self, sender: MemberId, publisher: bytes, last: int, now: float) -> bool:
         """Note that an archive lacks the next messages, up to `last`; skip them as far as all archives do
-        (SY6). Return whether that is all of them."""
+        (FY6). Return whether that is all of them."""
         assert self._recovered is not None
         if last <= self._recovered.get(publisher, 0):
             return True
@@ -400,7 +400,7 @@ class SyncLayer(Layer):
         self._pass_up(event, now)
 
     def _mark_uncertain(self, batch: MessageBatch, now: float) -> list[MessageBatch]:
-        """SY5."""
+        """FY5."""
         if not self._marks_uncertain:
             return [batch]
         last = min(batch.last, self._max_delivered_earlier(batch.publisher, now))

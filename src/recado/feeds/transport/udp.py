@@ -6,11 +6,11 @@ Each member has two sockets: one joined to the group, for packets to many member
 which it sends everything and on which it receives packets to itself. So the source address of a datagram is the
 address of its sender. Members whose address is unknown are reached through the group.
 
-UD1  No datagram exceeds 60 KB; FRAG splits larger packets by `max_packet_bytes`.
-UD2  Rate limit: at most `rate` bytes are sent per second. UDP has no flow control, and datagrams that overflow
+UP1  No datagram exceeds 60 KB; FRAG splits larger packets by `max_packet_bytes`.
+UP2  Rate limit: at most `rate` bytes are sent per second. UDP has no flow control, and datagrams that overflow
      a receive buffer must be requested again.
-UD3  No received datagram, from any host, prevents us from sending or from receiving datagrams of other hosts.
-UD4  Datagrams do not leave the local network: their time to live is 0 or 1.
+UP3  No received datagram, from any host, prevents us from sending or from receiving datagrams of other hosts.
+UP4  Datagrams do not leave the local network: their time to live is 0 or 1.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class UdpEndpoint:
         """No-op: there are no queues."""
 
     def _enqueue(self, datagram: Datagram, address: Address, number: int) -> None:
-        # A peer that requests everything again and again must not fill our memory (UD3).
+        # A peer that requests everything again and again must not fill our memory (UP3).
         queued = encode(datagram), address
         if queued in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
             return

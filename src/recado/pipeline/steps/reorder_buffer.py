@@ -1,8 +1,8 @@
 """The state of a resequencer for one key: pure, so that tests can try any order of arrivals.
 
-RB1  Numbers are emitted in order, each once.
-RB2  A number is held only while an earlier number may still arrive.
-RB3  A number that was emitted or skipped is refused when it arrives again.
+ROB1  Numbers are emitted in order, each once.
+ROB2  A number is held only while an earlier number may still arrive.
+ROB3  A number that was emitted or skipped is refused when it arrives again.
 """
 
 from __future__ import annotations

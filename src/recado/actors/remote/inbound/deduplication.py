@@ -3,10 +3,10 @@
 A broker redelivers unsettled frames, possibly in another order; an attacker may replay a recorded frame. Both
 are frames that came before. They differ in that the redelivered one was not settled here.
 
-DD1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
-DD2  A frame that came and was not settled is accepted when it comes again, after `release`.
-DD3  While a frame is being processed, further copies of it are `PENDING` and not processed.
-DD4  Memory is bounded. Of the incarnations, the one silent for longest is forgotten. Of the gaps in one
+RDD1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
+RDD2  A frame that came and was not settled is accepted when it comes again, after `release`.
+RDD3  While a frame is being processed, further copies of it are `PENDING` and not processed.
+RDD4  Memory is bounded. Of the incarnations, the one silent for longest is forgotten. Of the gaps in one
      incarnation's sequence numbers, the lowest are treated as settled when there are too many, except for
      frames that came and were not settled. A sender uses each number once, so gaps are few: frames for which it
      had no space, and frames that never arrived.
