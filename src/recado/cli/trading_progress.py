@@ -70,8 +70,8 @@ class BarProgress(BenchmarkListener):
 
     def run_started(self, number: int, trial: Trial) -> None:
         self._before = self._asks * (number - 1)
-        told = f"run {number} of {self._runs}: {trial.label}"
-        self._progress.update(self._task, description=told, completed=self._before)
+        description = f"run {number} of {self._runs}: {trial.label}"
+        self._progress.update(self._task, description=description, completed=self._before)
 
     def asks_completed(self, count: int) -> None:
         self._progress.update(self._task, completed=self._before + count)
