@@ -137,7 +137,9 @@ def kept(text: str) -> str:
     _, found, rest = text.partition(BY_HAND[0])
     inner, closed, _ = rest.partition(BY_HAND[1])
     if not (found and closed):
-        raise ValueError(f"{FILE.name} has lost the marks around the section that is written by hand")
+        raise ValueError(
+            f"{FILE.name} has lost the marks around the section that is written by hand"
+        )
     return inner.strip("\n")
 
 
