@@ -147,3 +147,9 @@ def test_plain_source_meets_every_aim(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         wording.main([str(tmp_path / "none")])
+
+
+def test_the_package_meets_every_aim() -> None:
+    """Also that invariant labels are unique, and that exceptions end in `Error`."""
+    rows = wording.rows(wording.survey([wording.PACKAGE]))
+    assert [row.name for row in rows if not row.met] == []
