@@ -59,7 +59,7 @@ DIFFERENCES = (
         "`connection.close` before the connection is open",
         "an error: the socket closes, or 504",
         "`connection.close-ok`",
-        "a client may give up at any time",
+        "a client may close at any time",
         rf"{HANDSHAKE}: connection\.close",
         rf"ended|{_close(504)}",
         r"connection\.close-ok ended",

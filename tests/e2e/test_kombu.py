@@ -93,12 +93,12 @@ def test_simple_queue(connection: Connection, name: Callable[[str], str]) -> Non
         queue.put({"number": number})
     assert len(queue) == 5
     first = queue.get(timeout=scale(PATIENCE))
-    assert first.method_payload == {"number": 0}
+    assert first.payload == {"number": 0}
     first.reject(requeue=True)
     numbers = []
     for _ in range(5):
         message = queue.get(timeout=scale(PATIENCE))
-        numbers.append(message.method_payload["number"])
+        numbers.append(message.payload["number"])
         message.ack()
     # The consumer behind a SimpleQueue had fetched the others before the first was rejected.
     assert numbers == [1, 2, 3, 4, 0]
