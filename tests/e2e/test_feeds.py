@@ -93,9 +93,9 @@ def test_a_latecomer_and_what_is_live(
     server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     async def work() -> None:
-        async with linked(server) as link:
-            feed = link.feed(name("quotes"))
-            async with link.archive(feed.name, tmp_path) as archive:
+        async with linked(server) as connection:
+            feed = connection.feed(name("quotes"))
+            async with connection.archive(feed.name, tmp_path) as archive:
                 await feed.publish_many([b"%d" % number for number in range(1_000)])
                 await stored(archive, feed)
 
@@ -123,9 +123,9 @@ def test_a_subscriber_that_is_killed_returns(
         options = ["--vector", str(tmp_path / "saved")]
 
     async def work() -> None:
-        async with linked(server) as link:
-            feed = link.feed(feed_name)
-            async with link.archive(feed_name, tmp_path / "archive") as archive:
+        async with linked(server) as connection:
+            feed = connection.feed(feed_name)
+            async with connection.archive(feed_name, tmp_path / "archive") as archive:
                 with subscriber(server, feed_name, *options) as lines:
                     await until(lambda: seats(archive) == 2)
                     await feed.publish_many([b"1", b"2"])
@@ -157,12 +157,14 @@ def test_archives_repair_each_other(
     server: Server, name: Callable[[str], str], tmp_path: Path
 ) -> None:
     async def work() -> None:
-        async with linked(server) as link:
-            feed = link.feed(name("quotes"))
-            async with link.archive(feed.name, tmp_path / "1", name="archive-1") as first:
+        async with linked(server) as connection:
+            feed = connection.feed(name("quotes"))
+            async with connection.archive(feed.name, tmp_path / "1", name="archive-1") as first:
                 await feed.publish_many([b"%d" % number for number in range(2_000)])
                 await stored(first, feed)
-                async with link.archive(feed.name, tmp_path / "2", name="archive-2") as second:
+                async with connection.archive(
+                    feed.name, tmp_path / "2", name="archive-2"
+                ) as second:
                     await stored(second, feed)
 
     run(work())

@@ -50,9 +50,9 @@ def test_a_broker_that_is_killed_is_no_loss(broker: str, tmp_path: Path) -> None
             server = await asyncio.to_thread(
                 lives.enter_context, started(broker, tmp_path / "broker", port)
             )
-            async with recado.feeds.connect(server.url, options=OPTIONS) as link:
-                feed = link.feed("quotes")
-                archiving = link.archive("quotes", tmp_path / "archive")
+            async with recado.feeds.connect(server.url, options=OPTIONS) as connection:
+                feed = connection.feed("quotes")
+                archiving = connection.archive("quotes", tmp_path / "archive")
                 async with archiving as archive, feed.subscribe("desk") as messages:
                     await feed.publish_many([b"%d" % number for number in range(500)])
                     await feed.flush()
@@ -78,9 +78,9 @@ def test_a_publisher_that_is_killed_is_no_loss_either(server: Server, tmp_path: 
     """What it had confirmed is there once, what not at most once, and its next life is another publisher."""
 
     async def work() -> None:
-        async with recado.feeds.connect(server.url, options=OPTIONS) as link:
-            feed = link.feed("quotes")
-            async with link.archive("quotes", tmp_path / "archive") as archive:
+        async with recado.feeds.connect(server.url, options=OPTIONS) as connection:
+            feed = connection.feed("quotes")
+            async with connection.archive("quotes", tmp_path / "archive") as archive:
                 published = Published()
                 for life in (1, 2):
                     program = Program("publisher-1", "publish", server.url, tmp_path, Random(1))

@@ -33,12 +33,12 @@ class Archive:
     """In a view with another one; its packets wait in `said`."""
 
     def __init__(self, me: MemberId, *records: ArchiveRecord, ordered: bool = True) -> None:
-        site = MemberContext(me, Role.ARCHIVE, FeedOptions(has_total_order=ordered), frozenset())
-        site.agreed_view = TOGETHER
+        context = MemberContext(me, Role.ARCHIVE, FeedOptions(has_total_order=ordered), frozenset())
+        context.agreed_view = TOGETHER
         views = tuple(record for record in records if isinstance(record, ViewRecord))
-        self.reception = ReceiveBuffer(1_000_000)
-        self.reception.start({}, 0.0)
-        self.layer = ArchiverLayer(site, self.reception, ArchiveState(Vector(), views))
+        self.receive_buffer = ReceiveBuffer(1_000_000)
+        self.receive_buffer.start({}, 0.0)
+        self.layer = ArchiverLayer(context, self.receive_buffer, ArchiveState(Vector(), views))
         self.said: list[Packet] = []
         self.layer.link(lambda event, now: None, self._fall)
         for record in records:
@@ -121,9 +121,9 @@ def test_a_reach_that_is_raised_is_told_to_other_archives_at_once() -> None:
     one.layer.tick(12.0)
     assert compared(one, other)
     assert other.layer.records.stability[NEW].delivery_bound == {}
-    one.reception.note_status(P, 6, 20.0, 15.0)
-    one.reception.note_status(Q, 2, 1.4, 14.4)
-    one.reception.note_status(Q, 3, 2.0, 15.0)
+    one.receive_buffer.note_status(P, 6, 20.0, 15.0)
+    one.receive_buffer.note_status(Q, 2, 1.4, 14.4)
+    one.receive_buffer.note_status(Q, 3, 2.0, 15.0)
     one.layer.tick(15.1)
     one.tell(other)
     assert other.layer.records.stability[NEW].delivery_bound == {P: 6}

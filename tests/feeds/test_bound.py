@@ -19,11 +19,11 @@ class Returned:
     `failure_timeout` is 2 s."""
 
     def __init__(self, bound: dict[bytes, int], *, ordered: bool = False) -> None:
-        self.reception = ReceiveBuffer(10_000)
-        self.reception.start({}, 10.0)
-        self.reception.release_limit = None
+        self.receive_buffer = ReceiveBuffer(10_000)
+        self.receive_buffer.start({}, 10.0)
+        self.receive_buffer.release_limit = None
         self.sync = Between(
-            lambda site: SyncLayer(site, self.reception),
+            lambda context: SyncLayer(context, self.receive_buffer),
             recovery=RecoveryPolicy.PESSIMISTIC,
             has_total_order=ordered,
         )
@@ -44,7 +44,7 @@ class Returned:
     def comes(self, sequence: int, now: float) -> Certainty:
         """What the next message of P is called."""
         message = batch(sequence)
-        assert self.reception.receive(message, now)
+        assert self.receive_buffer.receive(message, now)
         self.sync.layer.up(BatchReleased(message), now)
         risen = self.sync.risen[-1]
         assert isinstance(risen, BatchReleased)
@@ -60,7 +60,7 @@ def test_of_a_publisher_that_no_archive_has_named_nothing_is_known() -> None:
     """S6: it is asked for until one does."""
     returned = Returned({})
     assert returned.sync.layer.deadline() is None
-    returned.reception.note_status(P, 2, 90.0, 20.0)
+    returned.receive_buffer.note_status(P, 2, 90.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.UNCERTAIN
     assert returned.asks(20.0)
     returned.bound({}, 20.1)
@@ -75,7 +75,7 @@ def test_of_a_publisher_that_no_archive_has_named_nothing_is_known() -> None:
 def test_one_that_an_archive_names_with_nothing_was_not_heard_before() -> None:
     """S6."""
     returned = Returned({P: 0})
-    returned.reception.note_status(P, 1, 90.0, 20.0)
+    returned.receive_buffer.note_status(P, 1, 90.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.LIVE
     assert returned.sync.layer.deadline() is None
 
@@ -84,16 +84,16 @@ def test_one_that_an_archive_names_with_nothing_was_not_heard_before() -> None:
 def test_one_that_began_after_us_was_not_heard_before(age: float, certainty: Certainty) -> None:
     """S6: by more than what it tells can have been under way."""
     returned = Returned({})
-    returned.reception.note_status(P, 1, age - 0.5, 19.5)
-    returned.reception.note_status(P, 1, age, 20.0)
+    returned.receive_buffer.note_status(P, 1, age - 0.5, 19.5)
+    returned.receive_buffer.note_status(P, 1, age, 20.0)
     assert returned.comes(1, 20.0) is certainty
 
 
 def test_one_whose_reports_were_delayed_may_have_begun_before_us() -> None:
     """S6: they come together, and the last one is as old as the silence behind it."""
     returned = Returned({})
-    returned.reception.note_status(P, 1, 4.5, 20.0)
-    returned.reception.note_status(P, 1, 5.0, 20.0)
+    returned.receive_buffer.note_status(P, 1, 4.5, 20.0)
+    returned.receive_buffer.note_status(P, 1, 5.0, 20.0)
     assert returned.comes(1, 20.0) is Certainty.UNCERTAIN
 
 

@@ -114,7 +114,7 @@ def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
-    """FI3: each gap waits for `patience` from when it became known, not from when the one before it was
+    """FI3: each gap waits for `loss_timeout` from when it became known, not from when the one before it was
     closed."""
     world = World(ordered=ordered, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
@@ -130,12 +130,12 @@ def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
         world.cut = lambda one, other: False
         say(world, publisher, gap + 1, gap + 1)
     world.kill(publisher)
-    patience = 2.0
-    assert world.run(2 * patience, lambda: len(x.gaps) == len(gaps))
+    loss_timeout = 2.0
+    assert world.run(2 * loss_timeout, lambda: len(x.gaps) == len(gaps))
     assert x.gaps == [LostRange(who, gap, gap) for gap in gaps]
     assert x.bodies() == [b"1", b"3", b"5", b"7", b"9"]
     assert keeper.disk is not None
-    world.run(patience / 2)
+    world.run(loss_timeout / 2)
     assert keeper.disk.lost() == x.gaps
 
 

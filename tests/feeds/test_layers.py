@@ -78,17 +78,17 @@ P = b"p" * 16
 
 
 def begun(most: int = 10) -> ReceiveBuffer:
-    reception = ReceiveBuffer(10_000, most)
-    reception.start({}, 0.0)
-    return reception
+    receive_buffer = ReceiveBuffer(10_000, most)
+    receive_buffer.start({}, 0.0)
+    return receive_buffer
 
 
 class Between:
     """A layer with nothing above and below but lists."""
 
     def __init__(self, make: Callable[[MemberContext], Layer], **options: object) -> None:
-        site = MemberContext(ME, Role.SUBSCRIBER, FeedOptions(**options), frozenset())  # type: ignore[arg-type]
-        self.layer = make(site)
+        context = MemberContext(ME, Role.SUBSCRIBER, FeedOptions(**options), frozenset())  # type: ignore[arg-type]
+        self.layer = make(context)
         self.risen: list[UpEvent] = []
         self.fallen: list[DownEvent] = []
         self.layer.link(
@@ -270,7 +270,7 @@ def test_a_view_that_is_passed_over_demands_its_copies_too() -> None:
 def test_nobody_waits_for_the_place_of_what_does_not_come() -> None:
     """TO3: we begin behind 2 of P, and the order has places for it."""
     other = b"q" * 16
-    total = Between(lambda site: TotalLayer(site, begun()))
+    total = Between(lambda context: TotalLayer(context, begun()))
     view = View(
         ViewId(1, bytes(16)), (ViewEntry(OTHER, Role.SUBSCRIBER), ViewEntry(ME, Role.SUBSCRIBER))
     )
@@ -290,9 +290,9 @@ def test_nobody_waits_for_the_place_of_what_does_not_come() -> None:
 
 def test_places_that_are_malformed_or_have_no_room_are_not_waited_for() -> None:
     """TO4."""
-    reception = begun(most=1)
-    reception.note_known(P, 0, 0.0)
-    total = Between(lambda site: TotalLayer(site, reception))
+    receive_buffer = begun(most=1)
+    receive_buffer.note_known(P, 0, 0.0)
+    total = Between(lambda context: TotalLayer(context, receive_buffer))
     view = View(
         ViewId(1, bytes(16)), (ViewEntry(OTHER, Role.SUBSCRIBER), ViewEntry(ME, Role.SUBSCRIBER))
     )
@@ -302,19 +302,19 @@ def test_places_that_are_malformed_or_have_no_room_are_not_waited_for() -> None:
     said = [p + first.to_bytes(8, "little") + n.to_bytes(4, "little") for p, first, n in places]
     total.layer.up(BatchReleased(MessageBatch(order, 1, Block.build([b"short", *said]))), 0.0)
     assert total.layer.context.malformed_count == 5
-    assert reception.missing_ranges(P, 2) == [MessageRange(P, 1, 1)]
-    assert list(reception.publishers) == [P]
+    assert receive_buffer.missing_ranges(P, 2) == [MessageRange(P, 1, 1)]
+    assert list(receive_buffer.publishers) == [P]
     total.layer.up(BatchReleased(batch(1)), 0.0)
     assert passed(total) == [(1, 1)]
 
 
 def test_an_answer_of_no_use_is_no_reason_to_ask_at_once() -> None:
     """P1."""
-    reception = ReceiveBuffer(10_000)
-    reception.start({}, 0.0)
-    reception.note_known(P, 9, 0.0)
-    reception.gaps[P].needs_pull = True
-    pull = Between(lambda site: PullLayer(site, reception))
+    receive_buffer = ReceiveBuffer(10_000)
+    receive_buffer.start({}, 0.0)
+    receive_buffer.note_known(P, 9, 0.0)
+    receive_buffer.gaps[P].needs_pull = True
+    pull = Between(lambda context: PullLayer(context, receive_buffer))
     pull.layer.context.agreed_view = record(1, "a").view
     pull.layer.tick(1.0)
     assert [type(packet) for packet in pull.packets()] == [PullRequest]
@@ -325,15 +325,15 @@ def test_an_answer_of_no_use_is_no_reason_to_ask_at_once() -> None:
 
 def test_an_answer_of_use_is_followed_by_the_next_question() -> None:
     """P1: though NAK knows nothing yet of the gap behind it, as the answer filled the one that it knew."""
-    reception = ReceiveBuffer(10_000)
-    reception.start({}, 0.0)
-    reception.note_known(P, 9, 0.0)
-    reception.gaps[P].needs_pull = True
-    pull = Between(lambda site: PullLayer(site, reception))
+    receive_buffer = ReceiveBuffer(10_000)
+    receive_buffer.start({}, 0.0)
+    receive_buffer.note_known(P, 9, 0.0)
+    receive_buffer.gaps[P].needs_pull = True
+    pull = Between(lambda context: PullLayer(context, receive_buffer))
 
     def fall(event: DownEvent, now: float) -> None:
         if isinstance(event, GapFilled):
-            reception.receive(event.batch, now)
+            receive_buffer.receive(event.batch, now)
         else:
             pull.fallen.append(event)
 
@@ -349,9 +349,9 @@ def test_an_answer_of_use_is_followed_by_the_next_question() -> None:
 
 
 def test_places_of_another_view_are_not_missing() -> None:
-    reception = ReceiveBuffer(10_000)
-    reception.start({}, 0.0)
-    nak = Between(lambda site: NakMemberLayer(site, reception))
+    receive_buffer = ReceiveBuffer(10_000)
+    receive_buffer.start({}, 0.0)
+    nak = Between(lambda context: NakMemberLayer(context, receive_buffer))
     nak.layer.context.agreed_view = record(1).view
     theirs, ours = (
         order_publisher_id(ViewId(9, bytes(16))),
@@ -361,22 +361,24 @@ def test_places_of_another_view_are_not_missing() -> None:
         nak.layer.up(
             PacketReceived(PacketRoute.BROADCAST, OTHER, PublisherStatus(orders, 3, 0)), 0.0
         )
-    assert list(reception.gaps) == [ours]
+    assert list(receive_buffer.gaps) == [ours]
 
 
 @pytest.mark.parametrize("packet", [400, 60_000])
 def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
     """Nothing below cuts it into pieces."""
-    reception = ReceiveBuffer(10_000_000)
-    reception.start({}, 0.0)
+    receive_buffer = ReceiveBuffer(10_000_000)
+    receive_buffer.start({}, 0.0)
     nak = Between(
-        lambda site: NakMemberLayer(site, reception), has_total_order=False, max_packet_bytes=packet
+        lambda context: NakMemberLayer(context, receive_buffer),
+        has_total_order=False,
+        max_packet_bytes=packet,
     )
     far = MAX_SEQUENCE_ID - 1_000
     for number in range(64):
         publisher = bytes([number] * 16)
         for sequence in range(far, far + 128, 2):
-            reception.receive(batch(sequence, publisher=publisher), 0.0)
+            receive_buffer.receive(batch(sequence, publisher=publisher), 0.0)
     nak.layer.tick(1.0)
     said = [packet for packet in nak.packets() if isinstance(packet, Nak)]
     assert max(len(encode(each)) for each in said) <= packet
@@ -384,9 +386,9 @@ def test_what_is_asked_of_publishers_fits_in_packets(packet: int) -> None:
 
 
 def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
-    reception = ReceiveBuffer(10_000)
+    receive_buffer = ReceiveBuffer(10_000)
     sync = Between(
-        lambda site: SyncLayer(site, reception),
+        lambda context: SyncLayer(context, receive_buffer),
         recovery=RecoveryPolicy.VECTOR,
         start_vector=Vector({P: 5}),
     )
@@ -403,7 +405,7 @@ def test_what_is_missing_live_is_told_from_where_recovery_ended() -> None:
 def test_an_answer_that_comes_after_the_question_was_repeated_is_taken_once() -> None:
     """It may be large, and the way slow: if only the answer to the last repetition counted, none would."""
     sync = Between(
-        lambda site: SyncLayer(site, ReceiveBuffer(10_000)),
+        lambda context: SyncLayer(context, ReceiveBuffer(10_000)),
         recovery=RecoveryPolicy.VECTOR,
         retry_interval=0.1,
     )

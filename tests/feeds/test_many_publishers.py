@@ -62,64 +62,68 @@ def batch(who: bytes, first: int) -> MessageBatch:
 
 def full(most: int = 3) -> ReceiveBuffer:
     """Each has published one message."""
-    reception = ReceiveBuffer(1 << 20, most)
-    reception.start({}, 0.0)
-    reception.release_limit = None
+    receive_buffer = ReceiveBuffer(1 << 20, most)
+    receive_buffer.start({}, 0.0)
+    receive_buffer.release_limit = None
     for number in range(most):
-        assert reception.receive(batch(publisher(number), 1), 1.0)
-    return reception
+        assert receive_buffer.receive(batch(publisher(number), 1), 1.0)
+    return receive_buffer
 
 
 # --- what is received ------------------------------------------------------------------------------
 
 
 def test_who_is_new_is_turned_away_and_the_others_go_on() -> None:
-    reception = full()
-    assert reception.receive(batch(publisher(3), 1), 2.0) == []
-    reception.note_status(publisher(3), 1, 0.0, 2.0)
-    reception.note_known(publisher(3), 1, 2.0)
-    assert reception.receive(batch(publisher(0), 2), 3.0)
-    assert reception.received_sequences() == {publisher(0): 2, publisher(1): 1, publisher(2): 1}
-    assert reception.rejected_count == 3
-    reception.check()
+    receive_buffer = full()
+    assert receive_buffer.receive(batch(publisher(3), 1), 2.0) == []
+    receive_buffer.note_status(publisher(3), 1, 0.0, 2.0)
+    receive_buffer.note_known(publisher(3), 1, 2.0)
+    assert receive_buffer.receive(batch(publisher(0), 2), 3.0)
+    assert receive_buffer.received_sequences() == {
+        publisher(0): 2,
+        publisher(1): 1,
+        publisher(2): 1,
+    }
+    assert receive_buffer.rejected_count == 3
+    receive_buffer.check()
 
 
 def test_a_cut_does_not_wait_for_whom_there_is_no_room() -> None:
-    reception = full()
+    receive_buffer = full()
     cut = {publisher(0): 1, publisher(9): 5}
     for who, last in cut.items():
-        reception.note_known(who, last, 2.0)
-    assert reception.has_reached(cut)
-    assert not reception.has_reached({publisher(0): 2})
+        receive_buffer.note_known(who, last, 2.0)
+    assert receive_buffer.has_reached(cut)
+    assert not receive_buffer.has_reached({publisher(0): 2})
 
 
 def test_who_has_published_nothing_and_is_silent_makes_room() -> None:
-    reception = ReceiveBuffer(1 << 20, 3)
-    reception.start({}, 0.0)
-    reception.release_limit = None
+    receive_buffer = ReceiveBuffer(1 << 20, 3)
+    receive_buffer.start({}, 0.0)
+    receive_buffer.release_limit = None
     for number in range(3):
-        reception.note_status(
+        receive_buffer.note_status(
             publisher(number), number, 0.0, 1.0
         )  # the first has published nothing
-    assert not reception.receive(batch(publisher(3), 1), 2.0)
-    assert reception.receive(batch(publisher(3), 1), 2.0 + IDLE_PUBLISHER_TIMEOUT_S)
-    assert list(reception.publishers) == [publisher(1), publisher(2), publisher(3)]
-    reception.check()
+    assert not receive_buffer.receive(batch(publisher(3), 1), 2.0)
+    assert receive_buffer.receive(batch(publisher(3), 1), 2.0 + IDLE_PUBLISHER_TIMEOUT_S)
+    assert list(receive_buffer.publishers) == [publisher(1), publisher(2), publisher(3)]
+    receive_buffer.check()
 
 
 def test_to_begin_with_the_publishers_of_the_view_go_before_those_that_were_only_heard() -> None:
-    reception = ReceiveBuffer(1 << 20, 3)
+    receive_buffer = ReceiveBuffer(1 << 20, 3)
     for number in range(3):
-        reception.receive(batch(publisher(number), 1), 1.0)
-    reception.start({publisher(2): 1, publisher(7): 4, publisher(8): 4, publisher(9): 4}, 2.0)
-    assert list(reception.publishers) == [publisher(2), publisher(7), publisher(8)]
-    reception.check()
+        receive_buffer.receive(batch(publisher(number), 1), 1.0)
+    receive_buffer.start({publisher(2): 1, publisher(7): 4, publisher(8): 4, publisher(9): 4}, 2.0)
+    assert list(receive_buffer.publishers) == [publisher(2), publisher(7), publisher(8)]
+    receive_buffer.check()
 
 
 def test_the_order_of_all_has_room_when_there_is_none() -> None:
-    reception = full()
-    assert reception.receive(batch(order_publisher_id(NO_VIEW), 1), 2.0)
-    reception.check()
+    receive_buffer = full()
+    assert receive_buffer.receive(batch(order_publisher_id(NO_VIEW), 1), 2.0)
+    receive_buffer.check()
 
 
 # --- what a member says ----------------------------------------------------------------------------

@@ -31,9 +31,9 @@ class Scene:
 
     def __init__(self) -> None:
         options = FeedOptions(has_total_order=False, failure_timeout=SUSPECT_S)
-        site = MemberContext(ME, Role.SUBSCRIBER, options, frozenset({"MEMBERSHIP"}))
-        self.reception = ReceiveBuffer(10_000)
-        self.fifo = FifoLayer(site, self.reception, None)
+        context = MemberContext(ME, Role.SUBSCRIBER, options, frozenset({"MEMBERSHIP"}))
+        self.receive_buffer = ReceiveBuffer(10_000)
+        self.fifo = FifoLayer(context, self.receive_buffer, None)
         self.risen: list[UpEvent] = []
         self.fifo.link(lambda event, now: self.risen.append(event), lambda event, now: None)
         self.fifo.start(0.0)
@@ -52,7 +52,7 @@ class Scene:
     def hear(self, packet: Data | PublisherStatus, now: float) -> None:
         if isinstance(packet, PublisherStatus):  # as NAK does, below FIFO
             last, age_s = packet.last_sequence, packet.age_ms / 1000
-            self.reception.note_status(packet.publisher, last, age_s, now)
+            self.receive_buffer.note_status(packet.publisher, last, age_s, now)
         self.fifo.up(PacketReceived(PacketRoute.BROADCAST, OTHER, packet), now)
 
     def passed(self) -> list[str | int]:
@@ -78,13 +78,13 @@ def data(sequence: int) -> Data:
 def promised(request: pytest.FixtureRequest) -> Scene:
     """It has said to have NEW up to 1; then 2 comes, and where to begin with OLD is decided."""
     scene = Scene()
-    scene.reception.freeze()
+    scene.receive_buffer.freeze()
     scene.hear(data(2), 0.3)
     if request.param == "silent":
         scene.fifo.tick(0.2 + SUSPECT_S)
     else:
         scene.hear(PublisherStatus(OLD, 9, 60_000), 0.3)
-    assert not scene.reception.unsynced
+    assert not scene.receive_buffer.unsynced
     return scene
 
 

@@ -93,7 +93,7 @@ async def observe_members(url: str, feed: str, seconds: float) -> list[ObservedM
     observer = FeedObserver()
     transport = await open_transport(url, RECONNECT_TIMEOUT_S)
     try:
-        member_id = new_member_id("onlooker")
+        member_id = new_member_id("observer")
         observer.endpoint = await transport.join(
             check_feed_name(feed), member_id, Role.SUBSCRIBER, observer
         )

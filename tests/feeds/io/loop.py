@@ -45,7 +45,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
 
 def in_the_loop(test: Test[P]) -> Callable[P, None]:
-    """Within some patience, so that what never happens is a failure with a place."""
+    """Within some loss_timeout, so that what never happens is a failure with a place."""
 
     async def within(*args: P.args, **kwargs: P.kwargs) -> None:
         async with asyncio.timeout(scale(PATIENCE)):
@@ -68,6 +68,6 @@ def without_waiting(test: Test[P]) -> Callable[P, None]:
 
 
 async def until(met: Callable[[], object]) -> None:
-    """Turns of the loop until it is so; the test's patience ends it."""
+    """Turns of the loop until it is so; the test's loss_timeout ends it."""
     while not met():  # noqa: ASYNC110 (what is waited for tells nobody)
         await asyncio.sleep(0.001)

@@ -37,9 +37,9 @@ async def test_an_archive_without_room_names_the_file(
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             with monkeypatch.context() as full:
                 full.setattr(os, "pwritev", refuse)
                 await feed.publish(b"x")
@@ -65,9 +65,9 @@ async def test_a_message_has_at_most_the_documented_size(kind: str, tmp_path: Pa
     largest, longest_key = documented_limits()
     key = "k" * longest_key
     body = bytes(largest - longest_key)
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             async with feed.subscribe("live") as messages:
                 await feed.publish(body, key=key)
                 (live,) = await take(messages, 1)
@@ -86,8 +86,8 @@ async def test_a_message_has_at_most_the_documented_size(kind: str, tmp_path: Pa
 @pytest.mark.parametrize("kind", CARRIERS)
 @in_the_loop
 async def test_a_latecomer_gets_everything_from_the_beginning(kind: str, tmp_path: Path) -> None:
-    async with linking(kind) as linked, linked() as link, linked() as other:
-        feed = link.feed("quotes")
+    async with linking(kind) as linked, linked() as connection, linked() as other:
+        feed = connection.feed("quotes")
         async with other.archive("quotes", tmp_path, name="archive-1") as archive:
             await feed.publish_many([b"%d" % number for number in range(1_000)])
             await stored(archive, feed)
@@ -101,9 +101,9 @@ async def test_a_latecomer_gets_everything_from_the_beginning(kind: str, tmp_pat
 @pytest.mark.parametrize("recovery", ["pessimistic", "archive"])
 @in_the_loop
 async def test_the_archive_knows_what_was_missed(recovery: Recovery, tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             async with feed.subscribe("desk", recovery=recovery) as messages:
                 await feed.publish_many([b"1", b"2"])
                 assert bodies(await take(messages, 2)) == [b"1", b"2"]
@@ -119,9 +119,9 @@ async def test_the_archive_knows_what_was_missed(recovery: Recovery, tmp_path: P
 
 @in_the_loop
 async def test_an_optimist_gets_nothing_again(tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             await feed.publish(b"before")
             await stored(archive, feed)
             async with feed.subscribe("desk", recovery="optimistic") as messages:
@@ -139,9 +139,9 @@ async def fail_at_two(feed: Feed) -> None:
 
 @in_the_loop
 async def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             with pytest.raises(ZeroDivisionError):
                 await fail_at_two(feed)
             await stored(archive, feed)
@@ -152,8 +152,8 @@ async def test_what_was_not_finished_comes_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["memory", "amqp"])
 @in_the_loop
 async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> None:
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with linked() as other, other.archive("quotes", tmp_path) as archive:
             await feed.publish(b"one")
             await stored(archive, feed)
@@ -170,12 +170,12 @@ async def test_an_archive_that_returns_goes_on(kind: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("kind", CARRIERS)
 @in_the_loop
 async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path / "1", name="archive-1") as first:
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path / "1", name="archive-1") as first:
             await feed.publish_many([b"%d" % number for number in range(100)])
             await stored(first, feed)
-            async with link.archive("quotes", tmp_path / "2", name="archive-2") as second:
+            async with connection.archive("quotes", tmp_path / "2", name="archive-2") as second:
                 await stored(second, feed)
                 await feed.publish(b"both")
                 await stored(first, feed)
@@ -186,10 +186,10 @@ async def test_archives_repair_each_other(kind: str, tmp_path: Path) -> None:
 
 @in_the_loop
 async def test_rows_are_sealed_beside_the_loop(tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         upkeep = ArchiveOptions(seal_rows=100)
-        async with link.archive("quotes", tmp_path, archive_options=upkeep) as archive:
+        async with connection.archive("quotes", tmp_path, archive_options=upkeep) as archive:
             await feed.publish_many([b"%d" % number for number in range(250)])
             await stored(archive, feed)
             await until(lambda: list(tmp_path.glob("data/*/*.parquet")))
@@ -204,9 +204,9 @@ async def test_a_disk_that_fails_stops_the_archive(
     def fail() -> None:
         raise OSError(5, "the disk is broken")
 
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             running = asyncio.create_task(archive.run())
             monkeypatch.setattr(archive._opened_store, "sync", fail)
             await feed.publish(b"one")
@@ -221,9 +221,9 @@ async def test_a_fault_of_ours_stops_the_archive_too(
     def fail() -> None:
         raise ZeroDivisionError("a mistake")
 
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             monkeypatch.setattr(archive._opened_store, "sync", fail)
             await feed.publish(b"one")
             with pytest.raises(ArchiveStoppedError, match="a mistake"):
@@ -237,10 +237,10 @@ class Closed(MemoryFeedTransport):
 
 @in_the_loop
 async def test_an_archive_that_is_not_let_in_says_so_and_leaves_its_folder(tmp_path: Path) -> None:
-    async with FeedConnection.over_transport(Closed()) as link:
+    async with FeedConnection.over_transport(Closed()) as connection:
         for _ in range(2):
             with pytest.raises(JoinError, match="nobody is let in"):
-                async with link.archive("quotes", tmp_path):
+                async with connection.archive("quotes", tmp_path):
                     pass
 
 
@@ -256,31 +256,31 @@ async def test_an_archive_that_nobody_waits_for_any_more_leaves_its_folder(
             opens.set()
             goes_on.wait(10)
 
-    async with linking("memory") as linked, linked() as link:
+    async with linking("memory") as linked, linked() as connection:
         with monkeypatch.context() as patched:
             patched.setattr("recado.feeds.archiver.ArchiveStore", Slow)
-            entering = asyncio.create_task(link.archive("quotes", tmp_path).__aenter__())
+            entering = asyncio.create_task(connection.archive("quotes", tmp_path).__aenter__())
             await asyncio.to_thread(opens.wait)
             entering.cancel()
             await asyncio.sleep(0)
             goes_on.set()
             with pytest.raises(asyncio.CancelledError):
                 await entering
-        async with link.archive("quotes", tmp_path):
+        async with connection.archive("quotes", tmp_path):
             pass
 
 
 @in_the_loop
 async def test_a_folder_that_is_not_free_is_told(tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link:
-        async with link.archive("quotes", tmp_path, name="a") as archive:
+    async with linking("memory") as linked, linked() as connection:
+        async with connection.archive("quotes", tmp_path, name="a") as archive:
             with pytest.raises(ArchiveStoppedError, match="is in use"):
-                async with link.archive("quotes", tmp_path, name="b"):
+                async with connection.archive("quotes", tmp_path, name="b"):
                     pass
             with pytest.raises(RuntimeError, match="entered only once"):
                 await archive.__aenter__()
         with pytest.raises(FeedError, match="contains the archive of the feed 'quotes'"):
-            async with link.archive("other", tmp_path, name="a"):
+            async with connection.archive("other", tmp_path, name="a"):
                 pass
 
 
@@ -292,10 +292,10 @@ async def test_a_stack_with_more_layers(kind: str, tmp_path: Path) -> None:
     patient = replace(FAST, failure_timeout=60.0, view_change_timeout=30.0)
     transport = "UDP" if kind == "udp" else "AMQP"
     stack = f"DISPATCH:SYNC:ARCHIVER:UNIFORM:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:{transport}"
-    async with linking(kind, patient) as linked, linked() as link, linked() as other:
-        one, two = link.feed("quotes", stack=stack), other.feed("quotes", stack=stack)
+    async with linking(kind, patient) as linked, linked() as connection, linked() as other:
+        one, two = connection.feed("quotes", stack=stack), other.feed("quotes", stack=stack)
         async with (
-            link.archive("quotes", tmp_path, stack=stack) as archive,
+            connection.archive("quotes", tmp_path, stack=stack) as archive,
             one.subscribe("a") as a,
             two.subscribe("b") as b,
         ):
@@ -314,9 +314,9 @@ async def test_a_slow_latecomer_is_not_given_everything_at_once(
 ) -> None:
     monkeypatch.setattr("recado.feeds.subscription.INBOX_LIMIT_BYTES", 1 << 20)
     sent = [bytes(50_000) + b"%d" % number for number in range(400)]
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             await feed.publish_many(sent)
             await stored(archive, feed)
             async with feed.subscribe("late", recovery=recado.feeds.Vector()) as messages:
@@ -350,9 +350,9 @@ def damage(archive: Archiver, number: int) -> Path:
 async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_hole(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path, archive_options=TEN_ROWS) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path, archive_options=TEN_ROWS) as archive:
             await publish_in_files(feed, archive, 3)
             path = damage(archive, 1)
             for name in ("late", "later"):
@@ -378,9 +378,9 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
 
 @in_the_loop
 async def test_a_damaged_file_is_made_good_by_another_archive(tmp_path: Path) -> None:
-    async with linking("memory") as linked, linked() as link, linked() as other:
-        feed = link.feed("quotes")
-        async with link.archive(
+    async with linking("memory") as linked, linked() as connection, linked() as other:
+        feed = connection.feed("quotes")
+        async with connection.archive(
             "quotes", tmp_path / "1", name="1", archive_options=TEN_ROWS
         ) as archive:
             async with other.archive("quotes", tmp_path / "2", name="2") as second:

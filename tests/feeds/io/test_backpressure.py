@@ -24,10 +24,10 @@ async def test_what_waits_for_a_slow_program_is_bounded_and_comes_when_it_asks(
     monkeypatch.setattr("recado.feeds.subscription.INBOX_LIMIT_BYTES", WAITING)
     monkeypatch.setattr("recado.feeds.transport.amqp.PREFETCH_COUNTS", dict.fromkeys((1, 2), 16))
     sent = [b"%9d" % number + bytes(SIZE) for number in range(COUNT)]
-    async with linking(kind) as linked, linked() as link, linked() as other:
-        feed = link.feed("quotes", batch_bytes=5 * SIZE)
+    async with linking(kind) as linked, linked() as connection, linked() as other:
+        feed = connection.feed("quotes", batch_bytes=5 * SIZE)
         async with (
-            link.archive("quotes", tmp_path) as archive,
+            connection.archive("quotes", tmp_path) as archive,
             (other.feed("quotes")).subscribe("slow") as messages,
         ):
             await feed.publish_many(sent)

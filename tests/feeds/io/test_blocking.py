@@ -15,9 +15,9 @@ from .town import FAST
 
 def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: Path) -> None:
     views: list[View] = []
-    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as link:
-        feed = link.feed("quotes")
-        with link.archive("quotes", tmp_path) as archive:
+    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as connection:
+        feed = connection.feed("quotes")
+        with connection.archive("quotes", tmp_path) as archive:
             with feed.subscribe("desk", on_view=views.append) as messages:
                 assert feed.publish(b"one", key="k") == 1
                 assert feed.publish_many([b"two", b"three"]) == range(2, 4)
@@ -45,8 +45,8 @@ def test_publish_subscribe_and_recover(recado_broker: recado.Broker, tmp_path: P
 
 
 def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> None:
-    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as link:
-        feed = link.feed("quotes")
+    with recado.feeds.connect_blocking(recado_broker.url, options=FAST) as connection:
+        feed = connection.feed("quotes")
         with feed.subscribe("desk") as messages:
             feed.publish_many([b"1", b"2", b"3"])
             for expected in (b"1", b"2", b"3"):
@@ -54,11 +54,11 @@ def test_iteration_goes_on_where_it_was_left(recado_broker: recado.Broker) -> No
 
 
 def test_what_cannot_be(recado_broker: recado.Broker) -> None:
-    link = recado.feeds.connect_blocking(recado_broker.url)
+    connection = recado.feeds.connect_blocking(recado_broker.url)
     with pytest.raises(FeedClosedError, match="the connection is not open"):
-        link.feed("quotes")
-    with link:
-        feed = link.feed("quotes")
+        connection.feed("quotes")
+    with connection:
+        feed = connection.feed("quotes")
     with pytest.raises(FeedClosedError, match="the connection is not open"):
         feed.publish(b"late")
     with pytest.raises(JoinError), recado.feeds.connect_blocking("amqp://localhost:1"):

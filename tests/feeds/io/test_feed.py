@@ -57,8 +57,8 @@ async def test_a_message_is_what_was_published(kind: str) -> None:
 @in_the_loop
 async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> None:
     stack = f"DISPATCH:FRAG:FIFO:NAK:{'UDP' if kind == 'udp' else 'AMQP'}"
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes", stack=stack)
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes", stack=stack)
         async with feed.subscribe("desk-1") as messages:
             assert messages.view is None
             await feed.publish_many([b"first", b"second"])
@@ -68,8 +68,8 @@ async def test_a_stack_without_views_subscribes_to_a_quiet_feed(kind: str) -> No
 
 @in_the_loop
 async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes", stack="DISPATCH:FRAG:FIFO:NAK:MEMBERSHIP:AMQP")
         for recovery in ("pessimistic", Vector()):
             with pytest.raises(StackError, match="has no SYNC, which recovery needs"):
                 feed.subscribe("desk-1", recovery=recovery)
@@ -79,8 +79,8 @@ async def test_recovery_by_a_stack_without_sync_is_refused() -> None:
 @in_the_loop
 async def test_many_messages_come_in_order_to_all(kind: str) -> None:
     count = 5_000
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("a") as a, feed.subscribe("b") as b:
             sent = [b"%d" % number for number in range(count)]
             keys = [f"key-{number % 7}" for number in range(count)]
@@ -96,8 +96,8 @@ async def test_many_messages_come_in_order_to_all(kind: str) -> None:
 @in_the_loop
 async def test_a_message_that_is_larger_than_a_packet(kind: str) -> None:
     body = bytes(range(256)) * 6_000
-    async with linking(kind) as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking(kind) as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("a") as messages:
             await feed.publish(body)
             await feed.publish(b"small")
@@ -106,8 +106,8 @@ async def test_a_message_that_is_larger_than_a_packet(kind: str) -> None:
 
 @in_the_loop
 async def test_only_what_the_selector_wants() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         selector = "key = 'PETR4' AND json.price > 10"
         async with feed.subscribe("a", selector=selector) as messages:
             for price in (9, 11, 12):
@@ -119,8 +119,8 @@ async def test_only_what_the_selector_wants() -> None:
 
 @in_the_loop
 async def test_what_cannot_be_is_told_at_once() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         with pytest.raises(SelectorError):
             feed.subscribe("a", selector="price >")
         with pytest.raises(ValueError, match="recovery must be optimistic"):
@@ -130,11 +130,11 @@ async def test_what_cannot_be_is_told_at_once() -> None:
         with pytest.raises(ValueError, match="unprintable characters"):
             feed.subscribe("a\n")
         with pytest.raises(ValueError, match="the limit is 120"):
-            link.feed("f" * 121)
+            connection.feed("f" * 121)
         with pytest.raises(ValueError, match=r"cannot end with \.archive"):
-            link.feed("quotes.archive")
+            connection.feed("quotes.archive")
         with pytest.raises(StackError):
-            link.feed("quotes", stack="DISPATCH:SINC:AMQP")
+            connection.feed("quotes", stack="DISPATCH:SINC:AMQP")
         with pytest.raises(ValueError, match="1 keys for 2 bodies"):
             await feed.publish_many([b"a", b"b"], keys=["k"])
         with pytest.raises(ValueError, match="key of 256 bytes exceeds the limit of 255"):
@@ -157,22 +157,22 @@ async def test_what_cannot_be_is_told_at_once() -> None:
 @in_the_loop
 async def test_where_no_feed_is(url: str, told: str) -> None:
     with pytest.raises(JoinError, match=f"(?i){told}"):
-        async with FeedConnection(url) as link:
-            await (link.feed("quotes")).publish(b"")
+        async with FeedConnection(url) as connection:
+            await (connection.feed("quotes")).publish(b"")
 
 
 @in_the_loop
 async def test_an_interface_that_is_none() -> None:
     url = free_group().replace("interface=127.0.0.1", "interface=192.0.2.1")
-    async with FeedConnection(url) as link:
+    async with FeedConnection(url) as connection:
         with pytest.raises(JoinError, match="cannot join multicast group"):
-            await (link.feed("quotes")).publish(b"")
+            await (connection.feed("quotes")).publish(b"")
 
 
 @without_waiting
 async def test_without_an_archive_there_is_no_recovery() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("other") as other:
             await feed.publish(b"before")
             await take(other, 1)
@@ -194,8 +194,8 @@ async def test_members_are_told_of_each_other(kind: str) -> None:
     def names() -> set[str]:
         return {member.name for member in views[-1].members()} if views else set()
 
-    async with linking(kind) as linked, linked() as link, linked() as other:
-        feed = link.feed("quotes")
+    async with linking(kind) as linked, linked() as connection, linked() as other:
+        feed = connection.feed("quotes")
         async with feed.subscribe("a", on_view=views.append) as messages:
             taking = asyncio.create_task(take(messages, 1))
             await until(lambda: names() == {"a"})
@@ -209,8 +209,8 @@ async def test_members_are_told_of_each_other(kind: str) -> None:
 @in_the_loop
 async def test_a_carrier_that_is_gone_is_told_to_all() -> None:
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = link.feed("quotes")
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("a") as messages:
             await feed.publish(b"x")
             assert bodies(await take(messages, 1)) == [b"x"]
@@ -226,9 +226,9 @@ async def test_a_carrier_that_is_gone_is_told_to_all() -> None:
 @in_the_loop
 async def test_what_is_closed_says_so() -> None:
     async with linking("memory") as linked:
-        link = linked()
-        async with link:
-            feed = link.feed("quotes")
+        connection = linked()
+        async with connection:
+            feed = connection.feed("quotes")
             await feed.publish(b"x")
             subscription = feed.subscribe("a")
             async with subscription as messages:
@@ -239,7 +239,7 @@ async def test_what_is_closed_says_so() -> None:
         with pytest.raises(FeedClosedError, match="is closed"):
             await feed.publish(b"y")
         with pytest.raises(FeedClosedError, match="not open"):
-            link.feed("quotes")
+            connection.feed("quotes")
         assert feed.confirmed_sequence == 1
 
 
@@ -261,8 +261,8 @@ class Slow(MemoryFeedTransport):
 @in_the_loop
 async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> None:
     carrier = Slow(hub := MemoryHub())
-    async with FeedConnection.over_transport(carrier, options=FAST) as link:
-        feed = link.feed("quotes")
+    async with FeedConnection.over_transport(carrier, options=FAST) as connection:
+        feed = connection.feed("quotes")
         publishing = asyncio.create_task(feed.publish(b"x"))
         await carrier.asked.wait()
         await feed.close()  # which does not wait for one who may never be let in
@@ -275,8 +275,8 @@ async def test_who_becomes_a_publisher_while_the_feed_is_closed_is_none() -> Non
 
 @in_the_loop
 async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> None:
-    async with linking("memory") as linked, linked() as link:
-        one, two = link.feed("quotes"), link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        one, two = connection.feed("quotes"), connection.feed("quotes")
         async with one.subscribe("a", selector="key <> 'no'") as messages:
             for feed in (one, one, two, one):
                 await feed.publish_many([b"x", b"y"], keys=["", "no"])
@@ -295,8 +295,8 @@ async def test_all_that_has_come_is_taken_at_once_and_is_in_hand_together() -> N
 
 @in_the_loop
 async def test_subscriptions_that_ended_are_forgotten() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         known = weakref.WeakSet[Subscription]()
         for _ in range(3):
             async with feed.subscribe("a") as messages:
@@ -309,21 +309,21 @@ async def test_subscriptions_that_ended_are_forgotten() -> None:
 @in_the_loop
 async def test_all_is_closed_whatever_fails() -> None:
     hub = MemoryHub()
-    link = FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST)
-    one, two, three = [link.feed(name) for name in ("one", "two", "three")]
+    connection = FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST)
+    one, two, three = [connection.feed(name) for name in ("one", "two", "three")]
     for feed in (one, two, three):
         await feed.publish(b"x")
     hub.endpoints[1].disconnect(ConnectionError("the wire is cut"))
     await two.publish(b"y")
     with pytest.raises(TransportLostError, match="the wire is cut"):
-        await link.close()
+        await connection.close()
     assert hub.endpoints == []
 
 
 @in_the_loop
 async def test_a_fast_publisher_is_slowed_down() -> None:
-    async with linking("amqp") as linked, linked() as link:
-        feed = link.feed("quotes", max_in_flight=2, batch_bytes=1_000)
+    async with linking("amqp") as linked, linked() as connection:
+        feed = connection.feed("quotes", max_in_flight=2, batch_bytes=1_000)
         ahead = 0
         for number in range(1, 201):
             await feed.publish(bytes(100))
@@ -337,8 +337,8 @@ async def test_a_fast_publisher_is_slowed_down() -> None:
 async def test_too_much_that_waits_for_archives_is_no_failed_recovery() -> None:
     stack = "DISPATCH:SYNC:ARCHIVER:UNIFORM:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
     options = replace(FAST, buffer_bytes=2_000, uniform_copies=1)
-    async with linking("memory", options) as linked, linked() as link:
-        feed = link.feed("quotes", stack=stack)
+    async with linking("memory", options) as linked, linked() as connection:
+        feed = connection.feed("quotes", stack=stack)
         async with feed.subscribe("desk") as messages:
             await feed.publish(bytes(4_000))
             with pytest.raises(FeedError, match="wait to be durable in 1 archives") as raised:

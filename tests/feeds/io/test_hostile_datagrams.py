@@ -112,10 +112,10 @@ async def test_who_publishes_and_who_listens_go_on(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     random = Random(1)
-    async with linking("udp") as make, make() as link, make() as other:
-        feed = link.feed("quotes")
+    async with linking("udp") as make, make() as connection, make() as other:
+        feed = connection.feed("quotes")
         listening = (other.feed("quotes")).subscribe("desk")
-        with intruder(link.url) as hostile:
+        with intruder(connection.url) as hostile:
             async with listening as messages:
                 await feed.publish(b"first")
                 assert bodies(await take(messages, 1)) == [b"first"]

@@ -45,8 +45,8 @@ def check(error: FeedError) -> None:
 
 @without_waiting
 async def test_of_a_publisher() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes", stack=STACK.format("MISTAKEN:"))
         await feed.publish(b"x")
         with pytest.raises(MemberFailedError) as told:
             await feed.flush()
@@ -56,9 +56,9 @@ async def test_of_a_publisher() -> None:
 
 @without_waiting
 async def test_of_a_subscriber() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        mistaken = link.feed("quotes", stack=STACK.format("MISTAKEN:"))
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        mistaken = connection.feed("quotes", stack=STACK.format("MISTAKEN:"))
         async with mistaken.subscribe("desk") as messages:
             await feed.publish(b"x")
             with pytest.raises(MemberFailedError) as told:
@@ -71,8 +71,8 @@ async def test_of_a_callback() -> None:
     def mistaken(view: View) -> None:
         raise ZeroDivisionError("a mistake")
 
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         with pytest.raises(MemberFailedError) as told:
             async with feed.subscribe("desk", on_view=mistaken) as messages:
                 await take(messages, 1)
@@ -84,9 +84,9 @@ async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def mistaken(listener: object, packet: bytes, tag: int, *, is_malformed: bool) -> None:
         raise ZeroDivisionError("a mistake")
 
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             monkeypatch.setattr(type(archive._listener), "packet_handled", mistaken)
             await feed.publish(b"x")
             with pytest.raises(MemberFailedError) as told:
@@ -97,8 +97,8 @@ async def test_of_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @in_the_loop
 async def test_to_know_more_publishers_than_there_is_room_for() -> None:
     known = Vector({number.to_bytes(16): 1 for number in range(1, 1_026)})
-    async with linking("udp") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("udp") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         with pytest.raises(
             JoinError, match=r"knows 1,025 .* the limit on UDP is 1,024\. Start a new"
         ):

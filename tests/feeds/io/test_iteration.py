@@ -15,8 +15,8 @@ from .town import bodies, linking, stored, take
 
 @in_the_loop
 async def test_it_goes_on_where_it_was_left() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("desk") as messages:
             await feed.publish_many([b"1", b"2", b"3", b"4", b"5"])
             for number in (1, 2):
@@ -32,8 +32,8 @@ async def test_it_goes_on_where_it_was_left() -> None:
 
 @in_the_loop
 async def test_it_goes_on_behind_what_the_selector_does_not_want() -> None:
-    async with linking("memory") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("memory") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         async with feed.subscribe("desk", selector="key = 'x'") as messages:
             await feed.publish_many([b"1", b"2", b"3", b"4"], keys=["", "x", "", ""])
             assert bodies(await take(messages, 1)) == [b"2"]
@@ -46,10 +46,10 @@ async def test_what_is_given_after_another_task_has_closed_is_not_missed(tmp_pat
     """Nothing is given then, so that what comes again was never given."""
     async with (
         linking("memory") as linked,
-        linked() as link,
-        link.archive("quotes", tmp_path) as archive,
+        linked() as connection,
+        connection.archive("quotes", tmp_path) as archive,
     ):
-        feed = link.feed("quotes")
+        feed = connection.feed("quotes")
         reading, closed = asyncio.Event(), asyncio.Event()
         given: list[bytes] = []
 

@@ -55,8 +55,8 @@ async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None
 
 @in_the_loop
 async def test_who_comes_later_gets_what_comes_later() -> None:
-    async with linking("amqp") as linked, linked() as link:
-        feed = link.feed("quotes")
+    async with linking("amqp") as linked, linked() as connection:
+        feed = connection.feed("quotes")
         await feed.publish_many([b"%d" % each for each in range(1, 11)])
         await feed.flush()
         async with (

@@ -24,9 +24,9 @@ ORDERED = "DISPATCH:SYNC:ARCHIVER:TOTAL:PULL:FRAG:FIFO:NAK:MEMBERSHIP:AMQP"
 @in_the_loop
 async def test_places_in_a_total_order_are_settled(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = link.feed("quotes", stack=ORDERED)
-        async with link.archive("quotes", tmp_path, stack=ORDERED) as archive:
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        feed = connection.feed("quotes", stack=ORDERED)
+        async with connection.archive("quotes", tmp_path, stack=ORDERED) as archive:
             for number in range(20):
                 await feed.publish(b"%d" % number)
                 await asyncio.sleep(0)  # a packet for each
@@ -39,8 +39,8 @@ async def test_the_order_of_another_view_is_settled(tmp_path: Path) -> None:
     hub = MemoryHub()
     stranger = new_member_id("stranger")
     async with (
-        FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link,
-        link.archive("quotes", tmp_path),
+        FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection,
+        connection.archive("quotes", tmp_path),
     ):
         hub.broadcast(
             "quotes", stranger, encode(Data(b"order" + bytes(11), 1, Block.build([b"?"])))
@@ -51,15 +51,15 @@ async def test_the_order_of_another_view_is_settled(tmp_path: Path) -> None:
 @in_the_loop
 async def test_what_waits_for_an_archive_without_its_folder_is_stored_anew(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        async with link.archive("quotes", tmp_path / "old"):
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        async with connection.archive("quotes", tmp_path / "old"):
             pass  # its queue stays
-        once = link.feed("quotes")
+        once = connection.feed("quotes")
         await once.publish(b"by one who is gone")
         await once.close()
         assert hub.archive_queues["quotes", "archive"]
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path / "new") as archive:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path / "new") as archive:
             await feed.publish(b"now")
             await stored(archive, feed)
             await until(lambda: not hub.archive_queues["quotes", "archive"])
@@ -69,14 +69,14 @@ async def test_what_waits_for_an_archive_without_its_folder_is_stored_anew(tmp_p
 @in_the_loop
 async def test_what_is_for_an_archive_that_has_begun_is_stored_before(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             await feed.publish(b"one")
             await stored(archive, feed)
         await feed.publish(b"two")
         await feed.flush()
-        async with link.archive("quotes", tmp_path) as archive:
+        async with connection.archive("quotes", tmp_path) as archive:
             await until(lambda: not hub.archive_queues["quotes", "archive"])
             assert archive.vector.last_of(feed.publisher) == 2
 
@@ -89,9 +89,9 @@ async def test_a_broker_gives_more_than_it_gives_at_once(
     monkeypatch.setattr(
         "recado.feeds.transport.amqp.PREFETCH_COUNTS", dict.fromkeys((1, 2), 16)
     )  # by role
-    async with linking("amqp") as linked, linked() as link:
-        feed = link.feed("quotes", stack=stack)
-        async with link.archive("quotes", tmp_path, stack=stack) as archive:
+    async with linking("amqp") as linked, linked() as connection:
+        feed = connection.feed("quotes", stack=stack)
+        async with connection.archive("quotes", tmp_path, stack=stack) as archive:
             for number in range(200):
                 await feed.publish(b"%d" % number)
                 await asyncio.sleep(0)
@@ -104,9 +104,9 @@ async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
 ) -> None:
     monkeypatch.setattr("recado.feeds.member.max_publishers", lambda options: 2)
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        one, two, three = [link.feed("quotes") for _ in range(3)]
-        async with link.archive("quotes", tmp_path) as archive:
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        one, two, three = [connection.feed("quotes") for _ in range(3)]
+        async with connection.archive("quotes", tmp_path) as archive:
             for feed in (one, two, three, one):
                 await feed.publish(b"x")
                 await feed.flush()
@@ -119,9 +119,9 @@ async def test_what_is_of_one_publisher_too_many_is_settled_and_told(
 @in_the_loop
 async def test_a_malformed_packet_to_members_settles_nothing_of_others(tmp_path: Path) -> None:
     hub = MemoryHub()
-    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as link:
-        feed = link.feed("quotes")
-        async with link.archive("quotes", tmp_path) as archive:
+    async with FeedConnection.over_transport(MemoryFeedTransport(hub), options=FAST) as connection:
+        feed = connection.feed("quotes")
+        async with connection.archive("quotes", tmp_path) as archive:
             await feed.publish(b"first")
             await stored(archive, feed)
             await until(lambda: not hub.archive_queues["quotes", "archive"])

@@ -39,7 +39,7 @@ def free_group() -> str:
 
 @asynccontextmanager
 async def linking(kind: str, options: FeedOptions = FAST) -> AsyncIterator[Linking]:
-    """Makes a link for each program that asks."""
+    """Makes a connection for each program that asks."""
     match kind:
         case "memory":
             hub = MemoryHub()
