@@ -87,7 +87,8 @@ class Between:
     """A layer with nothing above and below but lists."""
 
     def __init__(self, make: Callable[[MemberContext], Layer], **options: object) -> None:
-        context = MemberContext(ME, Role.SUBSCRIBER, FeedOptions(**options), frozenset())  # type: ignore[arg-type]
+        chosen = FeedOptions(**options)  # type: ignore[arg-type]
+        context = MemberContext(ME, Role.SUBSCRIBER, chosen, frozenset())
         self.layer = make(context)
         self.risen: list[UpEvent] = []
         self.fallen: list[DownEvent] = []

@@ -27,7 +27,8 @@ SUSPECT_S = 2.0
 
 class Scene:
     """A subscriber without recovery. It follows the publisher NEW; an archive that has joined knows OLD, which
-    it must not deliver. So the view with the archive is pending until OLD is heard, or `failure_timeout` has passed."""
+    it must not deliver. So the view with the archive is pending until OLD is heard, or
+    `failure_timeout` has passed."""
 
     def __init__(self) -> None:
         options = FeedOptions(has_total_order=False, failure_timeout=SUSPECT_S)

@@ -168,7 +168,8 @@ class World:
         self.stacks = TEXTS | (stacks or {})
         self.options = {"heartbeat_interval": 0.1, "failure_timeout": 0.5, "view_change_timeout": 0.2,
                         "retry_interval": 0.05, "loss_timeout": 2.0,
-                        "acknowledge_interval": 1.0, "recovery_timeout": 3.0, "has_total_order": ordered} | options  # fmt: skip
+                        "acknowledge_interval": 1.0, "recovery_timeout": 3.0,
+                        "has_total_order": ordered} | options  # fmt: skip
         self.ordered = ordered
         self.now = 0.0
         self.nodes: list[Node] = []

@@ -1,5 +1,7 @@
-"""Feeds: persistent publish/subscribe. Live subscribers receive each message at once; a subscriber that was away
-receives the missed messages from an archive first, in order, without gaps and duplicates.
+"""Feeds: persistent publish/subscribe.
+
+Live subscribers receive each message at once; a subscriber that was away receives the missed messages from an
+archive first, in order, without gaps and duplicates.
 
     async with recado.feeds.connect("amqp://guest:guest@localhost") as connection:
         feed = connection.feed("quotes")
@@ -12,9 +14,10 @@ receives the missed messages from an archive first, in order, without gaps and d
     delivery_records   incarnation_history                                what an archive concludes from views
     archive                                                               the files of an archive
 
-The core (member, stack, layers and the values that they use) contains no sockets, threads, clocks or randomness:
-`driver` runs it in an event loop, and `bench/feeds_sim` runs whole feeds under a seeded simulator. The design
-follows "Persistent message channels for fault-tolerant distributed systems" by Jorge Morgado and Luís Rodrigues.
+The core (member, stack, layers and the values that they use) contains no sockets, threads, clocks or
+randomness: `driver` runs it in an event loop, and `bench/feeds_sim` runs whole feeds under a seeded simulator.
+The design follows "Persistent message channels for fault-tolerant distributed systems" by Jorge Morgado and
+Luís Rodrigues.
 
 The names below are imported on first use: publishing and subscribing do not need pyarrow, archives do.
 """

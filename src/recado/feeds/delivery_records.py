@@ -1,4 +1,4 @@
-"""The views and acknowledgements that an archive knows, and which messages a returning subscriber has missed."""
+"""The views and acknowledgements that an archive knows, and which messages a subscriber has missed."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -70,7 +70,7 @@ MESSAGE_KINDS: Final = (PacketKind.DATA, PacketKind.FRAGMENT, PacketKind.PULL_RE
 
 
 class MemberListener:
-    """Callbacks of a member: implemented by a publisher, a subscription and an archiver. Defaults do nothing."""
+    """Callbacks of a member, for a publisher, a subscription or an archiver. The defaults do nothing."""
 
     attached: Driver | None = None
     """The driver of the member, once it has joined."""
@@ -241,8 +241,9 @@ class Driver:
             return
         self._logged_rejections = self.member.rejected_count
         log.error(
-            "publisher limit reached: dropping messages of new publishers (member=%s limit=%d); each start of a "
-            "publishing program is a publisher: keep it running, resume it (ResumePoint), or use a new feed",
+            "publisher limit reached: dropping messages of new publishers (member=%s limit=%d); each "
+            "start of a publishing program is a publisher: keep it running, resume it "
+            "(ResumePoint), or use a new feed",
             *(self.member.context.member_id.name, self.member.publisher_counts[1]),
         )
 
@@ -331,7 +332,8 @@ async def join_feed(
         raise JoinError(
             f"cannot join feed {feed}: {member_id.name} knows {known:,} publishers, the limit on "
             f"{transport.layer_name} is {max_publishers(fitting):,}",
-            "Start a new feed with a new archive, and keep its publishers running or resume them (ResumePoint).",
+            "Start a new feed with a new archive, and keep its publishers running or resume "
+            "them (ResumePoint).",
         )
     driver = Driver(FeedMember(member_id, role, stack, fitting, archive_state), listener)
     port = await transport.join(feed, member_id, role, driver)

@@ -173,6 +173,10 @@ class MemberContext:
         present = len(view.archive_members()) if view is not None else 0
         return (self.options.archive_count or present) // 2 + 1
 
+    def archive_members(self) -> list[MemberId]:
+        """Return the archives of the view, including ourselves if we are one."""
+        return [] if self.agreed_view is None else self.agreed_view.archive_members()
+
     def other_members(self) -> list[MemberId]:
         """Return the other members of the view, archives first."""
         if self.agreed_view is None:

@@ -237,7 +237,7 @@ class Subscription:
         return DeliveredBatch(self.feed, batch, self._filter)
 
     def mark_finished(self, message: Message) -> None:
-        """Of the current batches, count only the messages up to this one as processed; the caller will leave."""
+        """Count only the messages up to this one as processed, of the current batches; the caller leaves."""
         for publisher, spans in self._unfinished.items():
             for span in clip_spans(spans, message.sequence + 1, MAX_SEQUENCE_ID):
                 if publisher == message.publisher:

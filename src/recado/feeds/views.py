@@ -133,7 +133,7 @@ class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag="Acknowled
 
 
 class LostRange(Struct, frozen=True, array_like=True, tag="Lost"):
-    """Messages first..last of this publisher are lost: it failed before a surviving member had received them."""
+    """Messages first..last of this publisher are lost: it failed before a surviving member received them."""
 
     publisher: IncarnationId
     first: SequenceNumber

@@ -372,7 +372,8 @@ async def test_an_archive_with_a_damaged_file_serves_the_rest_and_reports_the_ho
     reports = [record.getMessage() for record in caplog.records if "damaged" in record.message]
     assert len(reports) == 1
     assert reports[0].startswith(
-        f"archive file damaged (archive=archive rows=10-19 messages_lost=10 error={path} is damaged at row group 0"
+        "archive file damaged (archive=archive rows=10-19 messages_lost=10 "
+        f"error={path} is damaged at row group 0"
     )
 
 

@@ -125,7 +125,8 @@ async def test_a_malformed_packet_to_members_settles_nothing_of_others(tmp_path:
             await feed.publish(b"first")
             await stored(archive, feed)
             await until(lambda: not hub.archive_queues["quotes", "archive"])
-            archive._opened_store.sync = lambda: None  # type: ignore[method-assign] # a disk that takes its time
+            # A disk that takes its time.
+            archive._opened_store.sync = lambda: None  # type: ignore[method-assign]
             hub.send("quotes", new_member_id("stranger"), "members", b"?")
             await feed.publish(b"second")
             await feed.flush()

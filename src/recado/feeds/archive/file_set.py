@@ -229,7 +229,7 @@ class ArchiveFileSet:
 
 
 def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
-    """Return the records that are still needed: those that `DeliveryRecords` keeps, and losses after the start."""
+    """Return the records still needed: those that `DeliveryRecords` keeps, and losses after the start."""
     table = DeliveryRecords(stored.record for stored in records)
     retired = []
     for stored in records:

@@ -174,7 +174,7 @@ class ArchiveFollower:
         return found
 
     def find_offset_at(self, timestamp_us: int) -> int:
-        """Return the offset of the first row whose timestamp is at or after a time; the end if there is none."""
+        """Return the offset of the first row with a timestamp at or after a time; the end if there is none."""
         files = [file for file in self.manifest.files if file.timestamps[1] >= timestamp_us]
         ranges = [(file.first, file.end) for file in files]
         if self.tail_batches:

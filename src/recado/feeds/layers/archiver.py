@@ -219,7 +219,7 @@ class ArchiverLayer(Layer):
         changed: list[ArchiveRecord] = [
             settled[id_] for id_, old in before.items() if settled[id_] != old
         ]
-        if changed and len(self._archive_members()) > 1:
+        if changed and len(self.context.archive_members()) > 1:
             self.send(RecordsReply(changed[-MAX_RECORDS:]), ARCHIVES, now)
 
     def _store_entries(self, entries: Sequence[ArchiveEntry]) -> None:
@@ -265,31 +265,31 @@ class ArchiverLayer(Layer):
         return self._next_heartbeat
 
     def _send_summary(self, now: float) -> None:
-        view, table = self.context.agreed_view, self.records
+        view, records = self.context.agreed_view, self.records
         if view is None or len(view.archive_members()) < 2:
             return
-        views = [id_ for id_, record in table.view_records.items() if not record.provisional]
-        checksums = list(table.stability_checksums.items())
-        acks = [(member, _bounded_weight(ack)) for member, ack in table.acknowledgements.items()]
+        views = [id_ for id_, record in records.view_records.items() if not record.provisional]
+        checksums = list(records.stability_checksums.items())
+        acks = [(member, _bounded_weight(ack)) for member, ack in records.acknowledgements.items()]
         self.send(RecordsSummary(views, checksums, acks[-MAX_RECORDS:]), ARCHIVES, now)
 
     def _answer_summary(self, sender: MemberId, known: RecordsSummary, now: float) -> None:
-        views, table = set(known.view_ids), self.records
+        views, records = set(known.view_ids), self.records
         checksums, acks = dict(known.stability_checksums), dict(known.acknowledgement_weights)
         news: list[ArchiveRecord] = [
             record
-            for id_, record in table.view_records.items()
+            for id_, record in records.view_records.items()
             if id_ not in views and not record.provisional
         ]
         # Two archives whose bounds differ send each other theirs, and both merge them.
         news += [
-            table.stability[id_]
-            for id_, checksum in table.stability_checksums.items()
+            records.stability[id_]
+            for id_, checksum in records.stability_checksums.items()
             if checksums.get(id_) != checksum
         ]
         news += [
             ack
-            for member, ack in table.acknowledgements.items()
+            for member, ack in records.acknowledgements.items()
             if acks.get(member, -1) < _bounded_weight(ack)
         ]
         if news:
@@ -304,20 +304,15 @@ class ArchiverLayer(Layer):
     def _request_lost(self, now: float) -> None:
         """Request lost messages from another archive, which may have been absent when they were recorded as
         lost."""
-        archives = [one for one in self.context.other_members() if one in self._archive_members()]
+        archives = [
+            one for one in self.context.other_members() if one in self.context.archive_members()
+        ]
         ranges = [MessageRange(p, *span) for p, spans in self._lost_spans.items() for span in spans]
         if archives and ranges:
             turn = self._heartbeat_count // COMPARE_INTERVAL_COUNT
             start = turn // len(archives) * MAX_PULL_RANGES % len(ranges)
             requested = ranges[start : start + MAX_PULL_RANGES]
             self.send(PullRequest(0, requested), archives[turn % len(archives)], now)
-
-    def _archive_members(self) -> list[MemberId]:
-        return (
-            self.context.agreed_view.archive_members()
-            if self.context.agreed_view is not None
-            else []
-        )
 
     def _store_found(self, part: EncodedBatch) -> None:
         """Store messages that were recorded as lost after a FoundRange: existing offsets do not change."""
@@ -360,70 +355,69 @@ class ArchiverLayer(Layer):
                 named = dict.fromkeys(self.stability.publishers_with_known_age(), 0)
                 self.send(DeliveryBound(named | dict(bound)), sender, now)
 
-    def _start_recovery_read(self, sender: MemberId, question: RecoveryRequest, now: float) -> None:
+    def _start_recovery_read(self, sender: MemberId, request: RecoveryRequest, now: float) -> None:
         if not self.records.has_seen(sender):
             return
         self._record_stability(self.stability.tick(now), now)
-        waiting = PendingRead(sender, question.request_number, [])
-        after = question.after
-        name = sender.name
-        waiting.start = self.records.last_acknowledged(name, sender) if after is None else after
-        waiting.status = self.records.delivery_status(name, sender)
-        waiting.offset = question.offset
+        read = PendingRead(sender, request.request_number, [])
+        name, after = sender.name, request.after
+        read.start = self.records.last_acknowledged(name, sender) if after is None else after
+        read.status = self.records.delivery_status(name, sender)
+        read.offset = request.offset
         limit = 1024 * 1024 if self.context.options.max_packet_bytes > 65_536 else 256 * 1024
-        query = ArchiveQuery(waiting.start, (), question.offset, limit)
-        self._read_store(waiting, query)
+        self._read_store(read, ArchiveQuery(read.start, (), request.offset, limit))
 
-    def _read_store(self, question: PendingRead, query: ArchiveQuery) -> None:
+    def _read_store(self, read: PendingRead, query: ArchiveQuery) -> None:
         self._last_query_number += 1
-        self._pending_reads[self._last_query_number] = question
+        self._pending_reads[self._last_query_number] = read
         if len(self._pending_reads) > MAX_PENDING_READS:
             del self._pending_reads[next(iter(self._pending_reads))]
         self.context.effects.append(ReadArchive(self._last_query_number, query))
 
     def _handle_read(self, result: ArchiveRead, now: float) -> None:
-        question = self._pending_reads.pop(result.query_number, None)
-        if question is None:
+        read = self._pending_reads.pop(result.query_number, None)
+        if read is None:
             return
-        if question.status is None:
-            wanted = [encode_batch(batch) for batch in result.batches[:MAX_BATCHES]]
-            missing = [] if result.has_more else self._find_missing(question.ranges, result)
-            lost = [
-                each
-                for gap in missing
-                if (each := _clip_to_reached(gap, result.reached)) is not None
-            ]
-            self.send(
-                PullReply(question.request_number, wanted, missing, lost), question.sender, now
-            )
-            return
-        limit = self._uniform_limit(question.sender)
+        if read.status is None:
+            self._send_pull_reply(read, result, now)
+        else:
+            self._send_recovery_reply(read, read.status, result, now)
+
+    def _send_pull_reply(self, read: PendingRead, result: ArchiveRead, now: float) -> None:
+        batches = [encode_batch(batch) for batch in result.batches[:MAX_BATCHES]]
+        missing = [] if result.has_more else self._find_missing(read.ranges, result)
+        passed = [_clip_to_reached(gap, result.reached) for gap in missing]
+        lost = [each for each in passed if each is not None]
+        self.send(PullReply(read.request_number, batches, missing, lost), read.sender, now)
+
+    def _send_recovery_reply(
+        self, read: PendingRead, status: DeliveryStatus, result: ArchiveRead, now: float
+    ) -> None:
+        limit = self._uniform_limit(read.sender)
         reached = result.reached if limit is None else result.reached.intersect(limit)
-        found: list[EncodedBatch] = []
-        is_whole = True
+        batches: list[EncodedBatch] = []
+        is_whole = True  # the reply contains everything that was read
         for batch in result.batches:
             last = batch.last if limit is None else min(batch.last, limit.get(batch.publisher, 0))
             is_whole = is_whole and last == batch.last
             if last < batch.first:
                 continue
-            found += _classify_batch(batch.clip(batch.first, last), question.status)
-            if len(found) > MAX_BATCHES:
-                del found[MAX_BATCHES:]
+            batches += _classify_batch(batch.clip(batch.first, last), status)
+            if len(batches) > MAX_BATCHES:
+                del batches[MAX_BATCHES:]
                 # Messages that do not fit must not count as reached: the subscriber would consider them lost.
-                last_sequences = {part.publisher: part.first + part.count - 1 for part in found}
-                reached, is_whole = question.start.merge(last_sequences), False
+                last_sequences = {part.publisher: part.first + part.count - 1 for part in batches}
+                reached, is_whole = read.start.merge(last_sequences), False
                 break
-        offset = result.offset if is_whole else question.offset
-        start = question.start
-        packet = RecoveryReply(
-            question.request_number,
-            start,
-            found,
-            offset,
+        reply = RecoveryReply(
+            read.request_number,
+            read.start,
+            batches,
+            result.offset if is_whole else read.offset,
             result.has_more and is_whole,
             dict(reached),
         )
-        self.send(packet, question.sender, now)
+        self.send(reply, read.sender, now)
 
     def _find_missing(self, ranges: list[MessageRange], result: ArchiveRead) -> list[MessageRange]:
         missing: list[MessageRange] = []

@@ -322,11 +322,7 @@ class FifoLayer(Layer):
 
     def _archives_past(self, gap: MessageGap) -> list[int]:
         """Return up to where each archive of the view reports the messages as lost; 0 for one that does not."""
-        archives = (
-            self.context.agreed_view.archive_members()
-            if self.context.agreed_view is not None
-            else []
-        )
+        archives = self.context.archive_members()
         return [gap.lost_up_to(archive.incarnation) for archive in archives] or [0]
 
     def _has_timed_out(self, gap: MessageGap, now: float) -> bool:
@@ -336,9 +332,10 @@ class FifoLayer(Layer):
     def _fail(self, publisher: bytes, gap: MessageGap) -> None:
         self.context.has_failed = True
         reason = (
-            f"message {gap.first_missing} of publisher {publisher.hex()} is missing: no reachable member has it, and "
-            f"no archive has reported it as lost for {self.context.options.gap_timeout:g} s (gap_timeout); start "
-            "the archives, then subscribe again"
+            f"message {gap.first_missing} of publisher {publisher.hex()} is missing: no reachable "
+            "member has it, and no archive has reported it as lost for "
+            f"{self.context.options.gap_timeout:g} s (gap_timeout); start the archives, then "
+            "subscribe again"
         )
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 

@@ -508,7 +508,7 @@ class ReceiveBuffer:
         return ready
 
     def close_gap(self, publisher: bytes, last: int, now: float) -> LostRange | None:
-        """Skip the missing messages up to `last`, as far as the limit allows; return the lost range, or None."""
+        """Skip missing messages up to `last`, as far as the limit allows; return the lost range, or None."""
         state = self.publishers[publisher]
         if self.release_limit is not None:
             last = min(last, self.release_limit.get(publisher, 0))

@@ -189,7 +189,7 @@ class SyncLayer(Layer):
     def _request_recovery(self, now: float) -> None:
         options = self.context.options
         self._next_request = now + 5 * options.retry_interval
-        archives = self._archive_members()
+        archives = self.context.archive_members()
         if not archives or self._phase is not SyncPhase.RECOVERING:
             return
         if self.context.is_inbox_full:  # our own backpressure: the archive's timeout does not run
@@ -202,7 +202,7 @@ class SyncLayer(Layer):
         self.send(RecoveryRequest(self._request_number, after, self._offset), self._archive, now)
 
     def _request_bound(self, now: float) -> None:
-        archives = self._archive_members()
+        archives = self.context.archive_members()
         if archives:
             self.send(DeliveryBoundRequest(), archives[self._bound_requests % len(archives)], now)
         self._bound_requests += 1
@@ -240,8 +240,8 @@ class SyncLayer(Layer):
         self._next_request = None
         self.context.has_failed = True
         reason = (
-            f"no archive of the feed has answered for {options.recovery_timeout:g} s (recovery_timeout): start one, "
-            "or subscribe without recovery"
+            f"no archive of the feed has answered for {options.recovery_timeout:g} s "
+            "(recovery_timeout): start one, or subscribe without recovery"
         )
         self.context.effects.append(ReportFailure(reason, is_recovery=True))
 
@@ -316,7 +316,9 @@ class SyncLayer(Layer):
             return True
         reported_by = self._reported_missing.setdefault(publisher, {})
         reported_by[sender] = last
-        agreed = min((reported_by.get(each, 0) for each in self._archive_members()), default=0)
+        agreed = min(
+            (reported_by.get(each, 0) for each in self.context.archive_members()), default=0
+        )
         self._skip(publisher, agreed, now)
         return self._recovered.get(publisher, 0) >= last
 
@@ -328,17 +330,10 @@ class SyncLayer(Layer):
             self._recovered[publisher] = last
             self._reported_missing.pop(publisher, None)
 
-    def _archive_members(self) -> list[MemberId]:
-        return (
-            self.context.agreed_view.archive_members()
-            if self.context.agreed_view is not None
-            else []
-        )
-
     def _switch_archive(self, sender: MemberId) -> bool:
         """Choose an archive that may have what this one lacks; return whether there is one."""
         for reported_by in self._reported_missing.values():
-            for archive in self._archive_members():
+            for archive in self.context.archive_members():
                 if sender in reported_by and archive not in reported_by:
                     self._archive, self._offset = archive, 0
                     return True

@@ -150,7 +150,8 @@ class UniformLayer(Layer):
             self.context.has_failed = True
             copies = self._required_copies()
             reason = (
-                f"{self._pending_bytes:,} bytes wait to be durable in {copies} archives, the limit (buffer_bytes) is "
-                f"{self.context.options.buffer_bytes:,}: start archives, or use a stack without UNIFORM"
+                f"{self._pending_bytes:,} bytes wait to be durable in {copies} archives, the limit "
+                f"(buffer_bytes) is {self.context.options.buffer_bytes:,}: start archives, or use a "
+                "stack without UNIFORM"
             )
             self.context.effects.append(ReportFailure(reason))
