@@ -121,7 +121,7 @@ def test_nothing_that_was_synced_is_lost_and_no_row_is_there_twice(seed: int) ->
     work = Work(seed, steps=50, each=6)
     assert len(work.moments) > 40
     for moment in work.moments:
-        with work.open(moment.tree) as store, Archive.snapshot(moment.tree) as archive:
+        with work.open(moment.tree) as store, Archive._open_tree(moment.tree) as archive:
             end = check(moment, work.rows, archive)
             assert store.next_offset == store.durable_offset == end
             assert store.durable_vector == Vector({who: seq for who, seq, *_ in work.rows[:end]})
@@ -133,14 +133,14 @@ def test_nothing_that_was_synced_is_lost_and_no_row_is_there_twice(seed: int) ->
             store.append([more])
             store.seal() if seed % 2 else store.sync()
             again = moment.tree.crash(seed)
-            with work.open(again), Archive.snapshot(again) as archive:
+            with work.open(again), Archive._open_tree(again) as archive:
                 assert rows_in(archive) == work.rows[archive.first_offset : end] + rows_of([more])
 
 
 def test_a_reader_needs_no_writer_to_recover_first() -> None:
     work = Work(11, steps=50, each=6)
     for moment in work.moments:
-        with Archive.snapshot(moment.tree) as archive:
+        with Archive._open_tree(moment.tree) as archive:
             end = archive.end_offset
             assert end <= moment.appended
             assert rows_in(archive) == work.rows[archive.first_offset : end]

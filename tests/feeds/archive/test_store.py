@@ -134,7 +134,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_reader_sees_the_same(self) -> None:
-        with Archive.snapshot(self.tree) as archive:
+        with Archive._open_tree(self.tree) as archive:
             end = archive.end_offset
             assert self.store.durable_offset <= end <= len(self.rows)
             assert archive.first_offset == self.first

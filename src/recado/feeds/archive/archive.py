@@ -71,10 +71,10 @@ class Archive:
         With `extent`, only this part of the journal is read, and the tail contains only its rows. Raises
         `ArchiveNotFoundError`, `UnsupportedVersionError`, `CorruptArchiveError`.
         """
-        return cls.snapshot(ReadOnlyTree(Path(path)), extent)
+        return cls._open_tree(ReadOnlyTree(Path(path)), extent)
 
     @classmethod
-    def snapshot(cls, tree: ReadableTree, extent: JournalExtent | None = None) -> Self:
+    def _open_tree(cls, tree: ReadableTree, extent: JournalExtent | None = None) -> Self:
         manifest = manifests.read(tree.disk("."))
         while True:
             journal = tree.disk(JOURNAL_FOLDER)
