@@ -110,7 +110,7 @@ def test_a_world_can_be_repeated_and_looked_at(
     assert again.main() == 0
     said = capsys.readouterr().out
     assert "Began(at=" in said
-    assert "nothing to complain about" in said
+    assert "no violations" in said
     assert said.endswith(f"trace {live_through(1).trace}\n")
 
 
