@@ -240,7 +240,7 @@ def test_what_was_acked_may_come_again_when_the_ack_may_be_lost() -> None:
 def test_what_was_acked_for_certain_does_not_come_again() -> None:
     verdict = judged(published(M1), taken(M1), kept(), crash(2), taken(M1, life=2, flag=True))
     assert kinds(verdict) == [Kind.DUPLICATE]
-    assert "that was kept" in verdict.violations[0].text
+    assert "settled durably" in verdict.violations[0].text
 
 
 def test_what_was_not_acked_comes_again_when_its_consumer_or_the_broker_went() -> None:

@@ -86,7 +86,7 @@ def test_what_is_missing_or_out_of_order_is_noticed() -> None:
     assert {len(body) for body in work.bodies()} == {200}
     reading = Reading(work)
     assert [reading.take(body) for body in (zero, one, two)] == [False, False, True]
-    with pytest.raises(WrongResultError, match="where 0 was expected"):
+    with pytest.raises(WrongResultError, match="received, 0 expected"):
         Reading(work).take(one)
     with pytest.raises(WrongResultError):
         Reading(work).take(zero[:-1])

@@ -63,9 +63,7 @@ class Reading:
     def take(self, body: bytes) -> bool:
         """Whether this was the last one."""
         if int(body[:DIGITS]) != self._expected or len(body) != self._size:
-            raise WrongResultError(
-                f"{body[:DIGITS]!r} received instead of {self._expected} was expected"
-            )
+            raise WrongResultError(f"{body[:DIGITS]!r} received, {self._expected} expected")
         self._expected += 1
         return self._expected == self._messages
 
