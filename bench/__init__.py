@@ -5,8 +5,8 @@ A benchmark is a module of this package that is listed in `bench.__main__` and d
     SCENARIOS   the measured scenarios: name, unit, and how they are compared with the peer
     run         takes the samples and enters them into a `Book`
 
-A *peer* is the program that recado is compared with, for instance RabbitMQ. A benchmark without a peer (crash tests,
-fuzzing) compares with limits only. A scenario that was not measured has failed.
+A *peer* is the program that recado is compared with, for instance RabbitMQ. A benchmark without a peer (crash
+tests, fuzzing) compares with limits only. A scenario that was not measured has failed.
 
 The shared modules, in reading order:
 

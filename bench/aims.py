@@ -1,7 +1,7 @@
 """The aims of the benchmarks, and how results are judged by them.
 
-They are in `aims.toml`, with one table for each scenario. The key of an aim repeats how the scenario is compared, so that
-the file can be read by itself, and a contradiction is an error.
+They are in `aims.toml`, with one table for each scenario. The key of an aim repeats how the scenario is
+compared, so that the file can be read by itself, and a contradiction is an error.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiles and runs the load generator, loadgen/*.c.
 
-It is compiled when first needed, into a folder that git ignores. The file name contains a digest of the sources, so that a
-change is compiled and an unchanged program is reused.
+It is compiled when first needed, into a folder that git ignores. The file name contains a digest of the
+sources, so that a change is compiled and an unchanged program is reused.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def idle_connections(server: Server, count: int, seconds: int = 100) -> Iterator
         try:
             yield figures_of(line)
         finally:
-            # Do not let it close its connections in order: that would take many seconds for thousands of them, and
-            # the broker is stopped next.
+            # Do not let it close its connections in order: that would take many seconds for thousands of them,
+            # and the broker is stopped next.
             started.kill()
 
 

@@ -1,7 +1,7 @@
 """Loads, and how samples of them are taken: alternately on both brokers, each for about the same time.
 
-A fixed number of messages would be too short on the one broker or too long on the other, so a trial run determines
-the number of messages of a sample.
+A fixed number of messages would be too short on the one broker or too long on the other, so a trial run
+determines the number of messages of a sample.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The chart of the results: how many times better than the peer, on a logarithmic scale.
 
-A bar to the right of 1× is an advantage of recado, for every unit; a black mark is the aim. The figures are in columns
-beside the bars.
+A bar to the right of 1× is an advantage of recado, for every unit; a black mark is the aim. The figures are in
+columns beside the bars.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from bench.scenario import Scenario
 ROUNDS = 3
 FULL_ROUNDS = 5  # on a shared machine the median of three deviates by 10 %
 
-# The quick form should take a minute. Scalable samples are shortened to end a little earlier, because the peer may
-# start slowly.
+# The quick form should take a minute. Scalable samples are shortened to end a little earlier, because the peer
+# may start slowly.
 QUICK_S = 50.0
 QUICK_TOLERANCE = 0.10
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
-# Enough for 10,000 connections and the files of the peer. With a much larger limit the virtual machine of the peer
-# would allocate larger tables.
+# Enough for 10,000 connections and the files of the peer. With a much larger limit the virtual machine of the
+# peer would allocate larger tables.
 OPEN_FILES = 32_768
 
 

@@ -1,7 +1,7 @@
 """Waits until the machine is idle, so that no sample is disturbed by the previous one.
 
-A broker is still busy after its sample: RabbitMQ writes its stores, frees memory, and takes seconds to stop. Fifty
-publishers measured on recado directly afterwards reached half of their rate.
+A broker is still busy after its sample: RabbitMQ writes its stores, frees memory, and takes seconds to stop.
+Fifty publishers measured on recado directly afterwards reached half of their rate.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ class Comparison(Enum):
     """How two figures become a ratio, and in which direction an aim points.
 
     Less is better for all measured units (time, memory) except rates. Processor time is compared as "ten times
-    less" and a rate as "ten times more", so these ratios grow with the advantage of recado; latency and memory are
-    compared as a share of the peer's. A limit is for figures that matter by themselves, such as the start-up time,
-    or the messages per second that an archive stores.
+    less" and a rate as "ten times more", so these ratios grow with the advantage of recado; latency and memory
+    are compared as a share of the peer's. A limit is for figures that matter by themselves, such as the
+    start-up time, or the messages per second that an archive stores.
     """
 
     TIMES_LESS = "times_less"

@@ -1,7 +1,8 @@
 """A small AMQP client: one connection with one channel, in the event loop of all clients.
 
 It passes on input as soon as it is read, and distinguishes whether a wait ended because the broker is gone
-(`ConnectionLostError`, the subject of this benchmark) or because it reported an error (`BrokerObjectedError`, a fault).
+(`ConnectionLostError`, the subject of this benchmark) or because it reported an error (`BrokerObjectedError`, a
+fault).
 """
 
 from __future__ import annotations

@@ -80,7 +80,8 @@ class Stage:
         self._pids = {Side.RECADO: [server.pid, archive.pid], Side.PEER: [server.pid]}
 
     def sample(self, side: Side, messages: int, rate: float) -> Figures:
-        """Return the figures of the live subscriber; the processor time is that of the broker and the archive."""
+        """Return the figures of the live subscriber; the processor time is that of the broker and the
+        archive."""
         meter = Meter(self._pids[side])
         run_client("live", "publish", self._url, FEEDS[side], messages, SIZE, rate)
         figures = self._live[side].figures()

@@ -196,7 +196,8 @@ class Site:
         self._stack.close()
 
     def _until_ready(self, program: Program) -> None:
-        """Wait until an archive or subscriber has joined, so that it misses nothing, or a publisher publishes."""
+        """Wait until an archive or subscriber has joined, so that it misses nothing, or a publisher
+        publishes."""
         deadline = time.monotonic() + JOIN_S
         ready = self._folder / f"{program.name}.ready"
         while not ready.exists():

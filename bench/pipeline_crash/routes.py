@@ -16,9 +16,9 @@
 
 Where once is promised, nothing may be there twice. On all other routes something must be: it is the same siege,
 so if it finds no repeats there, it could not find them elsewhere. Five of these have a mechanism switched off:
-`forgotten` has no window of ids, `appended` knows no batches, the window of `compact` is exceeded by each batch,
-and nobody knows a batch again whose writer or publisher is another. The others never promised it. Nothing is
-lost on any.
+`forgotten` has no window of ids, `appended` knows no batches, the window of `compact` is exceeded by each
+batch, and nobody knows a batch again whose writer or publisher is another. The others never promised it.
+Nothing is lost on any.
 
 The checkpoints of the last three are sometimes replaced by older ones, as from a backup. Then a pipeline must
 refuse to go on, and is begun again as its error says: with a new checkpoint and a new table.

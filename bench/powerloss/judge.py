@@ -163,7 +163,8 @@ class Judge(Checker):
         super()._again(event, copy, sent)
 
     def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
-        """A message that expires may expire again in every life, and then be delivered twice in the last one."""
+        """A message that expires may expire again in every life, and then be delivered twice in the last
+        one."""
         source = self._sources.get(event.queue)
         if source is None or not source.expires:
             return super()._died_again(event, copy)
