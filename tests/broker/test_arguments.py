@@ -428,7 +428,7 @@ def test_consumer_arguments() -> None:
         "x-unheard-of": 1,
     }
     assert parse_consumer_arguments("q", "/", "classic", asked) == ConsumerSettings(
-        priority=-5, wire_tap=True
+        arguments=asked, priority=-5, wire_tap=True
     )
 
 

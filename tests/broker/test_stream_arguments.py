@@ -106,8 +106,9 @@ def test_a_segment_has_a_limit_and_a_stream_a_name() -> None:
     ],
 )
 def test_offsets(value: FieldValue, offset: StreamOffset) -> None:
-    settings = parse_consumer_arguments("q", "/", "stream", {"x-stream-offset": value})
-    assert settings == ConsumerSettings(stream_offset=offset)
+    arguments: FieldTable = {"x-stream-offset": value}
+    settings = parse_consumer_arguments("q", "/", "stream", arguments)
+    assert settings == ConsumerSettings(arguments=arguments, stream_offset=offset)
 
 
 @pytest.mark.parametrize(
