@@ -31,6 +31,6 @@ def settle(most: float) -> None:
 
 
 def busy_and_all() -> tuple[int, int]:
-    """Return busy and total ticks since boot, of all processors: | cpu | user | nice | system | idle | iowait | …"""
+    """Return busy and total ticks of all processors: | cpu | user | nice | system | idle | iowait | …"""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return sum(ticks) - ticks[3], sum(ticks)

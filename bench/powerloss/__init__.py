@@ -9,7 +9,7 @@
     era.py        several lives of a broker, and the end
     drain.py      empties all queues at the end
     history.py    what all of them did and observed
-    judge.py      whether that is consistent with the guarantees: the checker of `bench.crash`, and further rules
+    judge.py      checks the guarantees: the checker of `bench.crash`, and further rules
     flips.py      data folders with one wrong bit
     work.py       the tasks of the processes of this benchmark
 
