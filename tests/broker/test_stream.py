@@ -91,6 +91,11 @@ def test_everybody_reads_everything(broker: Broker, stream: Queue) -> None:
     assert stream.ready == 4
 
 
+def test_published_messages_are_counted(stream: Queue) -> None:
+    fill(stream, 3)
+    assert stream.published_count == 3
+
+
 def test_large_bodies_and_small_frames(broker: Broker, stream: Queue) -> None:
     bodies = [b"x" * 10_000, b"y" * 10_000]
     stream.publish(run_of(bodies, alike=True), 0)

@@ -36,6 +36,7 @@ class Stream(Queue):
         """Start with the messages of the log, all of which are durable."""
         self._log = log
         self._read_cache = StreamReadCache()
+        self._next_position = self._started_at_position = log.next_offset
         self._durable_offset = log.next_offset  # messages before this offset may be delivered
         # Pairs of an LSN and the offset up to which messages become durable with it.
         self._pending_durable: deque[tuple[int, int]] = deque()
@@ -49,6 +50,7 @@ class Stream(Queue):
     def publish(self, run: Run, now: int) -> Sequence[int]:
         self._now = now
         self._log.append(run, now)
+        self._next_position = self._log.next_offset
         self.ready += len(run)
         store, pending = self._store, self._pending_durable
         if not store.has_disk:
