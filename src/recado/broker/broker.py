@@ -139,7 +139,7 @@ class Broker:
         self.deleting_vhosts.add(name)
         for key in [key for key in self._accesses if key[1] == name]:
             del self._accesses[key]
-        self.background.now = now
+        self.background.begin_turn(now)
         self.background.start(self._delete_vhost(vhost, on_deleted))
 
     def _delete_vhost(self, vhost: Vhost[Queue], on_deleted: Callable[[], None]) -> Steps[None]:

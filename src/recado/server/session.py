@@ -322,7 +322,7 @@ class Session(OutputBuffer):
                     self._await_background(number, method, deferred_before, reply, ops_before)
                 case UnfinishedWork(_, method, work):
                     failed_method = (method.class_id, method.method_id)
-                    background.now = now
+                    background.begin_turn(now)
                     cost = work.advance(budget)
                 case DeferredReply(number, reply, ops_before):
                     mark = self.mark
