@@ -336,7 +336,7 @@ async def join_feed(
             "them (ResumePoint).",
         )
     driver = Driver(FeedMember(member_id, role, stack, fitting, archive_state), listener)
-    port = await transport.join(feed, member_id, role, driver)
+    endpoint = await transport.join(feed, member_id, role, driver)
     listener.attach(driver)  # before the first effect, which may use it
-    driver.start(port)
+    driver.start(endpoint)
     return driver

@@ -45,9 +45,9 @@ class MessageGap:
 
     def lacked_up_to(self, member: bytes) -> tuple[int, float]:
         """Return up to where this member reports to lack the messages, and when; (0, -inf) if it has not."""
-        spans, first_missing = self.lacked_by.get(member, ((), -inf))
+        spans, reported_at = self.lacked_by.get(member, ((), -inf))
         last = last_in_span(spans, self.first_missing)
-        return (last, first_missing) if last else (0, -inf)
+        return (last, reported_at) if last else (0, -inf)
 
     def lost_up_to(self, archive: bytes) -> int:
         """Return up to where the log of this archive has passed the gap; 0 if it has not reported so."""

@@ -280,8 +280,8 @@ class SyncLayer(Layer):
     def _deliver_recovered(self, sender: MemberId, batch: MessageBatch, now: float) -> None:
         assert self._recovered is not None
         publisher = batch.publisher
-        for encoded in self._take_from_holes(batch):
-            self._pass_up(BatchReleased(encoded), now)
+        for part in self._take_from_holes(batch):
+            self._pass_up(BatchReleased(part), now)
         last = min(batch.last, self._recovery_target.get(publisher, 0))
         if last <= self._recovered.get(publisher, 0) or last < batch.first:
             return
@@ -374,15 +374,15 @@ class SyncLayer(Layer):
         if isinstance(event, BatchReleased):
             batch = event.batch
             for hole in self._take_from_holes(batch):
-                for encoded in self._mark_uncertain(hole, now):
-                    self._pass_up(BatchReleased(encoded), now)
+                for part in self._mark_uncertain(hole, now):
+                    self._pass_up(BatchReleased(part), now)
             recovered = self._recovered.get(batch.publisher)
             if recovered is not None and batch.first <= recovered:
                 if batch.last <= recovered:
                     return
                 batch = batch.clip(recovered + 1, batch.last)
-            for encoded in self._mark_uncertain(batch, now):
-                self._pass_up(BatchReleased(encoded), now)
+            for part in self._mark_uncertain(batch, now):
+                self._pass_up(BatchReleased(part), now)
             return
         if isinstance(event, MessagesLost):
             lost = event.lost
