@@ -121,7 +121,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     # ── opening, recovery, closing ────────────────────────────────────────────────────────────────────────
 
     def _attach(self, channel: Channel) -> None:
-        """Connect the callbacks of the next plain channel; it is used only after `resume`."""
+        """Connect the callbacks of the next plain channel; it is used only after `_resume`."""
         channel.on_end = self._handle_channel_closed
         channel.on_return = self._handle_return
         if self._unconfirmed is not None:

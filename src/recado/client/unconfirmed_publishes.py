@@ -2,11 +2,11 @@
 reconnection.
 
 A message keeps its sequence number across connections, but each plain channel counts from 1 again. So this
-class maps the numbers of the current plain channel to sequence numbers, by segments in which both count up
+class maps the numbers of the current plain channel to sequence numbers, by spans in which both count up
 together:
 
     sequence numbers   … 7  8  9 10 11 12 …          8 and 10 were confirmed on the last connection
-    channel's numbers    1     2     3  4 …          → segments (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
+    channel's numbers    1     2     3  4 …          → spans (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
 
 CUP1  Sequence numbers have no gaps, whatever happens to connections.
 CUP2  A sequence number is reported as settled exactly once.
@@ -54,8 +54,8 @@ class UnconfirmedPublishes:
         self.memory_bytes = 0  # estimate for all stored messages
         self._sent: deque[PublishBatch] = deque()
         self._unsent: deque[PublishBatch] = deque()
-        # (first number of the channel, first sequence number) of each segment
-        self._segments: list[tuple[int, int]] = []
+        # (first number of the channel, first sequence number) of each span
+        self._spans: list[tuple[int, int]] = []
         self._next_channel_number = 1  # of the next message that is sent
 
     def add(
@@ -88,7 +88,7 @@ class UnconfirmedPublishes:
         """A new plain channel replaces the last one; nothing was sent on it yet."""
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
-        self._segments.clear()
+        self._spans.clear()
         self._next_channel_number = 1
 
     def take_unsent(self) -> Iterator[PublishBatch]:
@@ -117,13 +117,13 @@ class UnconfirmedPublishes:
         """Translate numbers of the channel that the broker settled to sequence numbers; return the new ones."""
         settled = []
         first, end = numbers.start, numbers.stop
-        index = bisect_right(self._segments, first, key=_segment_start) - 1
+        index = bisect_right(self._spans, first, key=_span_start) - 1
         while first < end and index >= 0:
-            start, first_number = self._segments[index]
+            start, first_number = self._spans[index]
             index += 1
-            is_last = index == len(self._segments)
-            segment_end = self._next_channel_number if is_last else self._segments[index][0]
-            stop = min(end, segment_end)
+            is_last = index == len(self._spans)
+            span_end = self._next_channel_number if is_last else self._spans[index][0]
+            stop = min(end, span_end)
             settled += self.confirms.settle_range(first_number + first - start, stop - first)
             first = stop
             if is_last:
@@ -133,12 +133,12 @@ class UnconfirmedPublishes:
         return settled
 
     def _record_sent(self, first_number: int, count: int) -> None:
-        if self._segments:
-            start, first = self._segments[-1]
+        if self._spans:
+            start, first = self._spans[-1]
             if first_number - first != self._next_channel_number - start:
-                self._segments.append((self._next_channel_number, first_number))
+                self._spans.append((self._next_channel_number, first_number))
         else:
-            self._segments.append((self._next_channel_number, first_number))
+            self._spans.append((self._next_channel_number, first_number))
         self._next_channel_number += count
 
 
@@ -151,5 +151,5 @@ def _has_same_route(one: PublishBatch, other: PublishBatch) -> bool:
     )
 
 
-def _segment_start(segment: tuple[int, int]) -> int:
-    return segment[0]
+def _span_start(span: tuple[int, int]) -> int:
+    return span[0]
