@@ -123,8 +123,8 @@ class InboundHandler:
                     status is FrameStatus.SETTLED
                 ):  # repeated by a link that was not sure: no offence
                     settle(True)
-                elif (settles := self._pending_settles.get((incarnation, sequence))) is not None:
-                    settles.append(settle)
+                elif (callbacks := self._pending_settles.get((incarnation, sequence))) is not None:
+                    callbacks.append(settle)
                 return
         try:
             envelope = read_envelope(data)
@@ -171,14 +171,14 @@ class InboundHandler:
         return partial(self._system._call_on_loop, self._complete_settle, origin)
 
     def _complete_settle(self, origin: Origin, error: BaseException | None = None) -> None:
-        settles = self._pending_settles.pop(origin, None)
-        if settles is None:
+        callbacks = self._pending_settles.pop(origin, None)
+        if callbacks is None:
             return
         if isinstance(error, SystemClosedError):  # redelivered to the next incarnation (INB4)
             self.deduplicator.release(*origin)
         else:
             self.deduplicator.history_of(origin[0]).settle(origin[1])
-            _settle_all(settles, error is None)
+            _settle_all(callbacks, error is None)
 
     # ── envelope ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -328,8 +328,8 @@ class InboundHandler:
             return True
         if receipt is not None and cell.durable_mailbox is None:
             receipt = partial(_fail_if_stopped, cell, receipt)
-        settled = None if settle is None else self._defer_settle(origin, settle)
-        self._enqueue(cell, target, delivered, origin, _call_both(settled, receipt))
+        on_accepted = None if settle is None else self._defer_settle(origin, settle)
+        self._enqueue(cell, target, delivered, origin, _call_both(on_accepted, receipt))
         if cell.capacity and settle is None:
             self._backpressure.pause_if_full(link, cell)
         return None
@@ -340,23 +340,23 @@ class InboundHandler:
         target: Address,
         delivered: MessageEnvelope,
         origin: Origin,
-        settled: StoredCallback | None,
+        on_accepted: StoredCallback | None,
     ) -> None:
-        """Put a message into a durable or bounded mailbox; call `settled` when it is stored and has space."""
+        """Put a message into a durable or bounded mailbox; call `on_accepted` when it is stored and has space."""
         if cell.durable_mailbox is not None:
-            stored = None
-            if settled is not None:
-                stored = partial(self._store_retries.handle_stored, cell, settled)
-            cell.put_durably(delivered, origin, stored)
+            on_stored = None
+            if on_accepted is not None:
+                on_stored = partial(self._store_retries.handle_stored, cell, on_accepted)
+            cell.put_durably(delivered, origin, on_stored)
         else:
             cell.deliver(target, *delivered)
-            if settled is not None:
-                call_when_space(cell, partial(self._settle_after_space, cell, settled))
+            if on_accepted is not None:
+                call_when_space(cell, partial(self._accept_after_space, cell, on_accepted))
 
-    def _settle_after_space(self, cell: Cell, settled: StoredCallback) -> None:
+    def _accept_after_space(self, cell: Cell, on_accepted: StoredCallback) -> None:
         # In a stopped cell of a closing node the message is a dead letter: left unsettled (INB4).
         if not (self._is_quiescing and cell.state is CellState.STOPPED):
-            settled(None)
+            on_accepted(None)
 
     # ── parts of an envelope ──────────────────────────────────────────────────────────────────────────────
 
@@ -433,8 +433,8 @@ def _fail_if_stopped(cell: Cell, receipt: StoredCallback, error: BaseException |
     receipt(actor_stopped_error(cell.ref) if cell.state is CellState.STOPPED else error)
 
 
-def _settle_all(settles: list[Settle], accepted: bool) -> None:
-    for settle in settles:
+def _settle_all(callbacks: list[Settle], accepted: bool) -> None:
+    for settle in callbacks:
         settle(accepted)
 
 
