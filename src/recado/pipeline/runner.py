@@ -210,8 +210,8 @@ def _start_query(
         try:
             flow = unbundle(rows, stream_flow)
             flow = apply_steps(pipeline, flow, tables, is_streaming=False, start=stream_step_count)
-            offsets = stream_state.offsets_digest(pipeline.checkpoint, number, spark)
-            batch = Batch(stream_id, number, offsets)
+            retry_key = stream_state.digest_offset_log_entry(pipeline.checkpoint, number, spark)
+            batch = Batch(stream_id, number, retry_key)
             write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
         finally:
             rows.unpersist()
@@ -238,7 +238,7 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> PipelineRe
         flow = apply_steps(pipeline, Flow(rows), tables, is_streaming=False)
         batch = Batch(name or uuid.uuid4().hex[:16], 0)
         if name:
-            batch = batch._replace(offsets=_batch_content(pipeline, rows, tables), is_named=True)
+            batch = batch._replace(retry_key=_batch_content(pipeline, rows, tables), is_named=True)
         write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
         source_report = SourceReport(rows.count())
     finally:

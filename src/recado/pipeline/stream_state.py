@@ -72,7 +72,7 @@ def load_stream_id(checkpoint: str, spark: SparkSession | None = None) -> str:
     return new_id
 
 
-def offsets_digest(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
+def digest_offset_log_entry(checkpoint: str, number: int, spark: SparkSession | None = None) -> str:
     """Return a digest of a batch's entry in Spark's offset log; empty if there is no entry.
 
     Spark writes the entry before the batch runs and never changes it, so a retried batch has the same

@@ -18,7 +18,7 @@ ROWS = RowsFingerprint(3, (10, 20))
 OTHERS = RowsFingerprint(3, (10, 21))
 NONE = RowsFingerprint(0, (0, 0))
 PLANNED = Batch("w", 5, "planned at noon")
-REPLANNED = PLANNED._replace(offsets="planned at one")
+REPLANNED = PLANNED._replace(retry_key="planned at one")
 KNOWN = BatchDigests.compute(PLANNED, ROWS)
 
 
@@ -81,11 +81,11 @@ def test_lb5_a_batch_with_a_name_has_the_same_content() -> None:
     named = Batch("w", 0, "these rows", is_named=True)
     known = BatchDigests.compute(named, ROWS)
     assert found(named, 0, known, OTHERS)
-    assert found(named._replace(offsets="other rows"), 0, known, ROWS)
+    assert found(named._replace(retry_key="other rows"), 0, known, ROWS)
     with pytest.raises(
         TableError, match=r"table already has the batch w with other rows.*another name"
     ):
-        found(named._replace(offsets="other rows"), 0, known, OTHERS)
+        found(named._replace(retry_key="other rows"), 0, known, OTHERS)
 
 
 def test_a_history_is_bounded() -> None:

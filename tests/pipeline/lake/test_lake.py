@@ -137,8 +137,8 @@ def test_a_batch_is_recognised_by_its_content(
     assert not write_batch(rows(spark, 9).selectExpr("*", "rand() AS chance"), sink, second)
     # Planned anew, with the same rows in another order and other partitions.
     shuffled = rows(spark, 3).repartition(2).orderBy("name", ascending=False)
-    assert not write_batch(shuffled, sink, second._replace(offsets="planned anew"))
-    assert not write_batch(rows(spark, 0), sink, first._replace(offsets="planned anew"))
+    assert not write_batch(shuffled, sink, second._replace(retry_key="planned anew"))
+    assert not write_batch(rows(spark, 0), sink, first._replace(retry_key="planned anew"))
     none = rows(spark, 0).where("id < 0")
     assert not write_batch(none, sink, Batch("w", 2, "planned anew"))
     for number, others in ((1, rows(spark, 0, 2)), (2, rows(spark, 0)), (3, none)):

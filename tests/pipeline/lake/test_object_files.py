@@ -91,9 +91,9 @@ def test_a_batch_is_there_once(
             write_batch(rows(spark, 3), sink, second)
     assert write_batch(rows(spark, 3), sink, second)
     assert write_batch(rows(spark, 6).where("id < 0"), sink, Batch("vendas-do-mês", 2, "planned"))
-    assert not write_batch(rows(spark, 3), sink, second._replace(offsets="planned anew"))
+    assert not write_batch(rows(spark, 3), sink, second._replace(retry_key="planned anew"))
     with pytest.raises(TableError, match="other rows as batch 1"):
-        write_batch(rows(spark, 3, 4), sink, second._replace(offsets="planned anew"))
+        write_batch(rows(spark, 3, 4), sink, second._replace(retry_key="planned anew"))
     found = {row["id"]: row for row in read_back(sink)}
     assert sorted(found) == [0, 1, 2, 3, 4, 5]
     assert (found[4]["name"], dict(found[4]["counts"])) == ("o 4", {"k": 4})

@@ -41,8 +41,9 @@ class Batch(NamedTuple):
     writer: str
     """The pipeline, its sink and the stream id, of letters, digits, - and _."""
     number: int
-    offsets: str = ""
-    """A text that only retries of the batch have; empty if there is none."""
+    retry_key: str = ""
+    """A text that only retries of the batch have: a digest of its entry in Spark's offset log, or for a named batch
+    a description of its content. Empty if there is none."""
     is_named: bool = False
     """Whether a user named it (`run --batch --name`): it is the only batch of its writer."""
 
@@ -71,7 +72,8 @@ class BatchDigests(msgspec.Struct, frozen=True):
 
 
 def offsets_digest(batch: Batch) -> int:
-    return _digest(batch.number, batch.offsets)
+    """Return the digest `offsets` that a table stores: of the number and the retry key of the batch."""
+    return _digest(batch.number, batch.retry_key)
 
 
 def rows_digest(batch: Batch, rows: RowsFingerprint) -> int:
@@ -96,7 +98,7 @@ def is_already_written(
         table: the name of the table, for errors.
         last_number: the number of the writer's last batch in the table.
         table_digests: the digests that the table has for this batch number.
-        fingerprint: computes the fingerprint of the rows; called only if the offsets do not decide.
+        fingerprint: computes the fingerprint of the rows; called only if the digest of the offsets does not decide.
 
     Raises:
         TableError: the table has other rows under this number (LB5).
@@ -107,7 +109,7 @@ def is_already_written(
         return True  # LB4
     if (
         table_digests is not None
-        and batch.offsets
+        and batch.retry_key
         and table_digests.offsets == offsets_digest(batch)
     ):
         return True  # LB2
