@@ -36,7 +36,7 @@ class MessageStore:
 
     has_disk = False
     memory_pressure = False  # page in only as fast as acks free memory
-    durable_ops = 0  # counts operations whose reply must wait for fsync
+    durable_ops = 0  # counts operations that need an fsync, for which their reply, if any, waits
     lsn = 1  # of operations at this time
     durable_lsn = 0  # operations up to this LSN are on disk
     topology_lsn = 0  # LSN of the last declaration, deletion or purge

@@ -9,6 +9,7 @@ CM1  An operation is reported durable only if it was written before the sync beg
 CM2  A full disk is not a failure. Records that do not fit are written once there is space, and their clients are
      notified no earlier. Segments that were empty before the disk was full are freed meanwhile.
 CM3  After a failed sync the content of the disk is unknown: nothing is reported durable again, and the node ends.
+     That includes ENOSPC: only a write that fails for lack of space counts as a full disk.
 """
 
 import asyncio
@@ -34,9 +35,10 @@ log = logging.getLogger("recado.server")
 _COMPACTION_PAUSE_S = 0.005  # between two slices, for other work of the loop
 
 # Syncing in the thread costs two wake-ups of 50 to 100 µs each, and takes the interpreter lock from the loop. So the
-# loop syncs itself if a client waits, few bytes are unsynced, and syncs are usually fast: a confirm takes 436 µs
-# instead of 581, and for fifty clients 57 µs of CPU time each instead of 75. For many bytes, reading on during the
-# sync is worth more: 270,000 messages of 1 KiB a second instead of 150,000.
+# loop syncs itself if a durable operation needs it (`needs_sync`: a declaration or a persistent message, also without
+# confirms; not acks alone), few bytes are unsynced, and syncs are usually fast: a confirm takes 436 µs instead of 581,
+# and for fifty clients 57 µs of CPU time each instead of 75. For many bytes, reading on during the sync is worth
+# more: 270,000 messages of 1 KiB a second instead of 150,000.
 INLINE_SYNC_MAX_S = 0.001
 INLINE_SYNC_MAX_BYTES = 64 << 10
 SYNC_EWMA_WEIGHT = 0.2  # of the newest sync in the moving average
@@ -97,7 +99,7 @@ class Committer:
     # ── in the loop ───────────────────────────────────────────────────────────────────────────────────
 
     def commit(self) -> None:
-        """At the end of a turn: write the collected records, and sync them if a client waits for that."""
+        """At the end of a turn: write the collected records, and sync them if a durable operation needs it."""
         store = self._store
         if self._state is not CommitterState.RUNNING:
             return

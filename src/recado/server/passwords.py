@@ -5,7 +5,8 @@
 Argon2 takes tens of milliseconds by design. So it runs in a thread, and a digest of each right password is cached, with
 a random key: ten thousand clients that reconnect do not cost ten thousand times that.
 
-The hash functions load OpenSSL, which takes 5 ms, so they are imported at the first login.
+The hash functions load OpenSSL, which takes 5 ms, so they are imported at the first login, or at the
+start if the configuration has passwords in plain text (`hash_password`).
 """
 
 import asyncio

@@ -31,7 +31,10 @@ class LsnTracker(MessageStore):
 
     @property
     def needs_sync(self) -> bool:
-        """Whether any reply or confirm needs another sync."""
+        """Whether a listener waits for another sync, or a durable operation is not covered by one.
+
+        A persistent message is a durable operation also if it was published without confirms.
+        """
         if self.durable_ops != self._synced_ops:
             return True
         return bool(self._waiters) and self._waiters[-1][0] == self.lsn
