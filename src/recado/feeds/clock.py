@@ -6,8 +6,12 @@ it would suspect its peers and close gaps although the packets wait in the socke
 the clock when its timer is due. A timer that fires late by more than `tolerance` shows that the loop was
 stalled, and the clock leaves the delay out of the time that the member sees.
 
-Only timeouts use this time. The age of a publisher is real time: `Layer.adjust_for_stall` moves such instants
-back.
+Only timeouts use this time. `Layer.adjust_for_stall` corrects the other instants:
+
+    moved back      the starts and reports from which the real age of a publisher or member is computed
+                    (publisher_heartbeat.py, receive_buffer.py, sync.py)
+    moved forward   the instant since which the member has heard its peers without interruption: it must listen
+                    again, because packets of the stall may be lost (failure_detector.py)
 """
 
 from math import inf

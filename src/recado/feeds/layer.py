@@ -213,7 +213,11 @@ class Layer:
         """Called when time has passed."""
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """Account for a stall of the process, which `now` leaves out: move instants whose age matters back."""
+        """Account for a stall of the process, which `now` leaves out.
+
+        Instants whose real age matters are moved back by `seconds`. The instant since which a member has listened
+        is moved forward instead, because packets may have been lost meanwhile (FM7).
+        """
 
     def deadline(self) -> float | None:
         """Return when `tick` must be called at the latest; None if there is no timeout."""

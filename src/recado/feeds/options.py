@@ -42,7 +42,9 @@ class FeedOptions(Struct, frozen=True, kw_only=True):
     retransmit_bytes: int = 16 * 1024 * 1024
     """Memory for recent messages that are resent to members which missed them."""
     buffer_bytes: int = 64 * 1024 * 1024
-    """Memory for out-of-order and held messages. Beyond it messages are dropped and requested again later."""
+    """Memory for messages that cannot be delivered yet, for each of three reasons. Beyond it, messages that are
+    out of order are dropped and requested again; live messages that wait for recovery are dropped and recovered
+    from the archive, too; and with UNIFORM, if too much waits to be durable, the member fails."""
     recovery: RecoveryPolicy = RecoveryPolicy.NONE
     start_vector: Vector = field(default_factory=Vector)
     """With RecoveryPolicy.VECTOR: the messages that the application has."""

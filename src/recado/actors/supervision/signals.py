@@ -1,7 +1,8 @@
-"""Signals: notifications about the life of actors. A cell processes them before its messages.
+"""Signals: notifications about the life of actors.
 
 They are values, and are sent to other nodes like messages. `on_signal` of an actor gets those of the union
-`Signal`; cells handle the others themselves (signal_handler.py).
+`Signal`: they are queued, and processed before the next message. Cells handle the others of `CellSignal`, such as
+`Failed`, themselves: at once on the loop, also while a handler of the actor runs (signal_handler.py).
 
     supervisor  ── Link, Unlink, Restart, Stop ──►  child
                 ◄── Failed, Ended ────────────────

@@ -364,7 +364,11 @@ class FailureDetector:
         return self._is_hearing(now) and now - self._hearing_since >= required
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """FM7: packets sent meanwhile may be lost. The loop has run again within a heartbeat interval."""
+        """After a long stall, begin to listen anew: packets sent meanwhile may be lost (FM7).
+
+        The current time is not known here. In the time of the member, which leaves the stall out, it is about one
+        heartbeat interval after `last_active` at most, because the timer for the next heartbeat was due by then.
+        """
         if seconds > self.context.options.failure_timeout / 2:
             self._hearing_since = self.last_active + self._heartbeat_interval()
 
