@@ -10,6 +10,9 @@ The mark is written after each sync of the journal, but synced itself only befor
 the operating system writes it back in its own time; a process that is killed does not lose it. The mark has a file
 of its own because a sync then costs nothing extra. In the header of the segment, each sync would write to a second
 place, and take 7 % longer for 150 bytes and 50 % longer for 20 kB.
+
+The header of a segment file has a mark, too, which is written once: the position that was durable when the file was
+created (record.py). Recovery uses the largest of all marks (`known_durable_position`).
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def read_segment(segment: Segment) -> Generator[tuple[int, bytes], None, ScanEnd
 
 
 def read_mark(segment: Segment) -> int | None:
-    """Return the mark in the header of a segment, or None if the header is damaged."""
+    """Return the mark that a segment got in its header at its creation, or None if the header is damaged."""
     return decode_mark(require_file(segment).read(0, FILE_HEADER_BYTES), segment.base)
 
 

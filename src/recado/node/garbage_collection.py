@@ -7,6 +7,9 @@ permanent generation (`gc.freeze`), which no collection visits.
 
 Reference cycles that grow old would stay there for ever. The broker makes none: queues and connections break theirs
 when they end. For cycles of other origin, everything is collected every ten minutes, as long as the process is small.
+
+A node with archives (`feeds.archives`) does not use this, because they create reference cycles: it has Python's own
+collection (`garbage_collection` in cli/broker_process.py).
 """
 
 import asyncio

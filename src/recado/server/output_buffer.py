@@ -54,7 +54,9 @@ class OutputBuffer:
         self.congested = False  # the client does not read fast enough: deliver no more messages
         self.awaits_journal = False  # some output may be sent only after the journal is written
         self.unsent_bytes = 0
-        self.is_stalled = False  # too much is held: handle no more input before the next release
+        # Handle no more input: more than STALLED_BYTES or HELD_OPERATIONS_MAX operations are held, or the session
+        # waits for the login verdict. Unsent bytes do not set this: the session compares them with STALLED_BYTES.
+        self.is_stalled = False
         self._on_output = on_output
         self._held: list[_HeldOutput] = []
         self._held_bytes = 0

@@ -80,6 +80,7 @@ class Compactor:
 
     def _choose_segment(self, low_on_disk: bool) -> int | None:
         """Return the base of the segment with the smallest ratio of live messages, if it is worth the work."""
+        # Bytes. `live` and `garbage` are estimates, from the ratio of message counts: sizes are not tracked.
         garbage = live = largest = 0.0
         best: tuple[float, int] | None = None
         for segment, stats in self._store.segments.before_checkpoint():

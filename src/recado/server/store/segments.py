@@ -16,7 +16,7 @@ ROLL_GAIN_MIN_BYTES = 1 << 20  # less would not pay for a new segment with its c
 
 
 class SegmentStats:
-    """The messages in a segment, each counted once per queue that it is in."""
+    """The number of messages in a segment, each counted once per queue that it is in; their sizes are not tracked."""
 
     __slots__ = ("base", "live_count", "stored_count")
 
