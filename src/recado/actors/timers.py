@@ -11,7 +11,7 @@ TI2  `every` does not drift: its n-th message is due n intervals after the start
      because the loop was busy are skipped.
 TI3  A timer with a key replaces the timer with the same key.
 
-A message that was sent stays in the mailbox like any other, also if its timer is cancelled then. Time is the
+A message that a timer has sent stays in the mailbox, even if the timer is cancelled afterwards. Time is the
 clock of the system, which tests can replace. All methods may be called from any thread.
 """
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 class Timers:
     def __init__(self, actor: Actor[Any]) -> None:
-        """Create the timers in `pre_start` of the actor, or later; in the constructor it is not in a system
-        yet."""
+        """Call this in `pre_start` of the actor, or later: in its constructor, an actor has no system yet."""
         self._ref = actor.ref
         self._system = actor.system
         self._clock = actor.system._clock

@@ -1,6 +1,6 @@
-"""Delivery to actors of other nodes, and the replies to their asks.
+"""Delivery to actors of other nodes, and replies to the asks of those actors.
 
-Both are called from any thread, and continue in that of the loop.
+`RemoteDelivery` and `RemoteReply` may be used from any thread; the work is done on the thread of the loop.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RemoteDelivery:
                 async with asyncio.timeout(receipt.timeout):
                     await node.drain(address.node)
         except BaseException:
-            receipt.cancel()  # otherwise asyncio reports its timeout, which is never retrieved
+            receipt.cancel()  # otherwise asyncio logs that its AskTimeoutError was never retrieved
             raise
         if not receipt.done():
             node.outbound.send(
@@ -151,7 +151,7 @@ class RemoteReply(Reply):
 
 
 class DiscardReply(Reply):
-    """The Reply of a one-way message of an untrusted peer: an actor that replies to it does not fail."""
+    """Ignores replies to a one-way message of an untrusted peer, so that an actor that replies does not fail."""
 
     @property
     def is_untrusted(self) -> bool:

@@ -21,13 +21,15 @@ from weakref import WeakKeyDictionary, ref
 
 
 class LoopWakeup:
+    """The calls that other threads have queued for one loop."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = ref(loop)  # a strong reference would keep the key of `_wakeups` alive
         self._calls: deque[tuple[Context, Callable[..., object], tuple[Any, ...]]] = deque()
         self._is_scheduled = False
 
     def call(self, function: Callable[..., object], *args: Any) -> None:
-        """Call `function` soon on the loop's thread; never if the loop is closed. From any thread."""
+        """Queue a call for the loop's thread, from any thread. The call is dropped if the loop is closed."""
         self._calls.append((copy_context(), function, args))
         # Check after the append: a run that is already scheduled will find this call.
         if not self._is_scheduled:
@@ -45,9 +47,8 @@ class LoopWakeup:
             self._is_scheduled = False
 
     def _run_calls(self) -> None:
-        self._is_scheduled = (
-            False  # first: a call that is appended from now on schedules another run
-        )
+        # Reset before the calls are taken: a call that is appended from now on schedules another run.
+        self._is_scheduled = False
         calls = self._calls
         try:
             for _ in range(len(calls)):
@@ -56,7 +57,7 @@ class LoopWakeup:
                     context.run(function, *args)
                 except Exception as error:  # noqa: BLE001  as the loop does with its own callbacks
                     context.run(self._report_failure, function, error)
-        finally:  # also if a call ends the program: the remaining calls run if it continues
+        finally:  # after SystemExit or KeyboardInterrupt, too: the loop may continue
             if calls and not self._is_scheduled:
                 self._schedule()
 

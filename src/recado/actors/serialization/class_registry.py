@@ -30,8 +30,8 @@ T = TypeVar("T")
 _registered: dict[str, type] = {}
 _manifests: dict[type, str] = {}
 _discovered: dict[str, type] = {}  # messages, and the classes in their declarations
-# The classes in the declarations of one class. Resolving them takes 20 µs, and other nodes can send unknown
-# names.
+# Cache of the classes in the declarations of one class: resolving them takes 20 µs, and any peer can cause that
+# by sending unknown names.
 _declared_classes: WeakKeyDictionary[type, list[type]] = WeakKeyDictionary()
 
 
@@ -63,7 +63,7 @@ def manifest_of(cls: type) -> str:
     if manifest is None:
         if getattr(cls, "by_reference", False) is True:
             raise SerializationError(
-                f"{cls.__qualname__} is sent by reference, so only within a process",
+                f"{cls.__qualname__} is sent by reference, which works only within a process",
                 "Leave out by_reference, or register it: recado.actors.register",
             )
         manifest = _default_manifest(cls)
@@ -141,7 +141,7 @@ def _classes_declared_by(cls: type) -> list[type]:
 
 
 def _classes_in_fields(cls: type) -> list[type]:
-    """Raises SerializationError."""
+    """Return the classes in the fields of a class. Raises SerializationError."""
     if issubclass(cls, ProtobufMessage | enum.Enum):
         return []
     return [found for field in fields_of(cls) for found in _classes_in(field.annotation)]
@@ -164,9 +164,8 @@ def _default_manifest(cls: type) -> str:
     if issubclass(cls, ProtobufMessage):
         return str(cls.DESCRIPTOR.full_name)
     manifest = cls.__dict__.get("manifest")
-    is_field = "manifest" in getattr(
-        cls, "__dataclass_fields__", ()
-    )  # then this is the default of a field
+    # A dataclass field with the name `manifest` has its default value in the class.
+    is_field = "manifest" in getattr(cls, "__dataclass_fields__", ())
     if type(manifest) is str and not is_field:
         return manifest
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,8 +1,9 @@
 """The exceptions that are recreated at the receiver, by the names under which they are sent.
 
-Known are the exceptions of Python, the subclasses of ActorError, and exceptions that were registered.
+The registry contains Python's built-in exceptions, all subclasses of ActorError, and the exceptions that the
+program has registered.
 
-XR1  A name that was received is looked up only among these.
+XR1  A received name is looked up only in this registry, never in a module.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def register_exception(cls: type[E], name: str | None = None) -> type[E]:
 
 
 def exception_class(kind: str) -> type[Exception] | None:
-    """Return the class with a name; None if it is not known (XR1)."""
+    """Return the class with this wire name; None if it is not in the registry (XR1)."""
     found = _registered.get(kind)
     if found is None:
         remaining: list[type[Exception]] = [ActorError]
@@ -50,7 +51,7 @@ def exception_class(kind: str) -> type[Exception] | None:
 
 
 def registered_name(cls: type[BaseException]) -> str | None:
-    """Return the name by which `exception_class` finds a class; None if it is not known."""
+    """Return the name by which `exception_class` finds a class; None if it is not in the registry."""
     kind = wire_name(cls)
     if exception_class(kind) is cls:
         return kind

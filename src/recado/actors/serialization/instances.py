@@ -1,8 +1,8 @@
 """Instances of registered classes, in the tagged codec: which parts they are encoded as, and how they are
 recreated.
 
-SI1  An instance that was encoded is equal when it is recreated from its fields or args. Where its class could
-     raise or change something, it is recreated once when it is encoded, to find that out.
+SI1  A decoded instance equals the encoded one. If its constructor or `__post_init__` could raise or change
+     fields, the sender recreates the instance once before it is sent, and rejects it if it differs.
 SI2  Only registered classes are instantiated, and only a bounded number of combinations of a Flag.
 """
 
@@ -30,6 +30,7 @@ FLAG_VALUES_MAX: Final = (
 
 
 def manifest_for(cls: type) -> str:
+    """Return the manifest of a class. Raises UnserializableError."""
     try:
         return manifest_of(cls)
     except SerializationError as error:
@@ -37,6 +38,7 @@ def manifest_for(cls: type) -> str:
 
 
 def class_for(manifest: object) -> type:
+    """Return the registered class. Raises UnacceptableMessageError."""
     cls = find_class(manifest) if isinstance(manifest, str) else None
     if cls is None:
         raise UnacceptableMessageError(f"no class is registered as {manifest!r}"[:300])
@@ -44,6 +46,7 @@ def class_for(manifest: object) -> type:
 
 
 def fields_for(cls: type) -> Iterable[tuple[str, Any, Callable[[Any], bool]]]:
+    """Return name, annotation and check of each field. Raises UnserializableError."""
     try:
         return fields_of(cls)
     except SerializationError as error:
@@ -61,7 +64,7 @@ def _describe_value(value: object) -> str:
 
 
 def check_instance(cls: type, value: Any) -> None:
-    """Raises UnserializableError if an instance created from the fields would not be equal (SI1)."""
+    """Raise UnserializableError if an instance created from the fields would not be equal (SI1)."""
     _check_attributes(cls, value)
     if is_named_tuple(cls):
         if not survives_rebuild(value):
@@ -73,7 +76,7 @@ def check_instance(cls: type, value: Any) -> None:
 
 
 def _check_attributes(cls: type, value: Any) -> None:
-    """All attributes must be fields, or cached properties."""
+    """Raise UnserializableError if an attribute is neither a field nor a cached property."""
     if not cls.__dictoffset__:
         return
     for extra in value.__dict__.keys() - {*field_names(cls)}:
@@ -102,13 +105,16 @@ def _check_dataclass(cls: type, value: Any) -> None:
 def exception_parts(
     kind: type[BaseException], value: BaseException
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the args and the attributes of an exception, as `copy` uses them."""
+    """Return the args and the attributes from which `copy` would recreate an exception.
+
+    Raises UnserializableError if the recreated exception would not be equal.
+    """
     try:
         reduced: Any = value.__reduce__()
         constructor, args, *rest = reduced
         attributes = rest[0] if rest and rest[0] else {}
         recreated = constructor(*args)
-    except Exception as error:  # noqa: BLE001  as above
+    except Exception as error:  # noqa: BLE001  a constructor of the application
         raise UnserializableError(
             f"{kind.__qualname__} cannot be recreated from its args: {error}"
         ) from None

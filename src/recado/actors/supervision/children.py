@@ -3,8 +3,8 @@
 FA1  Children are in the order in which they were linked. A group is stopped in reverse order, and started in
      order.
 FA2  Every failure leads to one decision: restart these children, or stop these and notify the supervisor.
-FA3  A group is restarted once at a time: a member that fails meanwhile, also one that has just joined, waits
-     until that restart is done.
+FA3  At most one restart of a group runs at a time. The failure of a member during a restart, even of a member
+     that has just joined, is handled after that restart.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Children(Generic[Child]):
         return False
 
     def decide(self, child: Child, reason: BaseException, now: float) -> Decision[Child]:
-        """Decide about a failure, and count the restart (FA2)."""
+        """Return the decision about a failure, and count the restart against the budget (FA2)."""
         match self.strategy_of(child):
             case OneForOne() as strategy:
                 affected: tuple[Child, ...] = (child,)

@@ -1,13 +1,13 @@
 """How an actor starts and how it stops.
 
-LI1  All of this runs on the loop's thread with the claim of the cell: no handler of it runs meanwhile (CE1).
+LI1  These functions run on the loop's thread and hold the claim of the cell: no handler of it runs meanwhile (CE1).
 LI2  An actor that could not be started never existed: its name is free, and no watcher is notified.
 LI3  A stop first stops the children, the last linked one first. An actor that is to stop is not restarted.
 LI4  Each watcher of an actor gets one Down, after `post_stop`; the name is free by then.
 
-A stop waits for the handler that runs. If that still awaits after a grace period, its task is cancelled; if it
-does not end even then, because it blocks in a thread perhaps, the cell is abandoned: it is marked as stopped,
-and the handler finds its actor gone when it ends.
+A stop waits for the running handler. If the handler still awaits after a grace period, its task is cancelled. If it
+does not end even then, for example because it blocks in a thread, the cell is abandoned: it is marked as stopped,
+and stays so when the handler ends later.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ async def start(cell: Cell) -> None:
         if (hook := create_instance(cell)) is not None:
             await hook
         if cell.state is CellState.STOPPED:
-            raise ActorStoppedError(f"{cell.ref} was stopped while it was starting, and abandoned")
+            raise ActorStoppedError(
+                f"{cell.ref} was abandoned: it was stopped, and pre_start did not end in time"
+            )
     except BaseException as error:
         cell.pending_stop = (error,)
         await stop_children(cell)
@@ -104,6 +106,7 @@ async def _finish_stop_async(cell: Cell, reason: Reason) -> None:
 
 
 def run_instance_end_callbacks(cell: Cell) -> None:
+    """Call the callbacks of an instance that ends: they cancel its timers and unstash its messages."""
     if cell.links is not None:
         callbacks, cell.links.instance_end_callbacks = cell.links.instance_end_callbacks, []
         for callback in callbacks:
@@ -192,7 +195,7 @@ def resolve_once(future: asyncio.Future[bool], value: bool) -> None:
 
 
 def _force_stop(cell: Cell, grace: float) -> None:
-    """Cancel the handler of an actor that did not stop in time; the next time, abandon the cell."""
+    """Cancel the handler of an actor that did not stop in time; when called again, abandon the cell."""
     if cell.links is not None and cell.links.is_stopping_children:  # children have their own grace
         cell.system._clock.call_later(grace, partial(_force_stop, cell, grace))
     elif cell.task is not None:

@@ -47,8 +47,11 @@ class Links:
 
 
 def supervises(cell: Cell, ref: Ref) -> bool:
-    """Return whether `ref` is the actor of this cell or one of its descendants. To be supervised by a
-    descendant would make a cycle that nothing can stop. Only actors of this node are known."""
+    """Return whether `ref` is the actor of this cell or one of its descendants.
+
+    Such an actor must not supervise the cell: no actor could stop a cycle of supervisors. The search ends at
+    supervisors on other nodes.
+    """
     while ref != cell.ref:
         descendant = cell.system._find_cell(ref.address)
         if descendant is None or descendant.supervisor is None:
@@ -57,7 +60,7 @@ def supervises(cell: Cell, ref: Ref) -> bool:
     return True
 
 
-# --- the calls of Actor, on the loop's thread -------------------------------------------------------
+# --- called by Actor, on the loop's thread ----------------------------------------------------------
 
 
 def link(cell: Cell, ref: Ref, strategy: SupervisorStrategy | None) -> None:

@@ -6,8 +6,8 @@ A request has a token. Its sender may give up before the answer arrives, and the
               AbandonActor (token) ────►   stop it, or stop it as soon as it is started
 
 CN1  Only classes that this node offers can be created from outside, up to `max_remote_actors` at a time.
-CN2  If the actor cannot be started, the requester is told why and nothing of it remains; likewise if the
-     requester did not wait for the answer.
+CN2  If the actor cannot be started, the requester gets the exception, and no part of the actor remains. No
+     actor remains either if the requester has stopped waiting for the answer.
 CN3  An actor with a supervisor on another node is supervised from its first moment.
 CN4  An abandoned actor is stopped, whether it had been started by then or not.
 CN5  At most MAX_TOKENS started, and as many abandoned, tokens are remembered.
@@ -96,6 +96,8 @@ def abandon_remote(node: Node, peer_name: str, token: str) -> None:
 
 
 class Creation:
+    """Creates actors on other nodes, and actors on this node for other nodes."""
+
     def __init__(self, node: Node) -> None:
         self._node = node
         self._system = node.system
@@ -114,7 +116,7 @@ class Creation:
             raise ValueError(f"another class is offered as {class_name}")
 
     def offered_class(self, class_name: str) -> type[Actor[Any]]:
-        """Raises ClassNotOfferedError."""
+        """Return the class offered under this name. Raises ClassNotOfferedError."""
         cls = self._offered_classes.get(class_name)
         if cls is None:
             raise ClassNotOfferedError(
@@ -123,7 +125,7 @@ class Creation:
         return cls
 
     def class_name_of(self, cls: type[Actor[Any]]) -> str:
-        """Return the name under which this node offers a class; nodes that run the same program do so too."""
+        """Return the name under which this node offers a class; nodes of the same program use the same name."""
         for class_name, offered in self._offered_classes.items():
             if offered is cls:
                 return class_name
@@ -132,6 +134,7 @@ class Creation:
     # ── requests of other nodes ───────────────────────────────────────────────────────────────────────────
 
     async def handle_create(self, peer: Peer, request: CreateActor, reply: Reply) -> None:
+        """Start an actor for a peer; reply with its address, or with the exception."""
         try:
             cls = self.offered_class(request.class_name)
             arguments = self._node.serializers.deserialize(request.format_id, "", request.arguments)
@@ -143,7 +146,7 @@ class Creation:
                 TEMPORARY if request.temporary else PERMANENT,
                 self._parse_supervisor(peer, request.supervisor),
             )
-        except Exception as error:  # noqa: BLE001  constructors may raise anything; the requester is told (CN2)
+        except Exception as error:  # noqa: BLE001  constructors may raise anything; the requester gets it (CN2)
             reply.fail(error)
         else:
             self.tokens.record_started(peer, request.token, ref)
@@ -164,7 +167,7 @@ class Creation:
         restart_type: RestartType,
         supervisor: ActorRef[Any] | None = None,
     ) -> ActorRef[Any]:
-        """Start an actor for another node. Raises LimitExceededError, and what the factory raises."""
+        """Start an actor for another node. Raises LimitExceededError, and the exceptions of the factory."""
         if self._live_count >= self._node.options.max_remote_actors:
             raise LimitExceededError(
                 f"{self._live_count} actors of other nodes run on {self._node.name} already",
