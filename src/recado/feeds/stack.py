@@ -42,7 +42,7 @@ class StackError(FeedError, ValueError):
 
 
 class LayerParts(NamedTuple):
-    """What layer factories may use."""
+    """The arguments of layer factories."""
 
     context: MemberContext
     receive_buffer: ReceiveBuffer
@@ -117,8 +117,11 @@ _REQUIREMENTS: Final = (
 
 def register_layer(name: str, layer: type[Layer]) -> None:
     """Register a custom layer under an upper-case name. Its class is called with the MemberContext, for every
-    role. A layer that changes messages belongs directly below DISPATCH, because archives store what passes
-    ARCHIVER."""
+    role. A layer that changes messages belongs directly below DISPATCH, because archives store the messages
+    that pass ARCHIVER.
+
+    Raises StackError if the name is invalid, or another layer has it.
+    """
     if not name.isidentifier() or name != name.upper():
         raise StackError(f"invalid layer name {name!r}: use capital letters, digits and _")
     if name in _BUILT_IN_LAYERS or _registered_layers.get(name, layer) is not layer:
@@ -140,6 +143,7 @@ class Stack(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Stack":
+        """Parse and check a text. Raises StackError."""
         names: list[str] = []
         at = 0
         for name in text.split(":"):
@@ -150,7 +154,7 @@ class Stack(Struct, frozen=True):
         return cls(tuple(names))
 
     def build(self, parts: LayerParts) -> list[Layer]:
-        """Build and connect the layers that apply to the role, top to bottom."""
+        """Return the layers that apply to the role, connected, top to bottom. Raises StackError."""
         role = parts.context.role
         if role is Role.ARCHIVE and "ARCHIVER" not in self.names:
             raise StackError(
@@ -172,8 +176,8 @@ class Stack(Struct, frozen=True):
 def _check_name(text: str, at: int, name: str, before: list[str]) -> None:
     if name not in _BUILT_IN_LAYERS and name not in _registered_layers:
         known = ", ".join((*_BUILT_IN_LAYERS, *_registered_layers))
-        what = f"unknown layer {name!r}" if name else "missing name"
-        raise _stack_error(text, at, f"{what}; the layers are {known}")
+        problem = f"unknown layer {name!r}" if name else "missing name"
+        raise _stack_error(text, at, f"{problem}; the layers are {known}")
     if name in before:
         raise _stack_error(text, at, f"{name} occurs twice")
     for other in before:
@@ -199,8 +203,8 @@ def _check_completeness(text: str, names: list[str]) -> None:
             raise _stack_error(text, text.index(name), f"{name} needs {needed}: {why}")
 
 
-def _stack_error(text: str, at: int, what: str) -> StackError:
-    return StackError(f'invalid stack "{text}", at character {at + 1}: {what}')
+def _stack_error(text: str, at: int, problem: str) -> StackError:
+    return StackError(f'invalid stack "{text}", at character {at + 1}: {problem}')
 
 
 # --- layers that need more than the context ---

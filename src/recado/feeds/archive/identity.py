@@ -16,12 +16,12 @@ from recado.journal.disk import Disk
 from .layout import ID_FILE, PART_SUFFIX, ReadableDisk
 from .manifest import Manifest
 
-_TEXT: Final = re.compile(rb"([0-9a-f]{32})\n")
+_ID_LINE: Final = re.compile(rb"([0-9a-f]{32})\n")
 
 
 def read(disk: ReadableDisk, manifest: Manifest) -> str:
-    """Return the id. An archive of an earlier release has none until a writer opens it; its name is returned
-    then."""
+    """Return the id of an archive, or its name if it has none: an earlier release created it, and no writer has
+    opened it since."""
     found = _read(disk)
     return manifest.archive if found is None else found
 
@@ -49,7 +49,7 @@ def _read(disk: ReadableDisk) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        found = _TEXT.fullmatch(file.read(0, file.size()))
+        found = _ID_LINE.fullmatch(file.read(0, file.size()))
     finally:
         file.close()
     return None if found is None else found[1].decode()

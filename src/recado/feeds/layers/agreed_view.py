@@ -39,6 +39,7 @@ class AgreedView:
     # --- PREPARE
 
     def build_prepare(self, round_id: ViewId, invited: Iterable[MemberId]) -> Prepare:
+        """Return the PREPARE of a round, with the invited members as a difference from this view."""
         wanted = dict.fromkeys(invited)
         removed = [i for i, entry in enumerate(self.view.entries) if entry.member not in wanted]
         return Prepare(
@@ -46,9 +47,10 @@ class AgreedView:
         )
 
     def resolve_invited(self, prepare: Prepare) -> list[MemberId]:
+        """Return the invited members of a PREPARE that is a difference from this view."""
         removed = set(prepare.removed)
-        kept_ranks = [entry.member for i, entry in enumerate(self.view.entries) if i not in removed]
-        return [*kept_ranks, *prepare.added]
+        remaining = [entry.member for i, entry in enumerate(self.view.entries) if i not in removed]
+        return [*remaining, *prepare.added]
 
     # --- PREPARED
 
@@ -72,20 +74,22 @@ class AgreedView:
     # --- VIEW
 
     def build_delta(self, new: NewView) -> ViewDelta:
-        kept_ranks, added = set(), []
+        """Return the next view as a difference from this one."""
+        unchanged_ranks, added = set(), []
         for entry, since in zip(new.view.entries, new.since_views, strict=True):
             rank = self.rank_by_member.get(entry.member)
             if rank is None or self.since_views[rank] != since or self.view.entries[rank] != entry:
                 added.append((since, entry))
             else:
-                kept_ranks.add(rank)
-        removed = [i for i in range(len(self.view.entries)) if i not in kept_ranks]
+                unchanged_ranks.add(rank)
+        removed = [i for i in range(len(self.view.entries)) if i not in unchanged_ranks]
         cut = self.subtract_cut(new.cut)
         return ViewDelta(
             new.view.id, self.id, removed, added, cut, new.previous_views, new.is_complete
         )
 
     def apply_delta(self, delta: ViewDelta) -> NewView:
+        """Return the next view, of which `delta` is the difference from this one (AG2)."""
         removed = set(delta.removed)
         aged = [
             (since, entry)

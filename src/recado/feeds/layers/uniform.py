@@ -25,6 +25,8 @@ from ..vector import update_bounded
 from ..views import View, ViewId
 
 PendingEvent = BatchReleased | MessagesLost | ViewInstalled
+
+BATCH_OVERHEAD_BYTES = 200  # estimated memory of a pending batch beyond its data
 MAX_TRACKED_VIEWS = 16
 MAX_TRACKED_ARCHIVES = 64
 
@@ -43,7 +45,7 @@ class UniformLayer(Layer):
     def up(self, event: UpEvent, now: float) -> None:
         match event:
             case BatchReleased(batch):
-                self._pending_bytes += 200 + len(batch.block.data)
+                self._pending_bytes += BATCH_OVERHEAD_BYTES + len(batch.block.data)
                 self._pending.append(event)
                 self._release(now)
                 self._check_limit()
@@ -54,46 +56,47 @@ class UniformLayer(Layer):
                 self._recent_views.append(record.view.id)
                 self._agreed_views.append(record.view)
                 if len(self._agreed_views) > MAX_TRACKED_VIEWS:
-                    del self._agreed_views[1]
+                    del self._agreed_views[1]  # `_required_copies` needs the first
                 self._pass_up(event, now)
             case PacketReceived(_, sender, DurableReport(view, vector)):
                 self._pass_up(event, now)
-                known = (
+                is_tracked = (
                     sender.name in self._durable_by_archive
                     or len(self._durable_by_archive) < MAX_TRACKED_ARCHIVES
                 )
-                if view in self._recent_views and known:
+                if view in self._recent_views and is_tracked:
                     update_bounded(self._durable_by_archive.setdefault(sender.name, {}), vector)
                     self._release(now)
             case _:
                 self._pass_up(event, now)
 
     def _required_copies(self) -> int:
-        """Return the copies that the view which is ending requires. If archives failed with it, the number of
-        the next agreed view suffices, even if that view was skipped; if those failed too, delivery waits until
-        some are back, because fewer would not be uniform."""
+        """Return how many archives must have a message before it is delivered: the number of the current view.
+
+        If the next view waits and requires fewer, because archives of the current view have failed, the number
+        of the next agreed view suffices, even if that view was never installed. If its archives fail too,
+        delivery waits until they are back, because with fewer copies it would not be uniform.
+        """
         required = self.context.required_copies(self._view)
         if self._agreed_views and any(isinstance(event, ViewInstalled) for event in self._pending):
             return min(required, self.context.required_copies(self._agreed_views[0]))
         return required
 
     def _durable_up_to(self, publisher: bytes, copies: int) -> int:
-        """Return up to where enough archives have this publisher's messages."""
+        """Return the last sequence of a publisher up to which at least `copies` archives have its messages."""
         ranked = sorted(
-            (one.get(publisher, 0) for one in self._durable_by_archive.values()), reverse=True
+            (vector.get(publisher, 0) for vector in self._durable_by_archive.values()), reverse=True
         )
         return ranked[copies - 1] if len(ranked) >= copies else 0
 
     def _release(self, now: float) -> None:
-        """Deliver what is durable enough. With TOTAL nothing overtakes; otherwise publishers do not wait for
-        each other."""
+        """Deliver the pending messages that enough archives have. With TOTAL, a message waits for all messages
+        before it; otherwise only for those of its publisher (UN2)."""
         total = "TOTAL" in self.context.layer_names
         copies = self._required_copies()
         blocked_publishers: set[bytes] = set()
-        view_waits = False  # a view waits, and everything after it
-        view_installed = (
-            False  # a view was installed; later events are checked against its requirements
-        )
+        view_waits = False  # a view stays pending, and so do all events after it
+        view_installed = False  # the events after the view are checked by the call at the end
         remaining: deque[PendingEvent] = deque()
         ready: list[PendingEvent] = []
         durable: dict[bytes, int] = {}
@@ -117,13 +120,13 @@ class UniformLayer(Layer):
             last = min(batch.last, durable[publisher])
             if last >= batch.first:
                 ready.append(BatchReleased(batch.clip(batch.first, last)))
-                self._pending_bytes -= 200 + len(batch.block.data)
+                self._pending_bytes -= BATCH_OVERHEAD_BYTES + len(batch.block.data)
             if last < batch.last:
                 rest = batch.clip(max(last + 1, batch.first), batch.last)
                 remaining.append(BatchReleased(rest))
                 blocked_publishers.add(publisher)
                 if last >= batch.first:
-                    self._pending_bytes += 200 + len(rest.block.data)
+                    self._pending_bytes += BATCH_OVERHEAD_BYTES + len(rest.block.data)
         for event in ready:
             if isinstance(event, ViewInstalled):
                 self._enter_view(event.record.view)

@@ -191,7 +191,7 @@ class UdpEndpoint:
         self._addresses: dict[str, Address] = {}
         self._send_queue: dict[
             QueuedDatagram, int
-        ] = {}  # with the last sequence, if it has messages
+        ] = {}  # with the last sequence in the datagram, 0 if it has no messages
         self._queued_bytes = 0
         self._burst_bytes = max(MAX_DATAGRAM_BYTES, int(group.rate * PACE_INTERVAL_S))
         self._budget_bytes = self._burst_bytes
@@ -225,13 +225,15 @@ class UdpEndpoint:
     def settle(self, last_tag: int) -> None:
         """No-op: there are no queues."""
 
-    def _enqueue(self, datagram: Datagram, address: Address, number: int) -> None:
+    def _enqueue(self, datagram: Datagram, address: Address, last_sequence: int) -> None:
         # A peer that requests everything again and again must not fill our memory (UP3).
         queued = encode(datagram), address
-        if queued in self._send_queue or (not number and self._queued_bytes > MAX_QUEUED_BYTES):
+        if queued in self._send_queue or (
+            not last_sequence and self._queued_bytes > MAX_QUEUED_BYTES
+        ):
             return
         self._queued_bytes += len(queued[0])
-        self._send_queue[queued] = number
+        self._send_queue[queued] = last_sequence
         self._queue_empty.clear()
         if self._pace_timer is None:
             self._send_queued()
@@ -242,7 +244,7 @@ class UdpEndpoint:
         own_socket = self._sockets[1]
         confirmed = 0
         while self._send_queue and self._budget_bytes > 0:
-            queued, number = next(iter(self._send_queue.items()))
+            queued, last_sequence = next(iter(self._send_queue.items()))
             data, address = queued
             try:
                 own_socket.sendto(data, address)
@@ -251,7 +253,7 @@ class UdpEndpoint:
             except OSError as error:
                 if error.errno == errno.ENOBUFS:
                     break
-                if not number and self._affects_one_datagram(error, address):
+                if not last_sequence and self._affects_one_datagram(error, queued):
                     self._dequeue(queued)
                     continue
                 self._loop.call_soon(self._listener.transport_lost, error)
@@ -261,7 +263,7 @@ class UdpEndpoint:
                 return
             self._budget_bytes -= len(data)
             self._dequeue(queued)
-            confirmed = max(confirmed, number)
+            confirmed = max(confirmed, last_sequence)
         if confirmed:
             self._loop.call_soon(self._notify_confirmed, confirmed)
         if not self._send_queue:
@@ -273,11 +275,15 @@ class UdpEndpoint:
         del self._send_queue[queued]
         self._queued_bytes -= len(queued[0])
 
-    def _affects_one_datagram(self, error: OSError, address: Address) -> bool:
-        """Return whether only this datagram cannot be sent: it is too large, or has a wrong address that a peer
-        made us believe."""
+    def _affects_one_datagram(self, error: OSError, queued: QueuedDatagram) -> bool:
+        """Return whether only this datagram cannot be sent: it is too large, or its address was forged."""
+        data, address = queued
         if error.errno == errno.EMSGSIZE:
-            log.warning("dropping packet: too large for a datagram (feed=%s)", self._feed)
+            log.warning(
+                "dropping packet: too large for a datagram (feed=%s bytes=%d)",
+                self._feed,
+                len(data),
+            )
             return True
         return address != self._group_address
 
@@ -285,9 +291,9 @@ class UdpEndpoint:
         self._budget_bytes = self._burst_bytes
         self._send_queued()
 
-    def _notify_confirmed(self, number: int) -> None:
+    def _notify_confirmed(self, last_sequence: int) -> None:
         if not self._closed:
-            self._listener.broadcasts_confirmed(number)
+            self._listener.broadcasts_confirmed(last_sequence)
 
     # --- input
 
@@ -316,8 +322,8 @@ class UdpEndpoint:
         if sender is None:
             return
         self._note_address(datagram.sender, address)
-        channel = PacketRoute.ADDRESSED if datagram.is_addressed else PacketRoute.BROADCAST
-        self._listener.packet_received(channel, sender, datagram.packet, NO_TAG)
+        route = PacketRoute.ADDRESSED if datagram.is_addressed else PacketRoute.BROADCAST
+        self._listener.packet_received(route, sender, datagram.packet, NO_TAG)
 
     def _note_address(self, sender: str, address: Address) -> None:
         known = self._addresses.get(sender)
