@@ -272,11 +272,11 @@ def test_others_get_their_letters_meanwhile(broker: Broker) -> None:
     queue = source(broker, dead_letter_exchange="amq.headers", dead_letter_routing_key=None)
     for name in ("full", "ample"):
         broker.vhosts["/"].bind_queue(name, "amq.headers", "", {"to": name})
-    for i in range(at_least_once.OFFERED_LETTERS_MAX + 2):
-        to = "ample" if i in (0, 5, at_least_once.OFFERED_LETTERS_MAX + 1) else "full"
+    for i in range(at_least_once.OFFERED_DEAD_LETTERS_MAX + 2):
+        to = "ample" if i in (0, 5, at_least_once.OFFERED_DEAD_LETTERS_MAX + 1) else "full"
         run = run_of([b"%d" % i], Properties(headers={"to": to}))
         queue.reject([run], 0)
-    assert take_all(ample) == [b"0", b"5", b"%d" % (at_least_once.OFFERED_LETTERS_MAX + 1)]
+    assert take_all(ample) == [b"0", b"5", b"%d" % (at_least_once.OFFERED_DEAD_LETTERS_MAX + 1)]
     run = run_of([b"late"], Properties(headers={"to": "full"}))
     queue.reject([run, run_of([b"last"], Properties(headers={"to": "ample"}))], 0)
     queue.reject([run_of([b"%d" % i], Properties(headers={"to": "full"})) for i in range(9)], 0)
@@ -314,7 +314,7 @@ def test_letters_count_for_the_limit_of_their_queue(broker: Broker) -> None:
 def test_a_queue_with_too_many_stalls_until_half_are_gone(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 4)
+    monkeypatch.setattr(at_least_once, "HELD_DEAD_LETTERS_MAX", 4)
     queue = source(broker)
     peer = Peer()
     channel = open_channel(broker, peer)
@@ -355,7 +355,7 @@ def test_bytes_stall_it_too(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_has_expired_in_a_stalled_queue_stays_in_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 2)
+    monkeypatch.setattr(at_least_once, "HELD_DEAD_LETTERS_MAX", 2)
     queue = source(broker, message_ttl_ms=5)
     for i in range(5):
         queue.publish(run_of([b"%d" % i], Properties(delivery_mode=2, message_id=str(i))), i)
@@ -372,7 +372,7 @@ def test_what_has_expired_in_a_stalled_queue_stays_in_it(
 
 def test_it_stalls_while_it_deals(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expired messages are found when the next message is requested."""
-    monkeypatch.setattr(at_least_once, "HELD_LETTERS_MAX", 2)
+    monkeypatch.setattr(at_least_once, "HELD_DEAD_LETTERS_MAX", 2)
     queue = source(broker, message_ttl_ms=5)
     for i in range(3):
         queue.publish(run_of([b"%d" % i], Properties(delivery_mode=2, message_id=str(i))), i)

@@ -2,15 +2,15 @@
 
 ALO1  The original message is settled when every queue that its dead letter is routed to has accepted it,
       and not before.
-ALO2  At most `OFFERED_LETTERS_MAX` dead letters of a queue are rejected and waiting for a retry; the
+ALO2  At most `OFFERED_DEAD_LETTERS_MAX` dead letters of a queue are rejected and waiting for a retry; the
       following ones wait behind them, in order.
 ALO3  A queue with too many waiting dead letters stalls: it dispatches nothing, so that no more messages can
       die, until half of them are gone.
 
 A rejected dead letter is retried when a reason for the rejection may have gone: the topology or the
 settings of its queue have changed, or a queue that rejected it has space. These conditions are polled every
-`RETRY_INTERVAL_MS` without building the message again, so that a dead letter that waits for ever costs
-little. After a restart the original message is in its queue as before it died.
+`RETRY_INTERVAL_MS` without building the message again, so that a dead letter that waits forever costs
+little. After a restart the original message is in its queue again, as before it was dead-lettered.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ from .queue import Queue
 from .run import Run
 from .steps import Steps
 
-OFFERED_LETTERS_MAX = 32  # like RabbitMQ's dead_letter_worker_consumer_prefetch
-HELD_LETTERS_MAX = 4096  # per queue; more stall it
+OFFERED_DEAD_LETTERS_MAX = 32  # like RabbitMQ's dead_letter_worker_consumer_prefetch
+HELD_DEAD_LETTERS_MAX = 4096  # per queue; a queue with this many stalls (ALO3)
 HELD_BYTES_MAX = 16 << 20
 RETRY_INTERVAL_MS = 50
 _QUEUES_PER_RETRY = 64
@@ -82,7 +82,7 @@ class QueueDeadLetters:
 
     def can_offer(self) -> bool:
         return bool(self.retryable) or (
-            bool(self.waiting) and len(self.rejected) < OFFERED_LETTERS_MAX
+            bool(self.waiting) and len(self.rejected) < OFFERED_DEAD_LETTERS_MAX
         )
 
     def pop_next(self) -> HeldDeadLetter:
@@ -133,17 +133,19 @@ class AtLeastOnceDeadLetters:
         self._retry_at: int | None = None
 
     def add(self, queue: Queue, run: Run, reason: str, now: int) -> None:
+        """Hold the messages of a run that died in a queue; stall the queue if it has too many (ALO3)."""
         held = self._by_queue.setdefault(queue, QueueDeadLetters(queue))
         held.waiting.append((run, reason, now))
         queue.hold_dead_letters(run)
         if (
-            queue.held_dead_letters >= HELD_LETTERS_MAX
+            queue.held_dead_letters >= HELD_DEAD_LETTERS_MAX
             or queue.held_dead_letter_bytes >= HELD_BYTES_MAX
         ):
             queue.stall()
         self._update_ready(held)
 
     def deadline(self) -> int | None:
+        """Return when there is work, in ms: 0 for now, None if no dead letter waits."""
         return 0 if self._ready else self._retry_at
 
     @property
@@ -185,7 +187,7 @@ class AtLeastOnceDeadLetters:
         queue.release_dead_letters(dead_letter.run)
         if (
             queue.stalled
-            and queue.held_dead_letters <= HELD_LETTERS_MAX // 2
+            and queue.held_dead_letters <= HELD_DEAD_LETTERS_MAX // 2
             and queue.held_dead_letter_bytes <= HELD_BYTES_MAX // 2
         ):
             queue.end_stall(now)

@@ -8,9 +8,9 @@ between.
 from collections import deque
 from typing import Any
 
-IMMEDIATE_RUNS_MAX = 64  # freed immediately
-PORTION_MESSAGES_MAX = 50_000  # about 1 ms
-MESSAGE_COSTS_PER_RUN = 8  # freeing a run takes as long as freeing so many of its messages
+IMMEDIATE_RUNS_MAX = 64  # so few are freed by `add` itself
+PORTION_MESSAGES_MAX = 50_000  # per tick; takes about 1 ms
+MESSAGE_COSTS_PER_RUN = 8  # freeing the run object itself costs as much as freeing 8 messages
 
 
 class MemoryReclaimer:

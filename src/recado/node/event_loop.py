@@ -1,7 +1,7 @@
 """The event loop of a node: uvloop's or asyncio's, and how it waits.
 
-Sleeping and being woken costs a process more than most messages do: 50 µs and more on a virtual machine. A client that
-sends one message and waits for its reply pays that at every hop. So a loop that is repeatedly woken soon after it began
+To sleep and be woken costs a process 50 µs and more on a virtual machine, which is more than most messages cost. A client
+that sends one message and waits for its reply waits for such a wake-up at every hop. So a loop that is repeatedly woken soon after it began
 to sleep polls for a while before it sleeps, about as long as a client needs to wake up and reply.
 """
 
@@ -17,15 +17,15 @@ from recado.node.settings import Settings
 
 POLL_S = 250e-6
 """How long to poll before sleeping. The reply of a client to a delivery arrives after 100 to 200 µs: 50 for its wake-up,
-the rest for its work. A shorter poll ends in vain, and costs both the polling and the sleep."""
+the rest for its work. A shorter poll would end before the reply arrives, and cost the polling in addition to the sleep."""
 
 SHORT_WAIT_S = 300e-6
 """A wait that ends within this time is short."""
 
 SHORT_WAITS_MIN = 8
-"""Short waits in a row after which another one is expected. That many occur where one message is in flight at a time, or
-a few thousand a second arrive steadily. They do not occur where many messages are in flight and keep every processor
-busy, which polling would take away from other processes."""
+"""Short waits in a row after which another one is expected. So many occur if one message is in flight at a time, or if a
+few thousand a second arrive steadily. They do not occur if many messages are in flight and all processors are busy: then
+polling would take CPU time away from other processes."""
 
 
 class PollingSelector(selectors.DefaultSelector):

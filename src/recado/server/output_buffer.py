@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable
 from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
 from recado.amqp.methods import Method
 
-# Bytes that the socket has not taken. Deliveries stop at the first limit, so only replies that the client does not
-# read can reach the second, where input is not handled any more. A client that consumes and publishes on one
-# connection is read on.
+# Limits of unsent bytes. Above the first, deliveries stop; above the second, the input of the client is not handled
+# either. Only unread replies can reach the second, so a client that publishes and consumes slowly on one connection
+# can still publish.
 CONGESTED_BYTES = 1 << 20
 STALLED_BYTES = 4 << 20
 # Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10 ms.
 CONGESTED_CHUNKS_MAX = 2048
-# Durable operations of one connection whose replies may wait for a sync. They share the sync, so even a slow disk
-# costs each of them a thousandth of it; while the disk is full, memory holds no more than these.
+# Durable operations of one connection whose replies may wait for a sync. They share one sync, so with a slow disk
+# each of them costs a thousandth of a sync; and with a full disk, memory is bounded.
 HELD_OPERATIONS_MAX = 1024
 
 
@@ -93,7 +93,10 @@ class OutputBuffer:
         return len(self._held[-1].chunks if self._held else self.output)
 
     def hold(self, mark: int) -> None:
-        """Hold the chunks written since `mark`, and all later ones, until `release` was called once more."""
+        """Hold the chunks written since `mark`, and all later ones, until a call of `release`.
+
+        Each call of `release` sends one held group, so output that was held before is sent first.
+        """
         source = self._held[-1].chunks if self._held else self.output
         held = _HeldOutput(source[mark:])
         del source[mark:]

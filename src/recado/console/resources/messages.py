@@ -66,28 +66,28 @@ def _decode_payload(body: dict[str, Any]) -> bytes:
 
 def _read_properties(values: dict[str, Any]) -> Properties:
     names = set(Properties.__struct_fields__)
-    known: dict[str, Any] = {}
+    checked: dict[str, Any] = {}
     for name, value in values.items():
         if name not in names:
             raise bad_request(f"properties: unknown property {name!r}")
         if name == "headers":
             if not isinstance(value, dict):
                 raise bad_request("properties.headers: expected an object")
-            known[name] = to_field_table(value, "properties.headers")
+            checked[name] = to_field_table(value, "properties.headers")
         elif name == "timestamp":
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
                 raise bad_request("properties.timestamp: expected seconds since 1970")
-            known[name] = value
+            checked[name] = value
         elif name in ("delivery_mode", "priority"):
             if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
                 raise bad_request(f"properties.{name}: expected a number from 0 to 255")
-            known[name] = value
+            checked[name] = value
         else:
             text = str(value) if isinstance(value, int) and name == "expiration" else value
             if not isinstance(text, str) or len(text.encode()) > 255:
                 raise bad_request(f"properties.{name}: expected a string of at most 255 bytes")
-            known[name] = text
-    return Properties(**known)
+            checked[name] = text
+    return Properties(**checked)
 
 
 @API.add("POST", "/api/queues/{vhost}/{queue}/get", Access.VHOST)
@@ -159,7 +159,7 @@ def _encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
 
 
 def properties_object(properties: Properties) -> dict[str, Any]:
-    """Return the properties that are set."""
+    """Return the properties that are set as a JSON object."""
     described: dict[str, Any] = {}
     for name in Properties.__struct_fields__:
         value = getattr(properties, name)
