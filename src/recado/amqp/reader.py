@@ -3,12 +3,12 @@
 `feed` takes the bytes of one socket read and yields events. Publishes, deliveries and acks are recognised in
 runs (`runs.py`, `deliveries.py`). Messages that do not fit a run (a body in several frames, frames of other
 channels in between, the end of the buffer) are assembled frame by frame, per channel. The reader buffers at
-most one incomplete frame, and of an incomplete message the frames that have arrived.
+most one incomplete frame, and the frames of incomplete messages that have arrived.
 
 ARD1  Events do not depend on how the bytes are split into reads (except that a run may be split into several).
 ARD2  A payload larger than `frame_max` is refused when its size is read, before it has arrived. As in RabbitMQ,
-     the eight bytes around a payload do not count. The frames in the content of an event are at most
-     `frame_max` bytes including them.
+     the eight bytes around a payload do not count here. The frames that the reader writes, in the content of an
+     event, are at most `frame_max` bytes long including these eight.
 ARD3  A body larger than `body_max` is reported once (`OversizedBodyReceived`) and never buffered.
 """
 
@@ -134,7 +134,7 @@ class FrameReader:
         """Yield the events that these bytes complete.
 
         The caller handles each event before it asks for the next, because handling one may change `frame_max`,
-        `closing_channels` or `channel_frame_policy`. After an error, `feed(b"")` continues behind the frame
+        `closing_channels` or `channel_frame_policy`. After an error, `feed(b"")` continues after the frame
         that caused it, unless the error is a `FramingLostError`.
         """
         if self._chunks:

@@ -200,7 +200,7 @@ def _scan_interleaved(
                 for f, p, e in zip(frames, prefixes, ends, strict=True)
             )
             count = next(i for i, match in enumerate(matches) if not match)
-            window = 0
+            window = 0  # end the loop: the run ends here
         method_frames += frames[:count]
         payloads += rests[:count]
         offset += count * stride

@@ -111,7 +111,7 @@ def read_traits(properties: bytes) -> MessageTraits:
 
 
 def has_unique_fields(properties: bytes) -> bool:
-    """Return whether they contain a correlation id, message id or timestamp, so caching them is useless."""
+    """Return whether a property list has a correlation id, message id or timestamp, so that caching is useless."""
     return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
 
 
@@ -176,12 +176,12 @@ def _parse_traits(properties: bytes) -> MessageTraits:
                     refusal = refusal or f"invalid delivery mode {value}: it is 1 or 2"
             elif wire_type == _TABLE_TYPE:
                 after = offset + 4 + int.from_bytes(properties[offset : offset + 4], "big")
-                known = (
+                has_extra_routes = (
                     _has_extra_routes_cached
                     if after - offset <= _CACHED_MAX_BYTES
                     else _has_extra_routes
                 )
-                unbatchable = known(properties[offset:after]) or unbatchable
+                unbatchable = has_extra_routes(properties[offset:after]) or unbatchable
                 offset = after
             else:
                 offset += 8

@@ -213,7 +213,7 @@ def make_tls_context(
         context = ssl.create_default_context(cafile=parameters.cafile)
         if parameters.certfile is not None:
             context.load_cert_chain(parameters.certfile, parameters.keyfile)
-    except OSError as error:  # among them ssl.SSLError
+    except OSError as error:  # ssl.SSLError is a subclass
         files = [
             f for f in (parameters.cafile, parameters.certfile, parameters.keyfile) if f is not None
         ]
@@ -236,7 +236,7 @@ def explain_os_error(parameters: ConnectionParameters, error: OSError) -> Cannot
         case ssl.SSLError():
             return TlsError(
                 f"TLS handshake with {endpoint} failed: {error.reason or error}",
-                "The plain port of a broker needs amqp:// and has another number than its TLS port.",
+                "Check the port: TLS (amqps://) and plain connections (amqp://) use different ports of a broker.",
             )
         case socket.gaierror():
             return CannotConnectError(

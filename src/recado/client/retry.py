@@ -15,7 +15,7 @@ import msgspec
 class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how long to retry; all durations in seconds.
 
-    `reconnect_timeout` is the time to keep retrying, None for ever. A connection that lasted `stable_after`
+    `reconnect_timeout` is the time to keep retrying; None retries forever. A connection that lasted `stable_after`
     seconds counts as stable.
     """
 

@@ -87,11 +87,11 @@ class Topology:
                 pass
 
     def record_rename(self, old: str, new: str) -> None:
-        """A queue that was declared again got a new name from the broker."""
+        """Record that the broker gave a queue a new name when it was declared again."""
         self.queues = {new if name == old else name: each for name, each in self.queues.items()}
         names = [*self._old_names(old), old]
         if len(names) > OLD_NAME_MAX_COUNT:
-            del self._current_names[names.pop(1)]
+            del self._current_names[names.pop(1)]  # the program knows the first one (CTP2)
         self._current_names.update(dict.fromkeys(names, new))
         bindings = self.bindings
         self._bindings.clear()
@@ -105,7 +105,7 @@ class Topology:
         return [name for name, present in self._current_names.items() if present == queue]
 
     def forget_queue(self, name: str) -> None:
-        """A queue was deleted; its bindings and names are deleted with it."""
+        """Remove a deleted queue, with its bindings and former names."""
         self.queues.pop(name, None)
         for old in self._old_names(name):
             del self._current_names[old]
@@ -113,7 +113,7 @@ class Topology:
             self._forget_binding(key)
 
     def record_last_consumer_removed(self, name: str) -> None:
-        """This program has no consumer of the queue any more: an auto-delete queue is deleted."""
+        """Remove the queue if it is auto-delete: this program has cancelled its last consumer of it."""
         queue = self.queues.get(name)
         if queue is not None and queue.declare.auto_delete:
             self.forget_queue(name)

@@ -94,8 +94,13 @@ class ConfirmWaiters:
             raise PublishNackedError([range(sequence_number, sequence_number + 1)])
 
     async def wait_for_confirms(self) -> None:
-        """Wait until all messages published so far are confirmed; raises `PublishNackedError`."""
-        raised_before = self._raised_count  # concurrent waits raise the same nacks
+        """Wait until all messages published so far are confirmed.
+
+        Raises `PublishNackedError` with the ranges that were nacked since an earlier call raised.
+        """
+        raised_before = (
+            self._raised_count
+        )  # read before waiting: concurrent calls raise the same nacks
         if self.tracker.settled_up_to < self.tracker.published_count:
             self._raise_error()
             waiter = asyncio.get_running_loop().create_future()
@@ -107,7 +112,7 @@ class ConfirmWaiters:
             raise PublishNackedError(list(self._nacked_ranges)[-new_count:])
 
     def handle_confirms(self, sequence_numbers: range, *, acked: bool) -> None:
-        """The broker acked or nacked these messages."""
+        """Record that the broker acked or nacked these messages, and wake the coroutines that wait for them."""
         if not acked:
             self._nacked_ranges.append(sequence_numbers)
             self._nacked_count += 1
