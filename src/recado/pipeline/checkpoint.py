@@ -55,8 +55,8 @@ class LocalCheckpointFiles:
         part.replace(file)
 
     def list_names(self, folder: str = "") -> list[str] | None:
-        place = self._folder / folder
-        return [each.name for each in place.iterdir()] if place.is_dir() else None
+        path = self._folder / folder
+        return [each.name for each in path.iterdir()] if path.is_dir() else None
 
 
 class HadoopCheckpointFiles:
@@ -108,5 +108,5 @@ def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFile
 
 
 def checkpoint_uri(location: str) -> str:
-    """Return the location for Spark: a path is local, whatever Spark's default file system is."""
+    """Return the location as a URI for Spark, so that a path is local whatever Spark's default file system is."""
     return local_uri(to_local_path(location)) if is_local(location) else location

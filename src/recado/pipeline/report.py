@@ -14,7 +14,7 @@ class SourceReport(msgspec.Struct):
     rows: int = 0
     rows_per_second: float = 0.0
     lag: int | None = None
-    """Available rows that were not read yet; None if the source cannot tell."""
+    """Available rows that were not read yet; None if the source does not report it."""
 
 
 class PipelineReport(msgspec.Struct):

@@ -101,7 +101,10 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
         ),
         (quotes().wire_tap("tap"), "there is no sink tap"),
         (quotes().split("body"), "body is binary; it must be array"),
-        (quotes().aggregate({"n": "count(*)"}, by=["feed"]), "a stream needs a window"),
+        (
+            quotes().aggregate({"n": "count(*)"}, by=["feed"]),
+            "a stream needs the options window and late",
+        ),
         (
             quotes().aggregate({"n": "count(*)"}, time="feed", window="1 hour", late="1 s"),
             "feed is string; it must be timestamp",
@@ -116,7 +119,7 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
         ),
         (quotes().aggregate({"x": "sum(cast(view AS int))"}, by=["feed"]), "try_cast(a AS …)"),
         (quotes(trigger="1.5 minutes"), "trigger: '1.5 minutes' is not a duration"),
-        (quotes().deduplicate(by=["message_id"]), "a stream needs time and within"),
+        (quotes().deduplicate(by=["message_id"]), "a stream needs the options time and within"),
         (
             quotes().resequence(by=["publisher"], sequence="view"),
             "view is string; it must be bigint",
@@ -137,7 +140,10 @@ def test_fields_are_followed_through_the_steps(tmp_path: Path) -> None:
             quotes().resequence(by=["publisher"]).apply("a:b"),
             "step 2 (apply): it is stateful, and so is step 1 (resequence)",
         ),
-        (quotes().apply("function"), "function is 'function'; write package.module:function"),
+        (
+            quotes().apply("function"),
+            "invalid function name 'function'; write package.module:function",
+        ),
         (quotes(checkpoint=""), "checkpoint: a stream needs a checkpoint folder"),
         (quotes(checkpoint="file://host/y"), "checkpoint: file://host/y names a host"),
         (

@@ -47,7 +47,8 @@ class DemoDisplay(Protocol):
     def say(self, text: str) -> None:
         """Show an event."""
 
-    def show(self, moment: Sample) -> None: ...
+    def show(self, sample: Sample) -> None:
+        """Show the progress."""
 
     def close(self) -> None: ...
 
@@ -57,18 +58,18 @@ class DemoLines:
 
     def __init__(self, write: Callable[[str], object] = sys.stdout.write) -> None:
         self._write = write
-        self._next = 0.0
+        self._next_line_at = 0.0
 
     def say(self, text: str) -> None:
         self._write(f"{text}\n")
         sys.stdout.flush()
 
-    def show(self, moment: Sample) -> None:
-        if moment.seconds >= self._next:
-            self._next = moment.seconds + LINE_INTERVAL_S
+    def show(self, sample: Sample) -> None:
+        if sample.seconds >= self._next_line_at:
+            self._next_line_at = sample.seconds + LINE_INTERVAL_S
             self.say(
-                f"  {moment.seconds:5.1f} s  "
-                + " · ".join(f"{a} {b}" for a, b in _sample_cells(moment))
+                f"  {sample.seconds:5.1f} s  "
+                + " · ".join(f"{name} {value}" for name, value in _sample_cells(sample))
             )
 
     def close(self) -> None:
@@ -89,9 +90,9 @@ class DemoScreen:
     def say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
-    def show(self, moment: Sample) -> None:
+    def show(self, sample: Sample) -> None:
         if self._live is not None:
-            self._live.update(_sample_table(moment))
+            self._live.update(_sample_table(sample))
 
     def close(self) -> None:
         if self._live is not None:
@@ -99,25 +100,26 @@ class DemoScreen:
             self._live = None
 
 
-def _sample_cells(moment: Sample) -> list[tuple[str, str]]:
-    state = f"{moment.recorded:,}" if moment.is_recording else f"{moment.recorded:,}, killed"
+def _sample_cells(sample: Sample) -> list[tuple[str, str]]:
+    """Return the name and the value of each column."""
+    state = f"{sample.recorded:,}" if sample.is_recording else f"{sample.recorded:,}, killed"
     return [
-        ("archived", f"{moment.archived:,}"),
+        ("archived", f"{sample.archived:,}"),
         ("recorded", state),
-        ("read by Spark", f"{moment.computed:,}"),
-        ("lag", f"{moment.lag:,}"),
-        ("ticks/s", f"{moment.rate:,.0f}"),
-        ("batch", f"{moment.batch_seconds:.1f} s"),
+        ("read by Spark", f"{sample.computed:,}"),
+        ("lag", f"{sample.lag:,}"),
+        ("ticks/s", f"{sample.rate:,.0f}"),
+        ("batch", f"{sample.batch_seconds:.1f} s"),
     ]
 
 
-def _sample_table(moment: Sample) -> Table:
+def _sample_table(sample: Sample) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 3))
-    found = _sample_cells(moment)
-    table.add_row(f"{moment.seconds:5.1f} s", *(name for name, _ in found), style="dim")
-    table.add_row("", *(value for _, value in found))
+    cells = _sample_cells(sample)
+    table.add_row(f"{sample.seconds:5.1f} s", *(name for name, _ in cells), style="dim")
+    table.add_row("", *(value for _, value in cells))
     return table
 
 
@@ -152,6 +154,7 @@ class Monitor:
         return monotonic() - self._started_at
 
     def say(self, text: str, mark: str | None = None) -> None:
+        """Show an event; `mark` is its label in the timeline chart, if it appears there."""
         if mark is not None:
             self.events.append((self.seconds, mark))
         self.display.say(f"{self.seconds:5.1f} s  {text}")
@@ -163,7 +166,7 @@ class Monitor:
 
     def _take_sample(self) -> None:
         computed, rate, batch_seconds = read_progress(self.query)
-        moment = Sample(
+        sample = Sample(
             seconds=self.seconds,
             archived=self.archived(),
             recorded=self.recorded(),
@@ -172,8 +175,8 @@ class Monitor:
             rate=rate,
             batch_seconds=batch_seconds,
         )
-        self.samples.append(moment)
-        self.display.show(moment)
+        self.samples.append(sample)
+        self.display.show(sample)
 
 
 def read_progress(query: Any) -> tuple[int, float, float]:
@@ -189,6 +192,6 @@ def read_progress(query: Any) -> tuple[int, float, float]:
 
 
 def next_offset(offset: Any) -> int:
-    """Return `next` of an offset, which Spark reports as text or parsed."""
-    known = json.loads(offset) if isinstance(offset, str) else offset
-    return int(known["next"]) if known else 0
+    """Return `next` of an offset, which Spark reports as JSON text or as a parsed object."""
+    parsed = json.loads(offset) if isinstance(offset, str) else offset
+    return int(parsed["next"]) if parsed else 0

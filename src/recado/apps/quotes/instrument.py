@@ -35,7 +35,7 @@ RANK_EXPONENT = 0.9
 
 YEARLY_VOLATILITY_RANGE = (0.18, 0.55)
 BETA_RANGE = (0.5, 1.4)
-PRICE_RANGE = (8.0, 90.0)
+PRICE_RANGE = (8.0, 90.0)  # in reais; an Instrument has cents
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,16 @@ class AskTiming(msgspec.Struct, frozen=True):
     run: str
     client: int
     number: int
+    """The number of the ask among those of its client."""
     began: int
     """When the ask began, in ns since the start of the run."""
     nanoseconds: int
+    """From the ask to its reply."""
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The options and totals of one run."""
+
     run: str
     transport: TransportKind
     broker: str | None
@@ -56,6 +60,7 @@ def encode(measurement: AskTiming | RunSummary) -> bytes:
 
 
 def decode_run(body: bytes) -> RunSummary:
+    """Decode the record of a run. Raises msgspec.DecodeError."""
     return _run_decoder.decode(body)
 
 

@@ -1,7 +1,7 @@
 """Maintenance of archives by Spark: merge many small files into few large ones, move old rows to another table.
 
-A running archive does both by itself, slowly. These functions are for an archive that no process writes, to
-process years of data at once. They lock the archive, and refuse one that another process writes. Readers
+A running archive merges files and deletes old rows by itself, slowly. These functions process years of data at once,
+in an archive that no process writes. They lock the archive, and refuse one that another process writes. Readers
 are not disturbed: replaced and removed files stay for the grace period.
 
 AM1  The manifest names a new file only when it is complete, durable and read back.
@@ -95,22 +95,22 @@ def _merge_groups(
     )
     files = [msgspec.json.decode(text, type=DataFile) for _, text in sorted(merged)]
     for file in files:
-        where, _, name = file.path.rpartition("/")
-        verify_checksum(FolderTree(folder), where, name, file.bytes, file.crc32)
+        subfolder, _, name = file.path.rpartition("/")
+        verify_checksum(FolderTree(folder), subfolder, name, file.bytes, file.crc32)
     return files
 
 
 def _merge_in_task(
     folder: str, generation: int, plans: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Runs in an executor."""
+    """Merge the groups in these rows, in an executor; yield the number and the new file of each group."""
     tree = FolderTree(Path(folder))
     for batch in plans:
         new_files = []
         for text in batch.column("files").to_pylist():
             parts = msgspec.json.decode(text, type=list[DataFile])
             new = file_name(parts[0].first, generation)
-            with suppress(FileNotFoundError):  # otherwise an earlier attempt left a part
+            with suppress(FileNotFoundError):  # only a killed attempt leaves a partial file
                 tree.disk(data_folder(parts[0].date)).remove(new + PART_SUFFIX)
             new_files.append(msgspec.json.encode(merge_files(tree, parts, generation)).decode())
         yield pa.RecordBatch.from_pydict(
@@ -132,19 +132,20 @@ def retire(
     """Remove the oldest files beyond the limits; with `to`, write their rows there first.
 
     `to` becomes a Parquet table with a folder `archive=ID/first=N` for each call, N being the offset of its
-    first row. Several archives can be retired to the same table. Raises ArchiveInUseError.
+    first row. Several archives can be retired to the same table. `grace` is the time in seconds until the files
+    are deleted, by default that of the archive. Returns the totals. Raises ArchiveInUseError.
     """
     folder = to_local_path(str(folder))
     with lock_archive(folder) as store:
-        old = store.select_expired(limits)
-        if to is not None and old:
+        expired = store.select_expired(limits)
+        if to is not None and expired:
             with Archive.open(folder) as archive:
-                place = f"{resolve(to)}/archive={archive.id}/first={old[0].first}"
-            paths = [str(Path(folder, file.path)) for file in old]
+                target = f"{resolve(to)}/archive={archive.id}/first={expired[0].first}"
+            paths = [str(Path(folder, file.path)) for file in expired]
             table = spark.read.option("basePath", str(Path(folder, DATA_FOLDER))).parquet(*paths)
-            table.write.mode("overwrite").parquet(place)
-        # By count: rows that became too old meanwhile are not in the other table yet.
-        remaining = store.next_offset - (old[-1].end if old else 0)
+            table.write.mode("overwrite").parquet(target)
+        # Limit by count, not by age: rows that became too old meanwhile are not in the other table yet.
+        remaining = store.next_offset - (expired[-1].end if expired else 0)
         return store.apply_retention(
-            RetentionLimits(max_messages=remaining) if old else RetentionLimits(), grace=grace
+            RetentionLimits(max_messages=remaining) if expired else RetentionLimits(), grace=grace
         )

@@ -50,7 +50,7 @@ WINDOW_COLUMNS: Final = ("window_start", "window_end")
 
 
 class StepOutput(msgspec.Struct):
-    """The fields of the rows that leave a step."""
+    """The fields of the rows that leave a step: those that continue, and those for each sink."""
 
     fields: Fields
     sink_fields: dict[str, Fields] = {}
@@ -254,7 +254,7 @@ class SchemaInference:
         if self._is_streaming and not (step.window and step.late):
             hint = 'such as window = "1 minute", late = "10 seconds"; --batch needs neither'
             self._add_problem(
-                "a stream needs a window, and late, the time to wait for late rows", hint
+                "a stream needs the options window and late (how long to wait for late rows)", hint
             )
         if step.late:
             self._check_duration("late", step.late)
@@ -286,7 +286,9 @@ class SchemaInference:
             self._check_duration("within", step.within)
         elif self._is_streaming:
             hint = 'such as time = "timestamp", within = "10 minutes"'
-            self._add_problem("a stream needs time and within, the time to remember keys", hint)
+            self._add_problem(
+                "a stream needs the options time and within (how long to remember keys)", hint
+            )
         return StepOutput(fields, has_dead_letters=True)
 
     def _infer_apply(self, step: ApplyStep) -> StepOutput:
@@ -294,7 +296,9 @@ class SchemaInference:
         if not callable(step.function) and not re.fullmatch(
             r"[\w.]+:[\w.]+", str(step.function), re.ASCII
         ):
-            self._add_problem(f"function is {step.function!r}", "write package.module:function")
+            self._add_problem(
+                f"invalid function name {step.function!r}", "write package.module:function"
+            )
         try:
             types = {name: parse_type(kind) for name, kind in step.fields.items()}
         except UnknownTypeError as error:
@@ -358,6 +362,7 @@ class SchemaInference:
     def _condition_can_fail(
         self, step: FilterStep | WireTapStep | DeadLetterStep | Branch, fields: Fields
     ) -> bool:
+        """Return whether the condition can fail on a row; add a problem if it is invalid."""
         if step.where and not step.selector:
             return self._analyse(
                 partial(self._analyser.analyse_condition, step.where, fields)

@@ -121,7 +121,10 @@ def _encode_properties(values: Mapping[str, Any]) -> bytes:
 def publish_batch(
     options: FeedWriteOptions, staging: StagingArea, staged_files: Sequence[StagedFile], batch: int
 ) -> None:
-    """Publish the staged rows as one batch. Returns when the broker has confirmed all of them."""
+    """Publish the staged rows as one batch, and return when the broker has confirmed all of them.
+
+    Raises OptionError if a staged file is missing, and the errors of feeds.
+    """
     try:
         table = staging.read([each.name for each in staged_files])
     except FileNotFoundError:
@@ -163,7 +166,7 @@ class _StagingWriter:
     def __init__(
         self, options: FeedWriteOptions, types: Mapping[str, str], folder: Path | None
     ) -> None:
-        """Without a folder, use a temporary one on this machine, created after everything else is checked."""
+        """Without `folder`, create a temporary one on this machine. Raises OptionError before that."""
         self._options = options
         self._encoder = StagedRowEncoder(options, types)
         folder = folder or Path(tempfile.mkdtemp(prefix="recado-", dir=_spark_local_dir()))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_delta(spark: SparkSession, raw_options: Mapping[str, str]) -> DataFrame:
+    """Return the rows of a Delta table. Raises OptionError if Spark cannot read its files as they are."""
     from deltalake import DeltaTable
 
     options = parse_options(DeltaSourceOptions, "delta", raw_options)
@@ -43,6 +44,7 @@ def read_delta(spark: SparkSession, raw_options: Mapping[str, str]) -> DataFrame
 
 
 def read_iceberg(spark: SparkSession, raw_options: Mapping[str, str]) -> DataFrame:
+    """Return the rows of an Iceberg table. Raises OptionError if Spark cannot read its files as they are."""
     from .iceberg import open_catalogue
 
     options = parse_options(IcebergSourceOptions, "iceberg", raw_options)

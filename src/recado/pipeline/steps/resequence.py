@@ -4,11 +4,11 @@ A batch has all its rows at once: they are sorted, and duplicate numbers become 
 rows that arrive early until the missing number arrives or `wait` is over; `ReorderBuffer` decides. The held
 rows are in Spark's state and survive a restart.
 
-Time is measured by the batches: a gap is skipped in the first batch that runs `wait` after it was found. With
-Spark's processing-time timeout, a stream with the trigger available-now would never end.
+Time advances only with batches: a gap is skipped in the first batch that starts at least `wait` after the gap was
+found. With Spark's processing-time timeout instead, a stream with the trigger available-now would never end.
 
 The state function gets rows as pandas DataFrames, which have no NULL for numbers and support neither maps nor
-structs. So each row is pickled to bytes before, and unpickled after it.
+structs. So each row is pickled to bytes before the state function, and unpickled after it.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _REFUSED_COLUMN: Final = "__refused"
 
 def apply_resequence(step: ResequenceStep, flow: Flow, context: StepContext) -> Flow:
     needed = columns([*step.by, step.sequence])
-    unknown = reduce(or_, [column.isNull() for column in needed])
+    has_null = reduce(or_, [column.isNull() for column in needed])
     without_key = make_dead_letters(
         context,
-        flow.rows.where(unknown),
+        flow.rows.where(has_null),
         f"{step.sequence} or its key is NULL: the row cannot be ordered",
     )
-    rows = flow.rows.where(~unknown)
+    rows = flow.rows.where(~has_null)
     marked = _mark_stream(step, rows) if context.is_streaming else _mark_batch(step, rows)
     if context.is_streaming:
         return replace(
@@ -83,8 +83,8 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    shape = rows.schema
-    arrow_type = to_arrow_type(shape, timezone="UTC")
+    schema = rows.schema
+    arrow_type = to_arrow_type(schema, timezone="UTC")
     wait_ms = max(1, round(to_seconds(step.wait) * 1000))
     start = step.start
 
@@ -115,7 +115,7 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
             refused += now_refused
             now_ms = max(now_ms, int(frame["seen"].max().timestamp() * 1000))
         if since is None or buffer.expected != expected:
-            since = now_ms  # it waits for another number now
+            since = now_ms  # a different number is missing now
         encoded = msgspec.msgpack.encode(list(buffer.held.items())) if buffer.held else None
         state.update((buffer.expected, encoded, since if encoded else None))
         if encoded:
@@ -124,7 +124,7 @@ def _mark_stream(step: ResequenceStep, rows: DataFrame) -> DataFrame:
 
     # PySpark's stubs require the function type as well, but passing it causes a warning.
     packed = arrow_udf(pack, BinaryType())  # type: ignore[call-overload]
-    unpacked = arrow_udf(unpack, shape)  # type: ignore[call-overload]
+    unpacked = arrow_udf(unpack, schema)  # type: ignore[call-overload]
     keys = [f.col(quote_name(name)).alias(f"key_{at}") for at, name in enumerate(step.by)]
     number = f.col(quote_name(step.sequence)).cast("bigint").alias("number")
     whole = f.struct(*columns(rows.columns))
