@@ -11,8 +11,8 @@ from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
 from recado.amqp.methods import Method
 
 # Limits of unsent bytes. Above the first, deliveries stop; above the second, the input of the client is not handled
-# either. Only unread replies can reach the second, so a client that publishes and consumes slowly on one connection
-# can still publish.
+# either. Only unread replies and large messages reach the second, so a client that publishes and consumes slowly on one
+# connection can usually still publish.
 CONGESTED_BYTES = 1 << 20
 STALLED_BYTES = 4 << 20
 # Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10 ms.
