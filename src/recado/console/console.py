@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,7 +21,8 @@ from recado.broker.routing import VhostAccess
 from .audit import AuditLog
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
-from .request import Answer, ApiError, ApiRequest, bad_request
+from .query import Steps
+from .request import Answer, ApiError, ApiRequest, bad_request, check_name
 from .sampler import Sampler
 from .throttle import LoginThrottle
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .routes import ApiRoute
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
+PENDING_LOGINS_MAX_COUNT: Final = 32  # slow hashes; AMQP logins wait for the same threads
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
 
 
@@ -77,8 +79,10 @@ class Console:
         data_folder: DiskFolder | None = None,
         disk_free_min_bytes: int = 0,
         audit: AuditLog | None = None,
+        loopback_users: Collection[str] = (),
     ) -> None:
         self.server = server
+        self.loopback_users = loopback_users
         self.node_name = node_name
         self.audit = audit or AuditLog()
         self.started_at = time.time()
@@ -91,6 +95,7 @@ class Console:
         self._data_folder = data_folder
         self._disk_free_min_bytes = disk_free_min_bytes
         self._throttle = LoginThrottle()
+        self._pending_logins = 0
 
     @property
     def broker(self) -> Broker:
@@ -120,7 +125,13 @@ class Console:
                 "too_many_requests",
                 f"too many failed logins from this address; try again in {wait:.0f} s",
             )
-        user = await self.server.authenticator.check(name, password.encode(), peer)
+        if self._pending_logins >= PENDING_LOGINS_MAX_COUNT:
+            raise ApiError(429, "too_many_requests", "too many password checks are waiting")
+        self._pending_logins += 1
+        try:
+            user = await self.server.authenticator.check(name, password.encode(), peer)
+        finally:
+            self._pending_logins -= 1
         if user is None:
             self._throttle.record_failure(peer, name, clock())
             raise ApiError(401, "not_authorized", "Not_Authorized")
@@ -129,6 +140,9 @@ class Console:
 
     def handle(self, route: ApiRoute, request: ApiRequest) -> Answer:
         """Run a handler as one turn of the broker. Raises `ApiError`."""
+        if route.method in ("PUT", "POST"):
+            for name, value in request.parameters.items():
+                check_name(name, value)
         try:
             answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))
         except NotFoundError as error:
@@ -170,8 +184,8 @@ class Console:
 
     # ── what the overview and the node show ───────────────────────────────────────────────────────────
 
-    def read_totals(self, queues: Iterable[Queue]) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the message counters and the lengths of all queues together."""
+    def read_totals(self, queues: Iterable[Queue]) -> Steps[tuple[dict[str, int], dict[str, int]]]:
+        """Return the message counters and the lengths of all queues together, in bounded steps."""
         return self.sampler.sum_queues(queues)
 
     def read_churn(self) -> dict[str, int]:

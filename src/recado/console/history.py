@@ -145,7 +145,9 @@ class CounterHistory:
 
 def read_series_request(age: str | None, step: str | None) -> SeriesRequest | None:
     """Parse `…_age` and `…_incr`, which are seconds; None unless both are given and positive."""
-    if not age or not step or not (age.isascii() and age.isdigit()) or not step.isdigit():
+    if not age or not step or not (age + step).isascii():
+        return None
+    if not age.isdigit() or not step.isdigit():
         return None
     age_s, step_s = int(age[:9]), int(step[:9])
     return SeriesRequest(age_s * 1_000, step_s * 1_000) if age_s > 0 and step_s > 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .console import Console, DiskFolder, Listener
@@ -63,6 +64,7 @@ class Management:
         compatible_version: str = "3.13.7",
         data_folder: DiskFolder | None = None,
         disk_free_min_bytes: int = 0,
+        loopback_users: Collection[str] = (),
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if the port is in use."""
         console = Console(
@@ -71,6 +73,7 @@ class Management:
             compatible_version=compatible_version,
             data_folder=data_folder,
             disk_free_min_bytes=disk_free_min_bytes,
+            loopback_users=loopback_users,
         )
         sites = [Site(console, API)]
         bound_port = await sites[0].listen(host, port, tls)

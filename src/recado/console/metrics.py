@@ -10,8 +10,8 @@ library would build all samples as objects first, in one call; only the format i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from recado.broker.channel import Channel
 from recado.broker.pattern import compile_name_pattern
@@ -19,12 +19,14 @@ from recado.broker.queue import Queue
 from recado.server import memory
 from recado.server.connection import Connection
 
-from .query import QueryError
+from .query import QueryError, Steps
 from .resources.connections import connection_name
 from .resources.statistics import QUEUE_FIELDS, read_queue
 
 if TYPE_CHECKING:
     from .console import Console
+
+T = TypeVar("T")
 
 TEXT_FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_FORMAT: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -358,12 +360,12 @@ def _render_groups(
     def chosen(groups: Iterable[ObjectGroup]) -> Iterator[Family]:
         return _families(group for group in groups if names is None or group.name in names)
 
-    queues = [
-        queue
-        for queue in _queues(console)
-        if (vhosts is None or queue.vhost.name in vhosts)
-        and (matches is None or matches(queue.name))
-    ]
+    queues = []
+    for queue in _queues(console):
+        is_chosen = vhosts is None or queue.vhost.name in vhosts
+        if is_chosen and (matches is None or matches(queue.name)):
+            queues.append(queue)
+        yield b""
     for family in chosen(QUEUE_GROUPS):
         yield writer.head(prefix + family.name, family.kind, family.help)
         for queue in queues:
@@ -421,6 +423,11 @@ def _render_node(console: Console, writer: Writer) -> Iterator[bytes]:
     )
     yield writer.single("rabbitmq_build_info", "untyped", "Versions", 1, build)
     yield writer.single("rabbitmq_identity_info", "untyped", "Node and cluster", 1, identity)
+    queue_count = consumer_count = 0
+    for queue in _queues(console):
+        queue_count += 1
+        consumer_count += len(queue.consumers)
+        yield b""
     gauges: Mapping[str, tuple[str, float]] = {
         "rabbitmq_connections": (
             "Connections currently open",
@@ -429,9 +436,9 @@ def _render_node(console: Console, writer: Writer) -> Iterator[bytes]:
         "rabbitmq_channels": ("Channels currently open", sum(1 for _ in _channels(console))),
         "rabbitmq_consumers": (
             "Consumers currently connected",
-            sum(len(queue.consumers) for queue in _queues(console)),
+            consumer_count,
         ),
-        "rabbitmq_queues": ("Queues available", sum(1 for _ in _queues(console))),
+        "rabbitmq_queues": ("Queues available", queue_count),
         "rabbitmq_process_open_fds": ("Open file descriptors", limits.open_files),
         "rabbitmq_process_max_fds": ("Limit of open file descriptors", limits.open_files_max),
         "rabbitmq_process_open_tcp_sockets": ("Open sockets", len(console.server.connections)),
@@ -465,13 +472,26 @@ def _render_node(console: Console, writer: Writer) -> Iterator[bytes]:
     }
     for name, value in totals.items():
         yield writer.single(name, "counter", "Total since the start of the node", value)
-    yield from _render_global(console, writer)
+    yield from _render_global(console, writer, consumer_count)
     yield from _render_own(console, writer)
 
 
-def _render_global(console: Console, writer: Writer) -> Iterator[bytes]:
+def _run_steps(steps: Steps[T]) -> Generator[bytes, None, T]:
+    """Run bounded steps within a page; nothing is written for them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        yield b""
+
+
+def _render_global(
+    console: Console, writer: Writer, consumer_count: int
+) -> Generator[bytes, None, None]:
     """Render the message counters of all queues and channels, also of those that no longer exist."""
-    counters, _ = console.read_totals(_queues(console))
+    counters, _ = yield from _run_steps(console.read_totals(_queues(console)))
     total = console.broker.counters.total_with(_channels(console))
     labels: Labels = (("protocol", "amqp091"),)
     values = {
@@ -494,9 +514,8 @@ def _render_global(console: Console, writer: Writer) -> Iterator[bytes]:
             metric, "counter", "Messages since the start of the node", value, labels
         )
     publishers = sum(1 for channel in _channels(console) if channel.publisher.published)
-    consumers = sum(len(queue.consumers) for queue in _queues(console))
     yield writer.single("rabbitmq_global_publishers", "gauge", "Publishers", publishers, labels)
-    yield writer.single("rabbitmq_global_consumers", "gauge", "Consumers", consumers, labels)
+    yield writer.single("rabbitmq_global_consumers", "gauge", "Consumers", consumer_count, labels)
 
 
 def _render_own(console: Console, writer: Writer) -> Iterator[bytes]:

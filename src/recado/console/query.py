@@ -208,6 +208,15 @@ def arrange(listing: Listing, query: ListQuery) -> Steps[ListAnswer]:
     )
 
 
+def collect(entries: Iterable[T]) -> Steps[list[T]]:
+    """Read all entries of an iterator, one in each step."""
+    found = []
+    for entry in entries:
+        found.append(entry)
+        yield
+    return found
+
+
 def _portions(entries: Sequence[Any], count: int) -> Iterator[Sequence[Any]]:
     for first in range(0, len(entries), count):
         yield entries[first : first + count]
@@ -228,6 +237,7 @@ def _sort(
 ) -> Steps[Iterable[Any]]:
     """Sort portions by themselves and merge them lazily, so that no single call sorts everything."""
     value_of = listing.sort_values.get(".".join(path))
+    is_built = value_of is None
     if value_of is None:
         build = listing.build
 
@@ -242,6 +252,8 @@ def _sort(
         for entry in portion:
             keyed.append((sort_key(value_of(entry)), sign * number, entry))
             number += 1
+            if is_built:  # an object with time series takes up to some milliseconds
+                yield
         if len(keyed) >= SORTED_PORTION_COUNT:
             keyed.sort(key=_key, reverse=reverse)
             sorted_portions.append(keyed)

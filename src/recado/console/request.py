@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .console import Console
 
 T = TypeVar("T")
+
+NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
 
 
 class ApiError(Exception):
@@ -122,7 +124,7 @@ class ApiRequest(msgspec.Struct):
             return {}
         try:
             return msgspec.json.decode(self.content)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise bad_request(f"the request body is not valid JSON: {error}") from error
 
     def object(self) -> dict[str, Any]:
@@ -145,6 +147,8 @@ class ApiRequest(msgspec.Struct):
 def read_field(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
     """Return a field of a body, or the default if it is absent. Raises `ApiError` that names the field."""
     value = body.get(name, default)
+    if isinstance(value, int) and value.bit_length() > 63:
+        raise bad_request(f"{name}: {_describe(value)} does not fit into 64 bits")
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     raise bad_request(f"{name}: expected {_NAMES.get(kind, kind.__name__)}, got {_describe(value)}")
@@ -157,6 +161,13 @@ _NAMES: dict[type, str] = {
     dict: "an object",
     list: "an array",
 }
+
+
+def check_name(kind: str, name: str) -> str:
+    """Return a name if AMQP can carry it. Raises `ApiError` if it is longer than 255 bytes."""
+    if len(name.encode()) > NAME_MAX_BYTES:
+        raise bad_request(f"{kind}: longer than {NAME_MAX_BYTES} bytes")
+    return name
 
 
 def _describe(value: object) -> str:

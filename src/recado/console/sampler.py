@@ -11,6 +11,7 @@ from recado.broker.queue import Queue
 from recado.server.connection import now_ms
 
 from .history import SAMPLE_INTERVAL_S, CounterHistory
+from .query import Steps
 from .resources.statistics import (
     CHANNEL_FIELDS,
     CONNECTION_FIELDS,
@@ -75,7 +76,7 @@ class Sampler:
         broker = server.broker
         queues = list(self._queues())
         await run_in_slices(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
-        counters, lengths = self.sum_queues(queues)
+        counters, lengths = await run_in_slices(self.sum_queues(queues))
         totals = tuple((counters | lengths).values())
         await run_in_slices(self.totals.sample([(TOTALS_KEY, totals)], at_ms))
         churn = tuple(self.read_churn().values())
@@ -107,12 +108,13 @@ class Sampler:
                 if not queue.is_reply_address:
                     yield queue
 
-    def sum_queues(self, queues: Iterable[Queue]) -> tuple[dict[str, int], dict[str, int]]:
+    def sum_queues(self, queues: Iterable[Queue]) -> Steps[tuple[dict[str, int], dict[str, int]]]:
         """Return the counters and the lengths of some queues together."""
         sums = [0] * len(QUEUE_FIELDS)
         for queue in queues:
             for index, value in enumerate(read_queue(queue)):
                 sums[index] += value
+            yield
         values = dict(zip(QUEUE_FIELDS, sums, strict=True))
         return (
             {name: values[name] for name in QUEUE_COUNTERS},

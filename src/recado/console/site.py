@@ -41,6 +41,9 @@ REALM: Final = 'Basic realm="RabbitMQ Management"'
 SLICE_S: Final = 0.001  # of rendering, before other callbacks of the loop run
 CHUNK_BYTES: Final = 64 * 1024
 BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of RabbitMQ
+SHORT_BODY_MAX_BYTES: Final = (
+    256 * 1024
+)  # except for messages and definitions: decoding is one call
 REQUEST_TIMEOUT_S: Final = 30.0  # for the headers, and again for the body, to arrive
 WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
 CONNECTIONS_MAX_COUNT: Final = 2_048
@@ -147,7 +150,8 @@ class Site:
             return web.Response(status=405, headers={"allow": _allowed(methods)})
         _check_origin(request)
         user = await self._authenticate(request, route, parameters.get("vhost"))
-        content = await self._read_body(request)
+        content = await self._read_body(request, route)
+        user = self._refresh(user, route, parameters.get("vhost"))
         api_request = ApiRequest(
             console=self._console,
             user=user,
@@ -167,17 +171,19 @@ class Site:
             await self._console.server.wait_until_durable()
         return await self._render(request, api_request, answer)
 
-    async def _read_body(self, request: web.BaseRequest) -> bytes:
+    async def _read_body(self, request: web.BaseRequest, route: ApiRoute) -> bytes:
         if not request.can_read_body:
             return b""
-        if (request.content_length or 0) > BODY_MAX_BYTES:
-            raise _too_large()
+        is_long = route.path.endswith("/publish") or route.path.startswith("/api/definitions")
+        body_max = BODY_MAX_BYTES if is_long else SHORT_BODY_MAX_BYTES
+        if (request.content_length or 0) > body_max:
+            raise _too_large(body_max)
         parts, size = [], 0
         async with asyncio.timeout(REQUEST_TIMEOUT_S):
             async for part in request.content.iter_any():
                 size += len(part)
-                if size > BODY_MAX_BYTES:
-                    raise _too_large()
+                if size > body_max:
+                    raise _too_large(body_max)
                 parts.append(part)
         return b"".join(parts)
 
@@ -189,11 +195,24 @@ class Site:
             return ANONYMOUS
         name, password = _read_credentials(request.headers.get("authorization"))
         user = await self._console.authenticate(name, password, request.remote or "")
+        self._check_access(user, route, vhost)
+        return user
+
+    def _refresh(self, user: User, route: ApiRoute, vhost: str | None) -> User:
+        """Return the user as it is now: it may have changed while the password was checked or the body arrived."""
+        current = self._console.broker.users.get(user.name)
+        if current is user or user is ANONYMOUS:
+            return user
+        if current is None or current.password_hash != user.password_hash:
+            raise ApiError(401, "not_authorized", "Not_Authorized")
+        self._check_access(current, route, vhost)
+        return current
+
+    def _check_access(self, user: User, route: ApiRoute, vhost: str | None) -> None:
         refusal = find_refusal(route.access, user, vhost, self._console.broker)
         if refusal is not None:
-            log.warning("HTTP access denied: %s (user=%r path=%s)", refusal, name, route.path)
+            log.warning("HTTP access denied: %s (user=%r path=%s)", refusal, user.name, route.path)
             raise ApiError(401, "not_authorised", refusal)
-        return user
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -324,8 +343,8 @@ def _allowed(methods: dict[str, ApiRoute]) -> str:
     return ", ".join(sorted(names))
 
 
-def _too_large() -> ApiError:
-    return ApiError(400, "bad_request", f"the request body is larger than {BODY_MAX_BYTES} bytes")
+def _too_large(body_max: int) -> ApiError:
+    return bad_request(f"the request body is larger than {body_max} bytes")
 
 
 def _error_response(error: ApiError) -> web.Response:

@@ -119,7 +119,7 @@ class DocumentEntry:
 
     def table(self, key: str) -> FieldTable:
         """Return an object as a field table. Integers become 64 bits wide, as in RabbitMQ."""
-        return {name: self._to_value(key, value) for name, value in self.pairs(key).items()}
+        return self._to_table(key, self.pairs(key))
 
     def pairs(self, key: str) -> dict[str, Any]:
         """Return an object, which may also be written as a list of pairs."""
@@ -132,6 +132,14 @@ class DocumentEntry:
             return {str(name): value for name, value in found}
         raise self.error(f"{key!r} must be an object")
 
+    def _to_table(self, key: str, values: Mapping[Any, object]) -> FieldTable:
+        table: FieldTable = {}
+        for name, value in values.items():
+            if len(str(name).encode(errors="surrogatepass")) > 255:
+                raise self.error(f"{key!r} has a name that is longer than 255 bytes")
+            table[str(name)] = self._to_value(key, value)
+        return table
+
     def _to_value(self, key: str, value: object) -> FieldValue:
         match value:
             case None | bool() | float() | str():
@@ -143,7 +151,7 @@ class DocumentEntry:
             case list():
                 return [self._to_value(key, element) for element in value]
             case Mapping():
-                return {str(name): self._to_value(key, inner) for name, inner in value.items()}
+                return self._to_table(key, value)
             case _:
                 raise self.error(f"{key!r} has a {type(value).__name__}, which is not a JSON type")
 
@@ -248,6 +256,8 @@ def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L
             raise entry.error(f"the limit {key!r} is not known; known are {', '.join(names)}")
         if not isinstance(value, int) or isinstance(value, bool):
             raise entry.error(f"the limit {key!r} must be an integer")
+        if value >= 2**63:
+            raise entry.error(f"the limit {key!r} does not fit into 64 bits")
         limits[names[key]] = value if value >= 0 else None
     return kind(**limits)
 

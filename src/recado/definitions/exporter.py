@@ -6,7 +6,9 @@ a timestamp is written in seconds, bytes as text, and every integer is imported 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -33,25 +35,53 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> JsonObject:
 
     Raises `DefinitionsError` if the vhost does not exist.
     """
+    head, sections = _describe(broker, vhost)
+    return {**head, **{key: list(entries) for key, entries in sections.items()}}
+
+
+def stream_definitions(broker: Broker, vhost: str | None = None) -> Iterator[bytes]:
+    """Return the same document as JSON, in small pieces, so that other work can run between them.
+
+    The objects are those that exist now. Raises `DefinitionsError` if the vhost does not exist.
+    """
+    head, sections = _describe(broker, vhost)
+    return _render(head, sections)
+
+
+def _render(head: JsonObject, sections: dict[str, Iterable[JsonObject]]) -> Iterator[bytes]:
+    yield msgspec.json.encode(head)[:-1]
+    for key, entries in sections.items():
+        yield f',"{key}":['.encode()
+        separator = b""
+        for entry in entries:
+            yield separator + msgspec.json.encode(entry)
+            separator = b","
+        yield b"]"
+    yield b"}"
+
+
+def _describe(
+    broker: Broker, vhost: str | None
+) -> tuple[JsonObject, dict[str, Iterable[JsonObject]]]:
+    """Return the fields about the document, and its lists, whose entries are built when they are read."""
     if vhost is not None:
         if vhost not in broker.vhosts:
             raise DefinitionsError(f"there is no vhost '{vhost}'")
         entries = _export_vhost(broker.vhosts[vhost])
         settings = _export_vhost_settings(broker.vhosts[vhost])
-        return {
-            "rabbit_version": RABBITMQ_VERSION,
-            **settings,
-            **{key: _without_vhost(entries[key]) for key in entries},
-        }
+        head = {"rabbit_version": RABBITMQ_VERSION, **settings}
+        return head, {key: _without_vhost(entries[key]) for key in entries}
     users = [broker.users[name] for name in sorted(broker.users)]
     sections = [_export_vhost(each) for each in broker.vhosts.values()]
     keys = ("parameters", "policies", "queues", "exchanges", "bindings")
-    merged = {key: [entry for section in sections for entry in section[key]] for key in keys}
-    return {
+    merged = {key: chain.from_iterable([each[key] for each in sections]) for key in keys}
+    head = {
         "rabbit_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
         "product_name": "recado",
         "product_version": __version__,
+    }
+    return head, {
         "users": [_export_user(user) for user in users],
         "vhosts": [
             {"name": each.name, **_export_vhost_settings(each)} for each in broker.vhosts.values()
@@ -83,7 +113,7 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> JsonObject:
     }
 
 
-def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
+def _export_vhost(vhost: Vhost[Queue]) -> dict[str, Iterable[JsonObject]]:
     policies = vhost.policies.by_name.values()
     queues = [queue for queue in vhost.queues.values() if _is_public(queue)]
     parameters: list[JsonObject] = [
@@ -101,6 +131,7 @@ def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
         parameters.append(
             {"vhost": vhost.name, "component": "vhost-limits", "name": "limits", "value": limits}
         )
+    bindings = [list(exchange.bindings.values()) for exchange in vhost.exchanges.values()]
     return {
         "parameters": parameters,
         "policies": [
@@ -108,14 +139,14 @@ def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
             for policy in policies
             if not policy.operator
         ],
-        "queues": [
+        "queues": (
             {
                 "name": queue.name,
                 "vhost": vhost.name,
                 **_export_queue(queue.declared_settings, vhost),
             }
             for queue in queues
-        ],
+        ),
         "exchanges": [
             {
                 "name": exchange.name,
@@ -125,23 +156,22 @@ def _export_vhost(vhost: Vhost[Queue]) -> dict[str, list[JsonObject]]:
             for exchange in vhost.exchanges.values()
             if exchange.name and not exchange.name.startswith("amq.")
         ],
-        "bindings": [
+        "bindings": (
             {
-                "source": exchange.name,
+                "source": binding.source,
                 "vhost": vhost.name,
                 "destination": binding.destination.name,
                 "destination_type": "queue" if is_queue else "exchange",
                 "routing_key": binding.routing_key,
                 "arguments": to_json_object(binding.arguments),
             }
-            for exchange in vhost.exchanges.values()
-            for binding in exchange.bindings.values()
+            for binding in chain.from_iterable(bindings)
             if not binding.destination.deleted
             and (
                 not (is_queue := isinstance(binding.destination, Queue))
                 or _is_public(binding.destination)
             )
-        ],
+        ),
     }
 
 
@@ -149,9 +179,9 @@ def _is_public(queue: Queue) -> bool:
     return queue.owner is None and not queue.name.startswith("amq.")
 
 
-def _without_vhost(entries: list[JsonObject]) -> list[JsonObject]:
+def _without_vhost(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
     """Return entries as in the document of one vhost."""
-    return [{key: entry[key] for key in entry if key != "vhost"} for entry in entries]
+    return ({key: entry[key] for key in entry if key != "vhost"} for entry in entries)
 
 
 def _export_user(user: User) -> JsonObject:

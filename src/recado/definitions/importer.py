@@ -64,6 +64,9 @@ def import_definitions(
     localhost. Raises `DefinitionsError`.
     """
     definitions = read_definitions(document, vhost)
+    for name in definitions.vhosts:
+        if name in broker.deleting_vhosts:
+            raise DefinitionsError(f"vhost '{name}' is being deleted; try again later")
     DefinitionsImporter(copy_topology(broker), now, loopback_users).run(definitions)
     broker.store.begin_atomic_group()
     try:

@@ -163,6 +163,7 @@ async def start_management(
             amqp_ports=ports,
             data_folder=data_folder,
             disk_free_min_bytes=settings.broker.disk_free_min_bytes,
+            loopback_users=settings.access.loopback_users,
         )
     except OSError as error:
         raise ListenError("port", host, chosen.port, error) from error

@@ -1,14 +1,14 @@
 """Export and import of definitions, for the whole node and for one vhost.
 
 An import is atomic: if any part of the document is invalid, nothing is changed. With `dry_run=true` nothing is
-changed in any case, and the answer lists what would be.
+changed in any case.
 """
 
 from __future__ import annotations
 
 from recado.definitions.document import DefinitionsError
-from recado.definitions.exporter import export_definitions
-from recado.definitions.importer import import_definitions
+from recado.definitions.exporter import stream_definitions
+from recado.definitions.importer import copy_topology, import_definitions
 
 from ..access import Access
 from ..request import NO_CONTENT, Answer, ApiRequest, bad_request
@@ -18,7 +18,8 @@ from ..routes import API
 def _export(request: ApiRequest, vhost: str | None) -> Answer:
     name = request.query.get("download")
     headers = {"content-disposition": f"attachment; filename={_clean(name)}"} if name else {}
-    return Answer(body=export_definitions(request.broker, vhost), headers=headers)
+    headers["content-type"] = "application/json"
+    return Answer(stream=stream_definitions(request.broker, vhost), headers=headers)
 
 
 def _clean(name: str) -> str:
@@ -27,8 +28,16 @@ def _clean(name: str) -> str:
 
 def _import(request: ApiRequest, vhost: str | None) -> Answer:
     document = request.object()
+    is_dry_run = request.query.get("dry_run") == "true"
+    broker = copy_topology(request.broker) if is_dry_run else request.broker
     try:
-        import_definitions(request.broker, document, request.now_ms, vhost=vhost)
+        import_definitions(
+            broker,
+            document,
+            request.now_ms,
+            vhost=vhost,
+            loopback_users=request.console.loopback_users,
+        )
     except DefinitionsError as error:
         raise bad_request(str(error)) from error
     return NO_CONTENT

@@ -15,7 +15,8 @@ from recado.definitions.exporter import to_json_object
 
 from ..access import Access
 from ..local_channel import GotMessage
-from ..request import Answer, ApiRequest, bad_request, read_field
+from ..query import Listing
+from ..request import Answer, ApiRequest, bad_request, check_name, read_field
 from ..routes import API
 from .topology import permissions_of, to_field_table
 
@@ -37,11 +38,12 @@ def publish(request: ApiRequest) -> Answer:
     vhost = request.vhost()
     payload = _decode_payload(body)
     properties = _read_properties(read_field(body, "properties", dict, {}))
+    routing_key = check_name("routing_key", read_field(body, "routing_key", str, ""))
     channel = request.console.open_channel(request, vhost.name)
     try:
         routed = channel.publish(
             request.parameters["exchange"],
-            read_field(body, "routing_key", str, ""),
+            routing_key,
             properties,
             payload,
         )
@@ -101,7 +103,7 @@ def get_messages(request: ApiRequest) -> Answer:
     permissions_of(request, vhost).check_read("queue", name)
     queue = vhost.find_accessible_queue(None, name)
     body = request.require("ackmode", "encoding", "count")
-    mode, encoding = body["ackmode"], body["encoding"]
+    mode, encoding = read_field(body, "ackmode", str, ""), read_field(body, "encoding", str, "")
     if mode not in ACK_MODES:
         raise bad_request(f"ackmode: expected one of {', '.join(ACK_MODES)}, got {mode!r}")
     if encoding not in ("auto", "base64"):
@@ -110,7 +112,7 @@ def get_messages(request: ApiRequest) -> Answer:
     truncate = read_field(body, "truncate", int, -1)
     settlement = ACK_MODES[mode]
     channel = request.console.open_channel(request, vhost.name)
-    messages: list[dict[str, Any]] = []
+    messages: list[GotMessage] = []
     size = 0
     try:
         while len(messages) < count and size < GET_MAX_BYTES:
@@ -118,11 +120,18 @@ def get_messages(request: ApiRequest) -> Answer:
             if message is None:
                 break
             size += len(message.body)
-            messages.append(_message_object(message, encoding, truncate))
+            messages.append(message)
         channel.settle(settlement)
     finally:
         channel.close()
-    return Answer(body=messages, durable=settlement is not Settlement.REQUEUE)
+    return Answer(
+        listing=Listing(
+            messages,
+            lambda message: _message_object(message, encoding, truncate),
+            lambda message: message.method.routing_key,
+        ),
+        durable=settlement is not Settlement.REQUEUE,
+    )
 
 
 def _read_count(value: object) -> int:

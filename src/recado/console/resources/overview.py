@@ -14,6 +14,7 @@ from ..query import Listing
 from ..request import NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
 from ..routes import API
 from ..sampler import TOTALS_KEY
+from ..site import run_in_slices
 from .statistics import RequestedSeries, counter_object
 
 PRODUCT: Final = "RabbitMQ"
@@ -29,6 +30,14 @@ def exchange_types() -> list[dict[str, Any]]:
 @API.add("GET", "/api/overview", Access.MANAGEMENT)
 def get_overview(request: ApiRequest) -> Answer:
     """Return versions, totals, rates and listeners of the node."""
+
+    async def wait() -> Answer:
+        return Answer(body=await _describe_node(request))
+
+    return Answer(wait=wait)
+
+
+async def _describe_node(request: ApiRequest) -> dict[str, Any]:
     console, broker = request.console, request.broker
     names = visible_vhosts(request.user, broker)
     vhosts = [broker.vhosts[name] for name in names]
@@ -44,8 +53,8 @@ def get_overview(request: ApiRequest) -> Answer:
             and each.session.access.user.name == request.user.name
         ]
     series = RequestedSeries(request.query)
-    totals, lengths = console.read_totals(queues)
-    body: dict[str, Any] = {
+    totals, lengths = await run_in_slices(console.read_totals(queues))
+    return {
         "management_version": console.compatible_version,
         "rates_mode": "basic",
         "sample_retention_policies": {"global": [600], "basic": [600], "detailed": [600]},
@@ -78,7 +87,6 @@ def get_overview(request: ApiRequest) -> Answer:
         "listeners": console.listener_objects() if is_monitor(request.user) else [],
         "contexts": console.context_objects() if is_monitor(request.user) else [],
     }
-    return Answer(body=body)
 
 
 @API.add("GET", "/api/cluster-name", Access.MANAGEMENT)

@@ -21,9 +21,19 @@ from recado.broker.vhost import Vhost
 from recado.definitions.exporter import to_json_object
 
 from ..access import Access, visible_vhosts
-from ..query import Listing
-from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..query import Listing, collect
+from ..request import (
+    CREATED,
+    NO_CONTENT,
+    Answer,
+    ApiRequest,
+    bad_request,
+    check_name,
+    not_found,
+    read_field,
+)
 from ..routes import API
+from ..site import run_in_slices
 from .statistics import exchange_statistics, queue_statistics
 
 AnyBinding = Binding[Queue | Exchange[Queue]]
@@ -52,7 +62,10 @@ def read_arguments(body: dict[str, Any]) -> FieldTable:
 
 def to_field_table(values: dict[str, Any], where: str) -> FieldTable:
     """Convert JSON to an AMQP table; integers have 64 bits, as in RabbitMQ. Raises `ApiError`."""
-    return {name: _to_field_value(value, f"{where}.{name}") for name, value in values.items()}
+    return {
+        check_name(f"a name in {where}", name): _to_field_value(value, f"{where}.{name}")
+        for name, value in values.items()
+    }
 
 
 def _to_field_value(value: Any, where: str) -> FieldValue:
@@ -295,6 +308,7 @@ def delete_queue(request: ApiRequest) -> Answer:
     """Delete a queue; with `if-empty=true` or `if-unused=true` only then."""
     queue = _find_queue(request)
     permissions_of(request, queue.vhost).check_configure("queue", queue.name)
+    queue.vhost.find_accessible_queue(None, queue.name)  # not one that a connection has to itself
     request.broker.delete_queue(
         queue,
         request.now_ms,
@@ -309,6 +323,7 @@ def purge_queue(request: ApiRequest) -> Answer:
     """Drop all ready messages of a queue."""
     queue = _find_queue(request)
     permissions_of(request, queue.vhost).check_read("queue", queue.name)
+    queue.vhost.find_accessible_queue(None, queue.name)
     queue.purge()
     return NO_CONTENT
 
@@ -363,7 +378,13 @@ def binding_object(entry: _BindingEntry) -> dict[str, Any]:
 
 
 def _binding_listing(entries: Iterable[_BindingEntry]) -> Answer:
-    return Answer(listing=Listing(list(entries), binding_object, lambda entry: entry[3]))
+    """Return a list of bindings, which are read in slices: there can be very many."""
+
+    async def wait() -> Answer:
+        collected = await run_in_slices(collect(entries))
+        return Answer(listing=Listing(collected, binding_object, lambda entry: entry[3]))
+
+    return Answer(wait=wait)
 
 
 def _default_binding(vhost: Vhost[Queue], queue: Queue) -> _BindingEntry:
@@ -381,15 +402,15 @@ def _to_entry(vhost: Vhost[Queue], binding: AnyBinding) -> _BindingEntry:
 
 
 def _all_bindings(vhost: Vhost[Queue]) -> Iterable[_BindingEntry]:
-    for queue in vhost.queues.values():
+    for queue in list(vhost.queues.values()):
         if not queue.is_reply_address:
             yield _default_binding(vhost, queue)
-    for exchange in vhost.exchanges.values():
+    for exchange in list(vhost.exchanges.values()):
         yield from _bindings_from(vhost, exchange)
 
 
 def _bindings_from(vhost: Vhost[Queue], exchange: Exchange[Queue]) -> Iterable[_BindingEntry]:
-    for binding in exchange.bindings.values():
+    for binding in list(exchange.bindings.values()):
         if not binding.destination.deleted:
             yield _to_entry(vhost, binding)
 
@@ -420,7 +441,7 @@ def list_bindings_from_exchange(request: ApiRequest) -> Answer:
 def list_bindings_to_exchange(request: ApiRequest) -> Answer:
     """List the bindings whose destination is an exchange."""
     vhost, exchange = _find_exchange(request)
-    return _binding_listing(_to_entry(vhost, each) for each in vhost.bindings_to(exchange))
+    return _binding_listing(_to_entry(vhost, each) for each in list(vhost.bindings_to(exchange)))
 
 
 @API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST)
@@ -476,7 +497,8 @@ def list_bindings_between(request: ApiRequest) -> Answer:
 def post_binding(request: ApiRequest) -> Answer:
     """Bind: `routing_key` and `arguments`. The answer's `location` header names the binding."""
     body = request.object()
-    key, arguments = read_field(body, "routing_key", str, ""), read_arguments(body)
+    key = check_name("routing_key", read_field(body, "routing_key", str, ""))
+    arguments = read_arguments(body)
     vhost, source, name = (
         request.vhost(),
         request.parameters["source"],

@@ -17,7 +17,16 @@ from recado.server.passwords import find_hash_algorithm, hash_password, is_passw
 
 from ..access import Access, is_administrator
 from ..query import Listing
-from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..request import (
+    CREATED,
+    NO_CONTENT,
+    Answer,
+    ApiRequest,
+    bad_request,
+    check_name,
+    not_found,
+    read_field,
+)
 from ..routes import API
 
 HASHING_ALGORITHM_PREFIX = "rabbit_password_hashing_"
@@ -82,7 +91,7 @@ def put_user(request: ApiRequest) -> Answer:
     """
     name, body = request.parameters["user"], request.object()
     known = request.broker.users.get(name)
-    user = known or User(name)
+    user = known or User(name, loopback_only=name in request.console.loopback_users)
     request.set_user(replace(user, password_hash=_read_password(body), tags=_read_tags(body)))
     return CREATED if known is None else NO_CONTENT
 
@@ -123,7 +132,7 @@ def delete_many_users(request: ApiRequest) -> Answer:
     names = request.require("users")["users"]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise bad_request("users: expected a list of strings")
-    _delete_users(request, [name for name in names if name in request.broker.users])
+    _delete_users(request, [name for name in dict.fromkeys(names) if name in request.broker.users])
     return NO_CONTENT
 
 
@@ -282,7 +291,7 @@ def put_topic_permission(request: ApiRequest) -> Answer:
     """Narrow what a user may write to and read from one topic exchange, by routing key."""
     body = request.require("exchange", "write", "read")
     user, vhost = _user_and_vhost(request)
-    exchange = read_field(body, "exchange", str, "")
+    exchange = check_name("exchange", read_field(body, "exchange", str, ""))
     permission = TopicPermission(
         write=_read_pattern(body, "write"), read=_read_pattern(body, "read")
     )
