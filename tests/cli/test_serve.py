@@ -149,7 +149,7 @@ def test_of_two_ports_the_one_in_use_is_told(start: Start, certificates: dict[st
 )
 def test_each_failure_has_its_hint(number: int, told: str) -> None:
     cause = OSError(number, "what the loop said")
-    assert told in explain_error(ListenError("port", "127.0.0.1", 5672, cause))
+    assert told in explain_error(ListenError("server.port", "127.0.0.1", 5672, cause))
 
 
 def test_an_output_that_cannot_be_written_is_no_matter_of_ports(tmp_path: Path) -> None:

@@ -36,6 +36,13 @@ print(channel.basic_get("hello", auto_ack=True)[2])'
 Ctrl-C stops the broker."""
 
 
+FLAGS = {
+    "server.port": "--port",
+    "server.tls_port": "--tls-port",
+    "management.port": "--management-port",
+}
+
+
 def run_broker(settings: Settings, *, welcome: bool) -> int:
     try:
         with new_runner(settings, polling=True) as runner:
@@ -59,6 +66,9 @@ async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
         if broker.management_port is not None:
             address = format_address(broker.management_host, broker.management_port)
             announce(f"management API on http://{address}/api/overview")
+        if broker.metrics_port is not None:
+            address = format_address(broker.management_host, broker.metrics_port)
+            announce(f"metrics on http://{address}/metrics")
         if broker.tls_port is not None:
             announce(
                 f"listening with TLS on amqps://{format_address(broker.host, broker.tls_port)}"
@@ -116,8 +126,10 @@ def explain_error(error: OSError) -> str:
     address = format_address(error.host, error.port)
     match error.errno:
         case errno.EADDRINUSE:
-            flag = f"--{error.key.replace('_', '-')}"
-            return f"{address} is in use, perhaps by another broker; {flag} 0 selects a free port"
+            setting = FLAGS.get(error.key, error.key)
+            return (
+                f"{address} is in use, perhaps by another broker; {setting} 0 selects a free port"
+            )
         case errno.EADDRNOTAVAIL | socket.EAI_NONAME | socket.EAI_AGAIN | socket.EAI_NODATA:
             return f"this machine has no address {error.host!r}; --host 127.0.0.1 always works"
         case errno.EACCES:

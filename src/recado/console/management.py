@@ -40,6 +40,10 @@ RESOURCES = (
 """The modules whose import registers the routes."""
 
 
+class MetricsPortError(OSError):
+    """The port for Prometheus cannot be bound."""
+
+
 class Management:
     """A site that listens and a sampler that runs."""
 
@@ -66,7 +70,7 @@ class Management:
         disk_free_min_bytes: int = 0,
         loopback_users: Collection[str] = (),
     ) -> Management:
-        """Listen for HTTP and sample the counters. Raises `OSError` if the port is in use."""
+        """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
             server,
             node_name=f"recado@{socket.gethostname()}",
@@ -82,9 +86,9 @@ class Management:
             sites.append(Site(console, METRICS))
             try:
                 bound_metrics_port = await sites[1].listen(host, metrics_port)
-            except OSError:
+            except OSError as error:
                 await sites[0].close()
-                raise
+                raise MetricsPortError(error.errno, error.strerror) from error
             console.listeners.append(Listener("http/prometheus", host, bound_metrics_port))
         plain, secure = amqp_ports
         console.listeners.append(Listener("amqp", host, plain))

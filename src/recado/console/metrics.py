@@ -306,7 +306,7 @@ def _connection_labels(connection: Connection) -> Labels:
 
 def render_totals(console: Console, writer: Writer) -> Iterator[bytes]:
     """Render the metrics of the node; queues, channels and connections are summed."""
-    yield from _render_node(console, writer)
+    yield from _render_node(console, writer, "aggregated")
     for groups, objects in (
         (QUEUE_GROUPS, _queues(console)),
         (CHANNEL_GROUPS, _channels(console)),
@@ -325,7 +325,7 @@ def render_totals(console: Console, writer: Writer) -> Iterator[bytes]:
 
 def render_objects(console: Console, writer: Writer) -> Iterator[bytes]:
     """Render the metrics of the node, and a time series for each queue, channel and connection."""
-    yield from _render_node(console, writer)
+    yield from _render_node(console, writer, "per-object")
     yield from _render_groups(console, writer, "rabbitmq_", None, None, None)
     yield writer.end()
 
@@ -405,13 +405,13 @@ def _channels(console: Console) -> Iterator[Channel]:
         yield from list(connection.session.channels.values())
 
 
-def _render_node(console: Console, writer: Writer) -> Iterator[bytes]:
+def _render_node(console: Console, writer: Writer, endpoint: str) -> Iterator[bytes]:
     limits, churn = console.read_limits(), console.read_churn()
     identity = (
         ("rabbitmq_node", console.node_name),
         ("rabbitmq_cluster", console.cluster_name),
         ("rabbitmq_cluster_permanent_id", f"recado-{console.node_name}"),
-        ("rabbitmq_endpoint", "aggregated"),
+        ("rabbitmq_endpoint", endpoint),
     )
     build = (
         ("rabbitmq_version", console.compatible_version),

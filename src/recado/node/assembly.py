@@ -71,7 +71,7 @@ class ListenError(OSError):
 
     def __str__(self) -> str:
         address = format_address(self.host, self.port)
-        return f"cannot listen on {address} (server.{self.key}): {self.strerror}"
+        return f"cannot listen on {address} ({self.key}): {self.strerror}"
 
 
 async def start_node(settings: Settings) -> RunningNode:
@@ -145,7 +145,7 @@ async def start_management(
     if chosen.port is None:
         return None
     try:
-        from recado.console.management import Management
+        from recado.console.management import Management, MetricsPortError
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"management.port needs the extra 'console' ({error.name} is missing):"
@@ -165,8 +165,11 @@ async def start_management(
             disk_free_min_bytes=settings.broker.disk_free_min_bytes,
             loopback_users=settings.access.loopback_users,
         )
+    except MetricsPortError as error:
+        port = chosen.metrics_port or 0
+        raise ListenError("management.metrics_port", host, port, error) from error
     except OSError as error:
-        raise ListenError("port", host, chosen.port, error) from error
+        raise ListenError("management.port", host, chosen.port, error) from error
 
 
 def open_data_folder(settings: Settings) -> DataFolder | None:
@@ -203,7 +206,7 @@ async def listen(
     try:
         return await server.listen(settings.host, port, tls)
     except OSError as error:
-        raise ListenError(key, settings.host, port, error) from error
+        raise ListenError(f"server.{key}", settings.host, port, error) from error
 
 
 def build_tls_context(settings: ServerSettings) -> SSLContext | None:

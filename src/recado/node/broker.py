@@ -87,6 +87,12 @@ class Broker:
         return management.port if management is not None else None
 
     @property
+    def metrics_port(self) -> int | None:
+        """The port for Prometheus; None unless `management.metrics_port` is set."""
+        management = self._require_running().management
+        return management.metrics_port if management is not None else None
+
+    @property
     def url(self) -> str:
         """The AMQP URL, with user and password if the default user guest exists. Raises `RuntimeError` if stopped."""
         has_guest = (
