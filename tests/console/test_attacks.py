@@ -133,3 +133,29 @@ def test_secrets_are_not_in_the_audit_log(
     assert (entries[0]["user"], entries[0]["object"]) == ("guest", {"user": "ana"})
     assert entries[0]["address"] == "127.0.0.1"
     assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        (b"authorization: Basic \xff\xfe\r\n", b"401"),
+        (f"{AUTHORIZATION}origin: http://[::\r\n".encode(), b"403"),
+        (f"{AUTHORIZATION}content-encoding: gzip\r\n".encode(), b"415"),
+        (f"{AUTHORIZATION}content-encoding: Identity\r\n".encode(), b"201"),
+    ],
+)
+def test_odd_headers_are_no_internal_errors(api: Api, fields: bytes, status: bytes) -> None:
+    head = b"PUT /api/vhosts/x HTTP/1.1\r\nhost: x\r\n" + fields + b"content-length: 2\r\n\r\n{}"
+    with socket.create_connection(("127.0.0.1", api.port), timeout=60) as peer:
+        peer.sendall(head)
+        assert peer.recv(65536).split(b" ", 2)[1] == status
+
+
+def test_malformed_requests_are_logged_without_their_headers(
+    api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    raw(api.port, f"PUT /api/vhosts/x HTTP/1.1\n{AUTHORIZATION}\r\n")
+    assert "HTTP request failed: BadStatusLine (peer=127.0.0.1)" in caplog.text
+    assert "Traceback" not in caplog.text
+    assert "Z3Vlc3Q6Z3Vlc3Q" not in caplog.text

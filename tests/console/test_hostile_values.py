@@ -24,6 +24,7 @@ from recado.console.routes import API
 from recado.definitions.document import DefinitionsError
 from recado.definitions.exporter import export_definitions, stream_definitions
 from recado.definitions.importer import import_definitions
+from recado.server import server
 
 from .http import Api
 
@@ -323,3 +324,18 @@ def test_many_messages_are_got_in_order(api: Api) -> None:
         api.post("/api/exchanges/%2F/amq.default/publish", {**VALID, "payload": str(number)})
     reply = api.post("/api/queues/%2F/q/get", {**VALID, "count": 10})
     assert [each["payload"] for each in reply.body] == list("01234")
+
+
+def test_publishing_is_refused_during_an_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MAINTENANCE_INTERVAL_S", 0.01)
+    settings: dict[str, dict[str, object]] = {
+        "management": {"port": 0},
+        "broker": {"memory_watermark": 0.000001},
+    }
+    with recado.Broker(config=settings) as broker:
+        assert broker.management_port is not None
+        api = Api(broker.management_port)
+        while api.request("GET", "/health/alarms").status != 503:
+            pass  # until memory is checked for the first time
+        reply = api.post("/api/exchanges/%2F/amq.default/publish", VALID)
+        assert (reply.status, reply.body["error"]) == (503, "alarm")

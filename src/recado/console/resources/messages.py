@@ -16,7 +16,7 @@ from recado.definitions.exporter import to_json_object
 from ..access import Access
 from ..local_channel import GotMessage
 from ..query import Listing
-from ..request import Answer, ApiRequest, bad_request, check_name, read_field
+from ..request import Answer, ApiError, ApiRequest, bad_request, check_name, read_field
 from ..routes import API
 from .topology import permissions_of, to_field_table
 
@@ -35,7 +35,9 @@ ACK_MODES: Final = {
 def publish(request: ApiRequest) -> Answer:
     """Publish a message: `properties`, `routing_key`, `payload` and `payload_encoding` (string or base64)."""
     body = request.require("routing_key", "properties", "payload", "payload_encoding")
-    vhost = request.vhost()
+    vhost, alarm = request.vhost(), request.console.server.alarm
+    if alarm is not None:  # AMQP publishers are blocked as well
+        raise ApiError(503, "alarm", f"publishers are blocked: {alarm}")
     payload = _decode_payload(body)
     properties = _read_properties(read_field(body, "properties", dict, {}))
     routing_key = check_name("routing_key", read_field(body, "routing_key", str, ""))
