@@ -71,8 +71,9 @@ class LinkStillDown(ActorEvent):
 class LinkClosed(ActorEvent):
     """A link was not restored within `reconnect_timeout` seconds. Its waiting frames were returned.
 
-    The next message opens a new link to a single node. The link of a node to its broker closes only if
-    `reconnect_timeout` is set; then the node is cut off in both directions, and its system should be closed.
+    If it was the link to one node, the next message to that node opens a new link. The link to a broker closes
+    only if `reconnect_timeout` is set. Then this node can neither send nor receive, and its system should be
+    closed.
     """
 
     link: str

@@ -48,6 +48,8 @@ log = logging.getLogger("recado.actors")
 
 
 class Node:
+    """The remote layer of an actor system; `ActorSystem(transport=…)` creates it."""
+
     def __init__(
         self, system: ActorSystem, transport: Transport, options: RemoteOptions | None = None
     ) -> None:
@@ -89,7 +91,7 @@ class Node:
     async def open(self) -> None:
         client_id = self.options.client_id or self.name
         self.inbound.warmup.open(self.options.warm_up)
-        # Without a restart limit, which a peer that sends invalid messages could exceed.
+        # No restart limit: a peer could exceed it by sending invalid messages, and so stop the inspector.
         await self.system.spawn(
             Inspector,
             name=INSPECTOR_NAME,
@@ -133,7 +135,8 @@ class Node:
     ) -> None:
         """Handle the frames of one read, and run the actors at once where that is possible.
 
-        So an ask is answered before the loop polls its sockets again, which would take as long as the answer.
+        So an ask is answered before the event loop polls its sockets again. That poll alone would take as long
+        as computing the answer.
         """
         dispatcher = self._loop_dispatcher
         is_batch = dispatcher is not None and dispatcher.begin_batch()
@@ -227,7 +230,7 @@ class Node:
             ref = self.system.ref(address)
             if (
                 address.node != self.name
-            ):  # a local name can pass from one actor to the next: not cached
+            ):  # local references are not cached: another actor may take over the name
                 if len(self._refs_by_text) >= MAX_CACHED_REFS:
                     self._refs_by_text.clear()
                 self._refs_by_text[text] = ref
@@ -256,7 +259,7 @@ class Node:
     def _decode_ref(self, kind: type, value: object) -> object:
         if isinstance(value, str) and getattr(kind, "__origin__", kind) is ActorRef:
             return self.resolve_ref(value)
-        raise NotImplementedError(f"{kind} cannot be deserialized")  # msgspec requires this class
+        raise NotImplementedError(f"{kind} cannot be deserialized")  # for msgspec
 
 
 class TransportMixin:
@@ -269,4 +272,4 @@ class TransportMixin:
 def _encode_ref(value: object) -> object:
     if isinstance(value, ActorRef):
         return str(value.address)
-    raise NotImplementedError(f"{type(value).__qualname__} cannot be serialized")  # as above
+    raise NotImplementedError(f"{type(value).__qualname__} cannot be serialized")  # for msgspec

@@ -20,11 +20,11 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whether other nodes are untrusted: they cannot create, move, stop or supervise actors here."""
 
     client_id: str = ""
-    """How servers identify this node; by default its name."""
+    """How the nodes to which this node connects identify it; by default its name."""
     metadata: dict[str, str] = {}
     """Added to every envelope, for programs that inspect them in transit."""
     serializer: Literal["msgpack", "json"] = "msgpack"
-    """For messages whose class has no other one."""
+    """The format of messages whose class does not choose one."""
     pickle: bool = False
     """Whether pickled messages are sent and accepted. A pickle can run any code."""
     compression: CompressionScheme = "none"
@@ -41,9 +41,9 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Actors that other nodes have started here."""
 
     heartbeat_interval: float = 1.0
-    """Between two pings to a node with whose actors relations exist."""
+    """Between two pings to a node. Only nodes with watched, supervised or tied actors are pinged."""
     failure_timeout: float = 5.0
-    """Silence after which such a node is unreachable."""
+    """Silence after which a pinged node is unreachable."""
     warm_up: float = 2.0
     """After the start, redelivered messages for actors that are not spawned yet are held for this long."""
     create_timeout: float = 5.0

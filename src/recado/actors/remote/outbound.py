@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recado.actors")
 
-SWEEP_INTERVAL_S: Final = 1.0  # of pending asks whose caller no longer waits
+SWEEP_INTERVAL_S: Final = 1.0  # between two removals of asks whose caller no longer waits
 MAX_CACHED_SENDERS: Final = 10_000
 
 

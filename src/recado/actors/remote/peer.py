@@ -1,4 +1,4 @@
-"""What a node knows of another one."""
+"""A peer: the state that this node keeps about one other node."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ class Peer:
         self.link: PeerLink | None = None
         self.connected_by_us = False  # whether we opened the link
         self.incarnation = b""  # of the peer; empty before its first frame
-        # The links of earlier incarnations, whose frames are refused.
+        # Earlier incarnations and the link of each. Their frames are refused, except one-way messages on that
+        # link (InboundHandler._process_from_replaced).
         self.past_incarnations: OrderedDict[bytes, ReferenceType[PeerLink] | None] = OrderedDict()
-        self.has_spoken = False  # since the last heartbeat
-        self.last_heard = now  # the heartbeat at which it had spoken
+        self.has_spoken = False  # whether a frame was received since the last heartbeat
+        self.last_heard = now  # time of the last heartbeat that found `has_spoken` set
         self.is_unreachable = False
-        # By the sequence of their frames.
+        # Target and signal, by the sequence number of the frame.
         self.sent_signals: OrderedDict[int, tuple[Address, CellSignal]] = OrderedDict()
 
     def retire_incarnation(self) -> None:
-        """Refuse the present incarnation from now on, except on its own link."""
+        """Refuse frames of the present incarnation from now on, except one-way messages on its own link."""
         self.past_incarnations[self.incarnation] = None if self.link is None else ref(self.link)
         if len(self.past_incarnations) > MAX_PAST_INCARNATIONS:
             self.past_incarnations.popitem(last=False)

@@ -1,7 +1,7 @@
 """The known peers, with their incarnations and the links on which they are reached.
 
 PT1  The number of peers is limited: of those not in use, the one known for longest is forgotten.
-PT2  A frame of a peer makes its link the way back to it, unless we have opened a link ourselves.
+PT2  Frames to a peer are sent on the link on which its last frame arrived, unless we have opened a link to it.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@
     TransportListener   the callbacks of a transport; the node implements it
 
 TR1  A frame arrives whole or not at all, with the link on which an answer returns to its sender.
-TR2  Frames posted on a link arrive in the order of posting; repeated frames may come again later.
+TR2  Frames posted on a link arrive in the order of posting; duplicates of a frame may arrive later.
 TR3  A frame accepted by a durable link is repeated until it has arrived or is returned. A frame accepted by
      another link may be lost when the link is.
-TR4  A frame received with `settle` that is not settled is redelivered, if not to this incarnation of the node
-     then to the next; so may other frames that were sent together with it.
+TR4  A frame received with `settle` that is not settled is redelivered, to this incarnation of the node or to
+     the next one. Frames that were sent together with it may be redelivered, too.
 TR5  A listener is never called from within a call to its transport or link, and always in the thread of the
      loop.
 TR6  A lost link reconnects by itself, until its transport gives up and reports it as closed. A link opened by
@@ -43,8 +43,8 @@ class PeerLink(Protocol):
     def peer(self) -> str:
         """The name of the peer, as far as the transport knows it without authentication.
 
-        Of a link opened by `connect` it is the name of the node. Of a link opened by the peer it is known
-        without looking into frames: a client id, or empty.
+        If we opened the link by `connect`, it is the name of the node. If the peer opened the link, it is the
+        client id that the transport reports (AMQP), or empty (TCP).
         """
 
     @property
@@ -65,7 +65,7 @@ class PeerLink(Protocol):
         """Wait until the buffer is at most half full. Raises LinkClosedError if the link was closed."""
 
     def pause_reading(self) -> None:
-        """Stop reading frames without `settle`; links that have only others ignore it."""
+        """Stop reading from the peer. Links whose frames have `settle` ignore it: prefetch bounds those."""
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`."""
@@ -76,7 +76,7 @@ class PeerLink(Protocol):
 
 class TransportListener(Protocol):
     def frame_received(self, link: PeerLink, frame: bytes, settle: Settle | None) -> None:
-        """Without `settle` there is nothing to settle. Raises nothing."""
+        """Handle a frame. `settle` is None if the transport does not redeliver. Raises nothing."""
 
     def frames_received(
         self, link: PeerLink, frames: list[bytes], settles: Sequence[Settle] | None = None
@@ -117,8 +117,8 @@ class Transport(Protocol):
     ) -> None:
         """Open the transport for the node `node`. When it returns, other nodes can reach us.
 
-        `client_id` identifies the node to those to which it connects. No frame above `max_frame_bytes` is
-        received.
+        `client_id` identifies this node to the nodes to which it connects. Frames larger than
+        `max_frame_bytes` are not received.
         """
 
     def connect(self, node: str) -> PeerLink:
@@ -128,7 +128,7 @@ class Transport(Protocol):
         """
 
     def link_to_client(self, client_id: str) -> PeerLink:
-        """Return the link to a node that connects to us, before it has done so since the start.
+        """Return the link to a client of this node, even if it has not connected since we started.
 
         Raises NoRouteError if only that node can open the link.
         """

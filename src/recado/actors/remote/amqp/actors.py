@@ -8,9 +8,9 @@
 An actor whose connection or channel closes fails, and its supervisor restarts it after a delay: this is how
 bridges recover. A new instance opens new connections, channels and channel actors.
 
-BA1  The first attempt is made at once, the attempts after restarts after the delay of `BridgeRetries`. When its
-     time is over (`reconnect_timeout`, or a node that is absent for long) the bridge is given up: the
-     application is notified, and the actors stop.
+BA1  The first attempt is made at once; `BridgeRetries` delays each attempt after a restart. At the reconnect
+     timeout of the retry policy (settings.py: `retry_policy`, `search_policy`) the bridge is given up: the
+     application is notified, and no further attempt is made.
 BA2  A mailbox survives restarts, so a message names the connection or channel that it is about; an instance
      ignores those of earlier instances.
 BA3  A queue has one consumer: the broker refuses a second node of the same name.
@@ -280,9 +280,9 @@ class ReadChannelActor(BridgeActor):
 class WriteChannelActor(BridgeActor):
     """Opens the channel on which the bridge publishes.
 
-    Before a client bridge publishes anything it probes whether its node is there, by an empty mandatory message
-    that no queue retains. So nothing is published to an absent node while its own bridge is being restored, and
-    the order of the waiting frames is preserved.
+    A client bridge first probes whether the queue of its node is bound: it publishes an empty mandatory message
+    with expiration 0, which the broker returns if there is no queue. While the node is absent or reconnecting
+    no frame is published, so the waiting frames keep their order.
     """
 
     def __init__(self, bridge: Bridge, connection: Connection) -> None:

@@ -96,7 +96,7 @@ class BridgeListener(Protocol):
 
 class ReportingBridgeListener(BridgeListener, Protocol):
     def bridge_still_down(self, seconds: float, reason: str) -> None:
-        """The bridge has been lost for so long; called every `report_interval`."""
+        """The bridge has been lost for `seconds`; called every `report_interval`."""
 
 
 class Bridge:
@@ -197,7 +197,7 @@ class Bridge:
             raise LinkClosedError(self.close_reason)
 
     async def wait_until_confirmed(self) -> None:
-        """Wait until all frames are confirmed or returned; also for a channel, unless the broker rejects us."""
+        """Wait until all frames are confirmed or returned, across reconnects, unless the broker rejects us."""
         while not self.outbox.is_empty and not isinstance(self.last_error, ConnectionRejectedError):
             if self._publisher is not None:
                 self._publisher.request_confirm()
@@ -290,8 +290,8 @@ class Bridge:
         self._notify_change()
 
     def attempt_failed(self, error: Exception) -> None:
-        """An attempt of an actor failed. If the broker rejects us, `first_up` fails: the next attempt would
-        too."""
+        """An attempt of an actor failed. If the broker rejected the login, `first_up` fails at once, because a
+        further attempt would be rejected too."""
         self._mark_lost(error)
         if isinstance(error, ConnectionRejectedError):
             self._fail_first_up(error)

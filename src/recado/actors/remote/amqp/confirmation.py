@@ -1,7 +1,7 @@
 """How a bridge learns that the broker has received its messages: by publisher confirms, or by checkpoints.
 
     ConfirmPublisher      the broker confirms each message, once it is stored if it is persistent
-    CheckpointPublisher   an empty request on the same channel, from time to time while messages are unconfirmed
+    CheckpointPublisher   sends basic.qos on the same channel as a checkpoint while messages are unconfirmed
 
 A broker processes the methods of a channel in order. When it answers a request, it has routed all messages
 before it, and returned those without a queue. For a message that is not persistent a confirm says no more than

@@ -103,7 +103,7 @@ class BridgeConsumer(Consumer):
             self.flush_acks()
 
     def _unpack(self, tag: int, body: bytes) -> list[bytes]:
-        """Return the frames of a message; none, and settle it, if the node need not see it."""
+        """Return the frames of a message; settle a probe or an oversized message here, and return none."""
         if not body:  # the probe of another node (WriteChannelActor)
             self._settle(tag, True)
             return []

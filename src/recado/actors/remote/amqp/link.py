@@ -1,4 +1,7 @@
-"""Links of the AMQP transport on bridges: what the node sees of them."""
+"""Links of the AMQP transport: they present bridges to the node as `PeerLink`s.
+
+A client bridge carries one link, to its node. The server bridge carries one link for each client.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class AmqpLink:
 
 
 class ClientBridgeLink(AmqpLink):
-    """The link to a node, on its own client bridge, whose handler and listener it is."""
+    """The link to a node over a client bridge of its own; it is also that bridge's handler and listener."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class ClientBridgeLink(AmqpLink):
         return False
 
     def frame_rejected(self, key: str, frame: bytes, reason: str) -> None:
-        """Also called after closing, which decides that the remaining frames do not arrive."""
+        """Return a frame to the node. Also called after closing, for the frames still in the outbox."""
         self._listener.frame_returned(self, frame, reason)
 
     def bridge_lost(self, reason: str) -> None:

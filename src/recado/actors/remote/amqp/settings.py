@@ -11,8 +11,8 @@ from recado.actors.durable_mailbox.sequence_set import RANGES_MAX
 from recado.client.retry import RetryPolicy
 
 ABSENCE_MAX_S: Final = 600.0
-"""A client bridge closes when its node is not on the broker for so long: it has a connection, and probes the
-node three times a second. The next message to that node opens another one."""
+"""A client bridge closes when its node has had no queue on the broker for this long, because meanwhile it holds
+a connection and probes for the node three times a second. The next message to that node opens a new bridge."""
 
 
 class Storage(enum.Enum):
@@ -29,8 +29,8 @@ class Storage(enum.Enum):
 class ConnectionSharing(enum.Enum):
     """Which channels of a bridge share a connection."""
 
-    PER_NODE = "one_connection_per_node"  # the reading and the writing one
-    PER_CHANNEL = "one_connection_per_channel"  # none, so that neither blocks the other
+    PER_NODE = "one_connection_per_node"  # the read channel and the write channel share one
+    PER_CHANNEL = "one_connection_per_channel"  # each has its own, so that neither blocks the other
 
 
 class ExchangeParameters(msgspec.Struct, frozen=True):
@@ -69,8 +69,8 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     bridge."""
 
     connect_timeout: float = 5.0
-    """For one attempt to connect, and for a broker that is there to accept the server bridge at the start. An
-    absent broker is waited for, up to `reconnect_timeout`."""
+    """For one attempt to connect. At the start it is also the time for a reachable broker to accept the server
+    bridge; an unreachable broker is waited for up to `reconnect_timeout`."""
     read_timeout: float = 20.0
     """A connection on which nothing is received from the broker for this long is closed."""
     retry_max: float = 0.3
@@ -85,13 +85,14 @@ class AmqpSettings(msgspec.Struct, frozen=True, kw_only=True):
     send_buffer_bytes: int = 64 << 20
     """Frames that a bridge holds until the broker has confirmed them."""
     prefetch: int = 4096
-    """Received frames that are not settled; a message has up to 40."""
+    """Limit of received frames that are not settled. Divided by 40, the most frames that a message has, it is
+    the prefetch count of the AMQP channel."""
     max_clients: int = 10_000
     """Clients that a server bridge remembers."""
 
     def __post_init__(self) -> None:
         if not 0 < self.prefetch <= RANGES_MAX:
-            # A durable mailbox remembers no more frames that the last incarnation left unsettled.
+            # RANGES_MAX is how many frames left unsettled by the last incarnation a durable mailbox remembers.
             raise ValueError(f"prefetch is {self.prefetch}: it has to be from 1 to {RANGES_MAX}")
 
     @property

@@ -44,7 +44,7 @@ TopologyObject: TypeAlias = ExchangeSpec | QueueSpec | BindingSpec
 
 
 class BridgeTopology(msgspec.Struct, frozen=True):
-    """What a bridge declares and uses on the broker."""
+    """The exchanges, queues and bindings that a bridge declares and uses on the broker."""
 
     name: str
     exchange: str

@@ -149,10 +149,10 @@ class AmqpTransport(TransportMixin):
         return bridge
 
     async def _wait_until_up(self, bridge: Bridge) -> None:
-        """Wait for the bridge, as long as the broker is absent.
+        """Wait until the bridge is up. While the broker is absent, wait without a limit of our own.
 
-        A broker that is there and refuses the bridge for `connect_timeout` is an error; before that, another
-        node may have its name, and be about to end.
+        If a reachable broker still refuses the bridge after `connect_timeout`, raise CannotConnectError. It is
+        not raised earlier because an old process of the same name may still hold the queue while it closes.
         """
         while not bridge.first_up.done():
             with suppress(TimeoutError):

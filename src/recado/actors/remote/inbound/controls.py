@@ -1,7 +1,7 @@
 """Control messages from other nodes: signals for actors, and requests to the node itself.
 
 CT1  An untrusted peer cannot create, move, stop or supervise actors here.
-CT2  A node speaks for its own actors only.
+CT2  A node can send signals in the name of its own actors only.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ControlHandler:
             self._node.remote_watcher.actor_identified(cell.ref, remote, message.token)
 
     def _resolve_peer_actor(self, peer: Peer, text: str) -> ActorRef[Any]:
-        """Return the actor of the peer for which it speaks (CT2)."""
+        """Return the actor that sends a signal. Raises InvalidEnvelopeError if it is not of the peer (CT2)."""
         ref = self._node.resolve_ref(text)
         if ref.address.node != peer.name:
             raise InvalidEnvelopeError(f"{peer.name} cannot speak for {ref}")

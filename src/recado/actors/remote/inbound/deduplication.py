@@ -1,7 +1,7 @@
 """Deduplication: which frames of each sender were settled, so that none is processed twice.
 
 A broker redelivers unsettled frames, possibly in another order; an attacker may replay a recorded frame. Both
-are frames that came before. They differ in that the redelivered one was not settled here.
+are frames that were received before. Only the redelivered one was not settled here.
 
 RDD1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
 RDD2  A frame that came and was not settled is accepted when it comes again, after `release`.
@@ -50,10 +50,11 @@ class SenderHistory(SequenceSet):
             return FrameStatus.PENDING
         if number in self:
             return FrameStatus.SETTLED
+        # Too many pending frames: handled as a copy of a pending one, it stays unsettled and is redelivered.
         return FrameStatus.PENDING if len(pending) >= MAX_PENDING_COUNT else NEW
 
     def settle(self, number: int) -> None:
-        if number == self.floor + 1 and not self.pending and not self.starts:  # in order, likewise
+        if number == self.floor + 1 and not self.pending and not self.starts:  # the usual case
             self.floor = number
             return
         if self.pending:

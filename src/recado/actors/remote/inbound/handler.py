@@ -10,7 +10,8 @@ meanwhile add their `settle` to those of the first one.
 INB1  Nothing of a frame is decoded before its MAC was verified; no settled frame is processed again.
 INB2  `frame_received` raises nothing, whatever the frame contains. The sender of a refused frame is told
       (refusals.py).
-INB3  A frame with `settle` is settled once: when its message is where it stays until it is handled, or refused.
+INB3  A frame with `settle` is settled once: when its message is stored or in a mailbox with space, or when it
+      is refused.
 INB4  While the actors of a closing node stop, no message with `settle` is delivered or becomes a dead letter:
       it stays unsettled, and is redelivered to the next incarnation of the node.
 """
@@ -82,8 +83,9 @@ class InboundHandler:
         self._serializers = node.serializers
         self._addresses: dict[str, Address] = {}
         self._reply_types: dict[type, Any] = {}
-        # Of each frame being processed, one callback per delivery: a link that is not sure repeats a frame, and
-        # the broker has both. Settling a delivery on a closed channel is harmless.
+        # The `settle` callbacks of each pending frame, one per delivery. There can be several: a sender that
+        # got no confirm publishes the frame again, and the broker then has two copies. Settling a delivery on
+        # a closed channel is harmless.
         self._pending_settles: dict[Origin, list[Settle]] = {}
         self._backpressure = LinkBackpressure(node.system)
         self._store_retries = StoreRetries(node.system)
@@ -121,7 +123,7 @@ class InboundHandler:
             if (status := history.status_of(sequence)) is not NEW:
                 if (
                     status is FrameStatus.SETTLED
-                ):  # repeated by a link that was not sure: no offence
+                ):  # published again by a sender that got no confirm: not a replay attack
                     settle(True)
                 elif (callbacks := self._pending_settles.get((incarnation, sequence))) is not None:
                     callbacks.append(settle)
@@ -157,7 +159,7 @@ class InboundHandler:
 
     def unauthenticated_frames_received(self, link: PeerLink, frames: list[bytes]) -> None:
         for frame in frames:
-            if is_refusal(frame):  # the peer refuses our frames, as we refuse its
+            if is_refusal(frame):  # the peer does not accept our cookie either
                 self.frame_received(link, frame, None)
             elif len(frame) >= HEADER_BYTES:
                 incarnation = frame[1 : 1 + INCARNATION_BYTES]
@@ -342,7 +344,10 @@ class InboundHandler:
         origin: Origin,
         on_accepted: StoredCallback | None,
     ) -> None:
-        """Put a message into a durable or bounded mailbox; call `on_accepted` when it is stored and has space."""
+        """Put a message into a durable or bounded mailbox.
+
+        `on_accepted` is called when the message is stored and the mailbox has space.
+        """
         if cell.durable_mailbox is not None:
             on_stored = None
             if on_accepted is not None:
@@ -429,7 +434,7 @@ def _call_both(
 
 
 def _fail_if_stopped(cell: Cell, receipt: StoredCallback, error: BaseException | None) -> None:
-    """A bounded mailbox has space, or its actor has stopped and the message is a dead letter."""
+    """Called when a bounded mailbox has space or its actor has stopped; then the message is a dead letter."""
     receipt(actor_stopped_error(cell.ref) if cell.state is CellState.STOPPED else error)
 
 

@@ -1,7 +1,8 @@
 """Frames that are not processed: refusals that we send, refusals of our frames, and returned frames of ours.
 
 RF1  The sender of a refused frame is told, with at most REFUSALS_PER_SECOND refusals per second in total. If
-     the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame.
+     the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame, so
+     that an attacker with a forged sender address cannot amplify traffic.
 RF2  A link on which too many frames were refused is closed.
 RF3  A refused ask fails with the reason and the detail of the other node. A refused signal that would create a
      relation has the effect of an absent actor. All other refusals are published as events.
@@ -123,7 +124,7 @@ class Refusals:
     def handle_returned(self, frame: bytes, reason: str) -> None:
         """The transport returns a frame of ours (RF4)."""
         peer = self._node.peer_table.find_by_own_incarnation(frame[1 : 1 + INCARNATION_BYTES])
-        if peer is None:  # a refusal, or a frame to an earlier incarnation of a peer
+        if peer is None:  # a refusal, or a frame to a peer that was evicted from the table
             return
         sequence = int.from_bytes(frame[1 + INCARNATION_BYTES : HEADER_BYTES])
         signal = peer.sent_signals.pop(sequence, None)

@@ -18,9 +18,12 @@ REL5  An actor to which a relation was created by its name is referred to by tha
       signals of the relation, because the creator knows no other.
 REL6  A relation is with one actor (uid), not with a name. If it was created by name, the node of the actor
       reports which uid has the name, and the relation is renewed with that uid only. If the node restarts
-      before that, it is open whether the signal reached the last incarnation or this one. A *probe* tells: the
-      same signal for a uid that no actor has. Its answer reports the actor dead, and arrives after the uid if
-      this incarnation received the signal. If the signal was sent twice by then, the actor is dead.
+      before it has reported the uid, we do not know which incarnation received the signal: the last one, whose
+      actors are gone, or the present one. A *probe* decides: the same signal with its own token, for a uid that
+      no actor has, which the node always answers with "dead". If the present incarnation received the original
+      signal, its report of the uid arrives before the answer to the probe, which is then ignored. Otherwise the
+      answer ends the relation. If the original signal was sent twice before the restart (`is_repeated`), no
+      probe is sent, and the actor is reported dead.
 REL7  A relation has a token, which is in all its signals. So the end of an earlier relation between the same
       two actors, reported late or twice, does not end the present one.
 """
@@ -80,7 +83,7 @@ class Relation(NamedTuple):
 
 
 class RelationState(NamedTuple):
-    """What signals of a relation state, besides its two actors."""
+    """The data of a relation besides its two actors; token, alias and uid are sent in its signals."""
 
     token: int = 0
     """Assigned by the node that created the relation (REL7)."""
@@ -94,7 +97,7 @@ class RelationState(NamedTuple):
     """Whether the signal was sent again before the uid was known (REL6)."""
 
     def is_ended_by(self, token: int) -> bool:
-        """Whether an end reported with this token is that of this relation; without a token it is."""
+        """Whether a report with this token ends this relation. A report without a token (0) always does."""
         if token and token == self.probe_token:
             return not self.uid
         return token in (0, self.token)

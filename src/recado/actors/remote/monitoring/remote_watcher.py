@@ -1,6 +1,7 @@
 """The remote watcher: heartbeats, failure detection, and signals between actors of two nodes.
 
-The rules for relations are in relations.py; here are the clock, the links and the notified actors.
+relations.py holds the relations and decides, without I/O. This module calls it with events of links, timers and
+peers, and applies the effects that it returns.
 
 A node with which relations exist is pinged every `heartbeat_interval`. Any authentic frame counts as an answer.
 After `failure_timeout` without one the node is unreachable, and the relations with it end.
@@ -278,7 +279,7 @@ class RemoteWatcher:
         self._outbound.pending_asks.fail_all(
             peer, lambda: MessageRefusedError(RefusalReason.REPLACED, detail)
         )
-        if peer.link is not None:  # the peer still accepts one-way messages on this connection
+        if peer.link is not None:  # otherwise the peer would still accept one-way messages on it
             peer.link.close()
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────

@@ -65,7 +65,8 @@ class Movable(Protocol):
 class Forwarder(Actor[Any]):
     """Replaces a moved actor at its old address.
 
-    It lives until the moved actor is down, also while the node of that one is unreachable: it may return.
+    It stops when the moved actor is down. While the node of the moved actor is unreachable the forwarder stays,
+    and monitors the actor again every REMONITOR_DELAY_S.
     """
 
     def __init__(self, moved: ActorRef[Any]) -> None:

@@ -5,16 +5,18 @@
                      | 1 u32 |             pong
                      | 2 u32 | mac 16 |    MAC of all frames so far, including their sizes
 
-TCC1  At most one frame within the limit, MAC_INTERVAL_BYTES and one read are buffered of the input. A size
-      above the limit, or too small for any frame, closes the connection before the frame is read.
+TCC1  Buffered input is bounded: one frame of `max_frame_bytes`, plus MAC_INTERVAL_BYTES of unverified frames,
+      plus one read. A size above the limit, or too small for any frame, closes the connection before the frame
+      is read.
 TCC2  The first frame posted after a read is written at once: usually it is the only one. Frames that follow in
       the same turn of the event loop are coalesced into one write. With this, and with handling messages within
       the read (`Node.frames_received`), an ask takes 1.4 times as long as a raw echo; with a turn of the loop
       for each step it takes 1.9 times as long.
 TCC3  Frames that the socket does not accept are queued, and returned by `take_unsent` when the connection
       closes.
-TCC4  A peer that cannot prove that it has the cookie stays connected no longer than the time for its first
-      frame, however many it sends, and each of its frames has at most UNAUTHENTICATED_MAX_BYTES.
+TCC4  A peer that connects to us and cannot prove that it has the cookie is disconnected when the handshake
+      timer ends, because only an authentic frame cancels that timer. Until then each of its frames has at most
+      UNAUTHENTICATED_MAX_BYTES.
 TCC5  No frame of an authenticated peer is processed before the MAC that follows it was verified. So an attacker
       between the two ends cannot insert, drop or reorder frames (HS1). Each write has a MAC: 1 µs.
 TCC6  A connection on which nothing is received is closed after at most `idle_timeout` seconds, in which the
@@ -49,7 +51,7 @@ class ConnectionOwner(Protocol):
     """The link that a connection belongs to."""
 
     def handshake_completed(self) -> None:
-        """The peer has answered as a node does."""
+        """The peer has sent its hello and its proof, valid or not."""
 
     def frames_received(self, frames: list[bytes], *, authenticated: bool) -> None:
         """The frames of one read; `authenticated` if the peer has the cookie."""
@@ -69,7 +71,7 @@ class Phase(Enum):
 
 
 class Activity(Enum):
-    """What the idle check knows of the input."""
+    """The state of the idle check."""
 
     RECEIVED = auto()  # bytes came since the last check
     SILENT = auto()
@@ -109,7 +111,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._has_written = False  # since the last read or coalesced write (TCC2)
         self._flush_scheduled = False
         self._write_paused = False
-        # Timers and end
+        # Timers and closing
         self._handshake_timer: asyncio.TimerHandle | None = None
         self._idle_timeout = idle_timeout
         self._idle_timer: asyncio.TimerHandle | None = None

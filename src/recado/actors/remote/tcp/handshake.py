@@ -8,7 +8,7 @@ connection only. The keys of the MACs that protect the frames (`StreamMac`) are 
 
 HS1  Nothing recorded on one connection is accepted on another one, not even by the next incarnation of a node,
      and not if an attacker between the two ends inserts it.
-HS2  Frames of a peer that cannot prove itself are not processed, but it is told: each is refused.
+HS2  Frames of a peer without a valid proof are not processed; each is answered by a refusal.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Handshake:
         return None
 
     def _transcript(self, *, of_initiator: bool) -> bytes:
-        """Return the text that the initiator proves, or the one that the other end does."""
+        """Return the text over which the proof of the initiator, or of the other end, is made."""
         if self.is_initiator:
             challenges = self._our_challenge + self._peer_challenge
         else:

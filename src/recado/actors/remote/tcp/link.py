@@ -40,7 +40,7 @@ class TcpLinkSettings(Protocol):
 
 
 class TcpLink:
-    """What both kinds of link share: a bounded send buffer, and an end."""
+    """The common part of inbound and outbound links: the bounded send buffer, and closing."""
 
     is_durable = False
 

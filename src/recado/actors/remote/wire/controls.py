@@ -1,4 +1,4 @@
-"""Control messages: what nodes send to each other, besides the messages of their actors.
+"""Control messages: messages between nodes, not between their actors.
 
 They are a closed union in MessagePack, independent of the registry of application messages.
 
