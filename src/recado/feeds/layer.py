@@ -2,7 +2,7 @@
 
 Events travel up from the transport to the application and down from the application to the transport. A layer
 handles the events that concern it and passes on all others, so layers can be combined in many ways. The event
-types below are all that layers exchange. `tick` is called no later than `deadline` has asked for.
+types below are all that layers exchange. `tick` is called no later than the time that `deadline` returns.
 """
 
 from collections.abc import Callable
@@ -106,7 +106,8 @@ UpEvent = (
 
 
 class SendPacket(Struct, frozen=True):
-    """Send a packet to a target, or to all members if `to` is None."""
+    """Send a packet to a target, or to all members if `to` is None. `key` and `last_sequence` are those of
+    `Broadcast`."""
 
     packet: Packet
     to: Target | None = None
@@ -215,8 +216,8 @@ class Layer:
     def adjust_for_stall(self, seconds: float) -> None:
         """Account for a stall of the process, which `now` leaves out.
 
-        Instants whose real age matters are moved back by `seconds`. The instant since which a member has listened
-        is moved forward instead, because packets may have been lost meanwhile (FM7).
+        Instants whose real age matters are moved back by `seconds`. The instant since which a member has
+        listened is moved forward instead, because packets may have been lost meanwhile (FM7).
         """
 
     def deadline(self) -> float | None:

@@ -58,6 +58,7 @@ class AgreedView:
         """Return the entries that differ from the cut; 0 for an entry that is not in the vector."""
         cut = self.cut
         differences = {p: s for p, s in vector.items() if cut.get(p, 0) != s}
+        # Skip the search if all entries of the cut are in the vector unchanged.
         if len(vector) - len(differences) < len(cut):
             differences |= {p: 0 for p in cut if p not in vector}
         return differences

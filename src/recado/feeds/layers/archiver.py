@@ -8,8 +8,9 @@ AR4  The number of pending reads is bounded; a member that gets no answer asks a
 
 An archive learns that it lacks messages from the durable reports of other archives, and FIFO, NAK and PULL fill
 the gap like any other: so archives repair each other. Every few seconds they also request ranges that they have
-recorded as lost and store them after a FoundRange; messages that an archive's store can no longer read are
-recorded as lost, too. In the same interval they compare their records of views.
+recorded as lost; messages that another archive still has are stored, each range after a FoundRange record.
+Messages that an archive's store can no longer read are recorded as lost, too. In the same interval archives
+compare their records of views.
 """
 
 from collections.abc import Sequence
@@ -190,12 +191,13 @@ class ArchiverLayer(Layer):
                 self._pass_up(event, now)
 
     def _provisional_record(self, round_: ViewId, invited: list[MemberId]) -> ViewRecord:
+        """Return a record of a view that may never be agreed, or whose VIEW may not reach us (AR3)."""
         entries = tuple(ViewEntry(member, Role.SUBSCRIBER) for member in invited)
         return ViewRecord(View(round_, entries), Vector(), (), provisional=True)
 
     def _is_plausible(self, record: ArchiveRecord) -> bool:
-        """Return whether a record of another archive may be stored. Losses are not: each archive detects them
-        itself, as it would never again accept messages that another archive calls lost."""
+        """Return whether a record of another archive may be stored. Records of losses are rejected: an archive
+        would no longer accept messages that it has recorded as lost, so each archive detects losses itself."""
         known = self.context.installed_view_id.number
         match record:
             case ViewRecord(view):
@@ -315,7 +317,8 @@ class ArchiverLayer(Layer):
             self.send(PullRequest(0, requested), archives[turn % len(archives)], now)
 
     def _store_found(self, part: EncodedBatch) -> None:
-        """Store messages that were recorded as lost after a FoundRange: existing offsets do not change."""
+        """Store messages that were recorded as lost. They are appended to the log, after a FoundRange record,
+        so that existing offsets do not change."""
         try:
             batch = decode_batch(part)
         except MalformedDataError:
@@ -467,7 +470,7 @@ def _bounded_weight(ack: AcknowledgementRecord) -> int:
 def _classify_batch(batch: MessageBatch, status: DeliveryStatus) -> list[EncodedBatch]:
     parts = []
     for first, last, certainty in status.split(batch.publisher, batch.first, batch.last):
-        # DELIVERED messages are sent because the application's own vector requests them.
+        # If the application's own vector requests messages that were delivered, they are sent as uncertain.
         requested = Certainty.UNCERTAIN if certainty is Certainty.DELIVERED else certainty
         part = batch.clip(first, last)
         parts.append(

@@ -2,8 +2,7 @@
 
 FD1  The vector contains the delivered messages of each publisher from its start position. Skipped messages are
      holes in it, and in the acknowledgement.
-FD2  A view is acknowledged after everything before it was delivered; no more than the delivered messages is
-     acknowledged.
+FD2  A view is acknowledged after everything before it was delivered. Only delivered messages are acknowledged.
 """
 
 from msgspec.structs import replace

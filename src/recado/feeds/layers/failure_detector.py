@@ -26,7 +26,8 @@ from ..views import MAX_MEMBERS, MemberId, Role, ViewId
 from .agreed_view import AgreedView
 from .receive_buffer import LISTEN_HEARTBEAT_FACTOR
 
-DEPUTY_COUNT = 4  # they detect the failure of the coordinator; more than fail at once by chance
+# Deputies detect the failure of the coordinator; more than four members rarely fail at the same time.
+DEPUTY_COUNT = 4
 
 SendFunction = Callable[[Packet, Target | None, float], None]
 """Sends a packet at a time: `Layer.send`."""
@@ -130,9 +131,9 @@ class FailureDetector:
             self._set_listening(True, now)
 
     def _newcomer_delay(self) -> float:
-        """Heartbeats after which a newcomer calls again, and listens if it still gets no answer. Of members
-        that start together few do so early, each time twice as many after a tenth of an interval: so the first
-        one answers all but a few of the others."""
+        """Return the heartbeat intervals after which a newcomer calls again, and listens if it still gets no
+        answer. If many members start together, the number of those that have called doubles with every tenth of
+        an interval. So few listen early, and the first one answers most of the others before they listen."""
         return max(0.1, 1 + log2(member_fraction(self.context.member_id)) / 10)
 
     def _set_listening(self, to_coordinators: bool, now: float) -> None:
@@ -366,8 +367,9 @@ class FailureDetector:
     def adjust_for_stall(self, seconds: float) -> None:
         """After a long stall, begin to listen anew: packets sent meanwhile may be lost (FM7).
 
-        The current time is not known here. In the time of the member, which leaves the stall out, it is about one
-        heartbeat interval after `last_active` at most, because the timer for the next heartbeat was due by then.
+        The current time is not known here. In the time of the member, which leaves the stall out, it is about
+        one heartbeat interval after `last_active` at most, because the timer for the next heartbeat was due by
+        then.
         """
         if seconds > self.context.options.failure_timeout / 2:
             self._hearing_since = self.last_active + self._heartbeat_interval()

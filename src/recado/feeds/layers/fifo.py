@@ -8,12 +8,13 @@ FI3  A gap is closed only when three conditions hold: it is older than `loss_tim
      the view that might have the message was heard during that time; every member of the view then reported
      that it lacks the message. On a broker, the member's own queue must be past the message as well. Messages
      published before the feed had an archive do not wait for absent members.
-FI4  A subscriber without recovery starts after the cut of its first view with publishers that it has not heard
-     yet. The other members may lag: it releases nothing of such a publisher until it hears it, which tells
-     whether messages after the cut are older than the subscriber. The same applies later to a publisher that is
-     new to it, if members join the view that may know it from before: an archive that returns knows every
-     publisher that ever existed. If only other members have heard the publisher, each later view moves its
-     start position to the cut until one of its messages arrives (RB4).
+FI4  A subscriber without recovery starts each publisher that it has not heard yet after the cut of its first
+     view. That cut may be too low, because the other members may lag. So the subscriber releases no messages of
+     such a publisher until it hears the publisher, whose report shows whether messages after the cut are older
+     than the subscriber. In later views, the same applies to a publisher that is new to the subscriber if
+     members have joined that may know it from before (an archive that returns knows every publisher that ever
+     existed). If only other members have heard the publisher, each later view moves its start position to the
+     cut until one of its messages arrives (RB4).
 FI5  A subscriber with recovery closes a gap only if archives are in the view and the logs of all of them have
      passed it: otherwise an absent archive may have the message, and the subscriber waits for it.
 FI6  Without MEMBERSHIP there is no view to wait for: the subscriber is live from the start (RB6).
@@ -97,11 +98,10 @@ class FifoLayer(Layer):
         self._last_tick = 0.0
         self._ready: deque[ReceivedItem | LostRange | PublisherStartSet] = deque()
         self._is_passing_up = False
-        self._always_alone = True
+        self._always_alone = True  # in every view so far
         self._last_members: set[MemberId] = set()  # members of the last view
-        self._known_to_joiners: set[bytes] = (
-            set()
-        )  # publishers that perhaps only members which have just joined know
+        # unsynced publishers that joining members may know from before our start (FI4)
+        self._known_to_joiners: set[bytes] = set()
         self._before_first_archive: Mapping[bytes, int] = {}
         """In the first archive of a feed, until its first view: the messages published before it joined."""
         if start_vector is not None:
@@ -160,7 +160,7 @@ class FifoLayer(Layer):
             self._pass_down(event, now)
 
     def _begin_view(self, record: ViewRecord, now: float) -> None:
-        """A view was agreed: release what is before its cut."""
+        """Release the messages before the cut of a view that was agreed."""
         receive_buffer = self.receive_buffer
         is_first = receive_buffer.is_unstarted
         if is_first:
@@ -198,15 +198,18 @@ class FifoLayer(Layer):
             last = record.cut.last_of(publisher)
             next_ = receive_buffer.next_sequence(publisher)
             if next_ is None and not was_alone:
+                # Unknown to the members of the last view: new, unless a joining member knows it from before.
                 if joined and receive_buffer.has_room_for(publisher, now):
                     self._known_to_joiners.add(publisher)
                     receive_buffer.mark_unsynced(publisher, 0, now)
             elif next_ == 1 and not was_alone:
+                # We hold messages of it, and no earlier one is known: the same distinction.
                 if joined:
                     self._known_to_joiners.add(publisher)
                 else:
                     self._start_with(publisher, 0, now)
             elif receive_buffer.has_room_for(publisher, now):
+                # Other members have its earlier messages: start after the cut.
                 if next_ is None or next_ <= last:
                     self._ready.append(PublisherStartSet(publisher, last))
                 receive_buffer.mark_unsynced(publisher, last, now)
@@ -344,9 +347,9 @@ class FifoLayer(Layer):
         return max(gap.known_at, self.context.outsider_heard_at) + self.context.options.loss_timeout
 
     def _missing_everywhere(self, publisher: bytes, now: float) -> int:
-        """Return up to where every member that could have the missing messages reports to lack them; 0 if that
-        is not known. Reports from before the loss timeout do not count: a message that is on its way to us may
-        have been on its way to the reporting members, too."""
+        """Return the last sequence up to which all members that could have the missing messages have reported
+        that they lack them; 0 if not all have. Reports from before the loss timeout do not count: a message
+        that is on its way to us may have been on its way to the reporting members, too."""
         context, gap = self.context, self.receive_buffer.gaps[publisher]
         asked = (
             [m.incarnation for m in context.other_members()]

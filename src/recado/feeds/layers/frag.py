@@ -97,6 +97,7 @@ class FragLayer(Layer):
             case FragmentReleased():
                 self._reassemble(event, now)
             case BatchReleased(batch):
+                # PULL may have received the whole message in a batch.
                 self._drop_message(batch.publisher)
                 self._pass_up(event, now)
             case PacketReceived(_, _, ControlFragment() as fragment):
@@ -189,8 +190,8 @@ class _FragmentedMessage:
         self.buffered_bytes = 0
 
     def add(self, fragment: bytes) -> int:
-        """Add a fragment; return how many more bytes are buffered. A message that exceeds every limit is not
-        buffered, and rejected at its end."""
+        """Add a fragment; return the change of the buffered bytes. A message larger than MAX_BLOCK_BYTES is not
+        buffered, and is rejected as malformed when its last fragment arrives."""
         before = self.buffered_bytes
         self.total_bytes += len(fragment)
         if self.total_bytes > MAX_BLOCK_BYTES:

@@ -1,9 +1,10 @@
 """MEMBERSHIP: members send heartbeats; a silent member is excluded; all members agree on each view.
 
-A view change has three steps. The coordinator, the oldest living member, sends PREPARE: every member stops
-delivering. Each member replies PREPARED with the messages that it has received. VIEW then lists the members and
-the cut, the maximum of what any of them has received. Each member releases the messages before the cut as soon
-as it has them, and is in the view. No member waits for another one to do so.
+A view change, called a round, has three steps. The coordinator, the oldest living member, sends PREPARE: every
+invited member stops delivering. Each of them replies PREPARED with the last sequences that it has received; by
+this reply it has *promised* itself to the round. VIEW then lists the members and the cut: for each publisher,
+the highest sequence that any of them has received. Each member releases the messages before the cut as soon as
+it has them, and then installs the view. No member waits for another one to do so.
 
 `failure_detector` sends the heartbeats and decides which members are alive; this module makes the views.
 
@@ -12,8 +13,8 @@ a receiver in another view is sent the complete packet.
 
 FM1  View numbers grow, for each member and along every chain of views.
 FM2  A member has promised itself to one round at a time, the highest that invited it, and accepts the VIEW of
-     that round only; and none after it abandoned the promise, because by then it has delivered more than it had
-     reported.
+     that round only. After it has abandoned the promise, it does not accept that VIEW either, because it has
+     delivered more than it had reported.
 FM3  Between the promise and the view, or its abandonment, nothing is delivered.
 FM4  The oldest member that a member hears is its coordinator. A member outside the core takes over only after
      all older ones had time to do so. After a partition, the oldest coordinator merges the groups into one
@@ -80,7 +81,7 @@ MAX_COUNTED_FAILURES = 4  # each doubles the pause between rounds
 
 
 class RetryTimer:
-    """Exponential backoff for repeated requests: a slow receiver would be slower still with more to read."""
+    """Exponential backoff for repeated requests, which would slow down an overloaded receiver even more."""
 
     __slots__ = ("due_at", "interval")
 
@@ -244,7 +245,7 @@ class MembershipLayer(Layer):
             assert self.detector.agreed_view is not None
             vector = self.detector.agreed_view.subtract_cut(vector)
         context = self.context
-        # A subscriber alone in its view has seen no member of interest to archives.
+        # A subscriber that was always alone does not report its last view: no archive was in it.
         is_unseen = self._always_alone and context.role is not Role.ARCHIVE
         view = NO_VIEW if is_unseen else self.detector.view_id
         outsiders = self.detector.report_outsiders(invited, now)

@@ -1,9 +1,10 @@
 """NAK: detects gaps and requests the missing messages from their publisher.
 
-NA1  A gap is requested as long as it lasts: from the publisher, on transports where publishers receive
-     broadcasts; then it is left to PULL.
-NA2  On a broker, a member's queue may be long. A gap that lasts is marked in it: the member broadcasts the
-     request and waits until its own packet arrives. The message has arrived by then, if it was in the queue.
+NA1  Without total order (UDP), a gap is requested from its publisher as long as it lasts; after three attempts
+     PULL requests it, too. On a broker publishers do not resend, and only PULL fills gaps.
+NA2  On a broker, the missing message may still be in the member's own queue, which may be long. If a gap lasts,
+     the member broadcasts a request as a marker and waits until that packet arrives in its own queue. If the
+     message was in the queue before the marker, it has arrived by then.
 NA3  The retransmit buffer of a publisher is bounded, and so is the data that one request causes. For messages
      that are no longer buffered it sends Unavailable.
 

@@ -1,9 +1,9 @@
 """MEMBERSHIP of a publisher: sends heartbeats with its last sequence and its age.
 
-So a member that missed the last message detects the gap although nothing follows, and a member that hears the
-publisher for the first time knows which of the two started first. Where publishers resend messages, a heartbeat
-repeats the last few reports, so a member that has started meanwhile and missed them knows which messages are
-older than itself.
+From the sequence, a member that missed the last message detects the gap although no message follows. From the
+age, a member that hears the publisher for the first time knows which of the two started first. On transports
+where publishers resend messages (UDP), a heartbeat repeats the last few reports (time and last sequence), so
+that a member that started after them knows which messages were published before its own start.
 """
 
 from collections import deque
@@ -52,8 +52,8 @@ class PublisherHeartbeatLayer(Layer):
             self._earlier_reports.append((now, self._last_sequence))
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """Otherwise members would consider us younger than we are, and deliver our old messages to newer
-        subscribers."""
+        """Move our start and the earlier reports back. Otherwise members would consider us younger than we are,
+        and would deliver our old messages to newer subscribers."""
         self._started_at -= seconds
         self._earlier_reports = deque(
             ((at - seconds, last) for at, last in self._earlier_reports), maxlen=MAX_EARLIER_REPORTS

@@ -1,4 +1,4 @@
-"""What a member knows about one publisher: what has been released, what is held, and what is missing."""
+"""The state that a member keeps of one publisher: its released, held and missing messages, and its age."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ class MessageGap:
         self.is_queue_past = False
         """On a broker: a broadcast of our own has come back since, so the message is not in our queue."""
         self.lacked_by: dict[bytes, tuple[list[Span], float]] = {}
-        """By incarnation of a member: the ranges that it reports to lack, and when."""
+        """By incarnation of a member: the ranges that it has reported to be missing, and when."""
         self.lost_in_archives: dict[bytes, list[Span]] = {}
         """By incarnation of an archive: the ranges that its log has passed without having them."""
 
@@ -44,7 +44,8 @@ class MessageGap:
         self.lacked_by, self.lost_in_archives = earlier.lacked_by, earlier.lost_in_archives
 
     def lacked_up_to(self, member: bytes) -> tuple[int, float]:
-        """Return up to where this member reports to lack the messages, and when; (0, -inf) if it has not."""
+        """Return the last sequence up to which this member has reported that it lacks the messages, and when;
+        (0, -inf) if it has not."""
         spans, reported_at = self.lacked_by.get(member, ((), -inf))
         last = last_in_span(spans, self.first_missing)
         return (last, reported_at) if last else (0, -inf)
@@ -83,7 +84,7 @@ class PublisherState:
         self.highest_known = 0
         self.heard_at = now
         self.status_at = -inf  # last status report
-        self.started_at = -inf  # start in our time, or earlier; -inf: unknown
+        self.started_at = -inf  # its start by our clock, estimated from its reports; -inf: unknown
         self.max_age = -inf  # highest reported age
         self.stable_age = inf  # reported age since which `started_at` has not changed
         # reports before the last one: (time, last sequence)
@@ -103,6 +104,7 @@ class PublisherState:
         queue or socket existed."""
         estimate = now - age
         if self.status_at == -inf or estimate < self.started_at - max_transit:
+            # A report this early is the publisher's first one, so its age is reliable at once.
             self.stable_age = -inf if age <= max_transit else age
         self.started_at = estimate if self.status_at == -inf else min(self.started_at, estimate)
         self.max_age = max(self.max_age, age)
@@ -176,4 +178,5 @@ def _end_after(tip: tuple[int, int], item: ReceivedItem) -> tuple[int, int]:
 
 
 def buffered_size(item: ReceivedItem) -> int:
+    # 200: estimated memory of an item beyond its data
     return 200 + (len(item.block.data) if isinstance(item, MessageBatch) else len(item.data))

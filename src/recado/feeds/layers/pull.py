@@ -1,10 +1,10 @@
-"""PULL: requests messages that the publisher could not resend from archives and members, and answers such
-requests.
+"""PULL: requests messages that their publisher could not resend. It asks archives and other members for them,
+and answers such requests.
 
 PU1  One request is open at a time; the next one follows at once only if the reply filled part of a gap. FIFO
      handles the messages of a reply as if they had just arrived.
-PU2  Members that report to lack a message are noted, so that FIFO knows when no member has it. An archive whose
-     log has passed a message reports that, too: it has recorded it as lost, or deleted it.
+PU2  PULL notes which members report that they lack a message, so that FIFO knows when no member has it. An
+     archive also reports that its log has passed a message: it has recorded the message as lost, or deleted it.
 PU3  The retransmit buffer and the size of a reply are bounded.
 """
 
@@ -126,6 +126,7 @@ class PullLayer(Layer):
             packet = PullRequest(number, missing[:MAX_PULL_RANGES])
             self._pass_up(PacketReceived(PacketRoute.ADDRESSED, sender, packet), now)
             return
+        # What an archive lacks in its buffers may be in its store: the next request for it is passed up.
         certainly_missing = missing if self.context.role is not Role.ARCHIVE else []
         self.send(PullReply(number, found, certainly_missing[:MAX_PULL_RANGES]), sender, now)
 

@@ -1,20 +1,22 @@
 """The receive buffer: messages received from each publisher, and which of them may be released.
 
 RB1  `receive` and `release` return, per publisher, every sequence from its start position, once and in order.
-RB2  Nothing is released beyond the limit: nothing at all between a promise and its view, then what is before
-     the cut.
+RB2  Nothing is released beyond the limit: no message between a promise and its view (FM3), then the messages
+     before the cut.
 RB3  The buffer is bounded in bytes: the messages farthest ahead are dropped first, and are missing again.
 RB4  With `started_at`, only messages published from then on are of interest, and the cut of a view may be far
-     behind that: nothing of a publisher is released until it is heard itself (it is *unsynced*). A publisher
-     that is younger than this member starts at 1, or at the cut. An older one starts, on a transport without
-     retransmission, with its first message that arrives; on other transports after the last sequence that it
-     had published when this member started, or as far back as its reports go; and one that stays silent after
-     the messages that other members have. The last start is an assumption until a message of the publisher
-     arrives: each later view moves it to its cut, and a report from outside the view opens no gap. A report of
-     a publisher's age may have been delayed for as long as a broker was stopped, which makes the publisher look
-     younger. So it counts as younger only if its first report is heard, or if reports arrive at the pace at
-     which they are sent (`PublisherState.is_age_reliable`); one that falls silent before that starts with its
-     first message that arrived.
+     behind that. So no message of a publisher is released until the publisher itself is heard; until then it is
+     *unsynced*. Its start position is then:
+       - younger than this member: sequence 1, or the cut;
+       - older, on a transport without retransmission: its first message that arrives;
+       - older, on other transports: after the last sequence that it had published when this member started, or
+         the earliest later one that its reports contain;
+       - silent: after the messages that other members have. This is an assumption until a message of the
+         publisher arrives: each later view moves it to its cut, and reports from outside the view open no gap.
+     A report of a publisher's age may have been delayed for as long as a broker was stopped, which makes the
+     publisher look younger. So it counts as younger only if its first report is heard, or if reports arrive at
+     the pace at which they are sent (`PublisherState.is_age_reliable`). A publisher that falls silent before
+     that starts with its first message that arrived.
 RB5  The number of publishers is limited, so that vectors fit in packets and in memory. At the limit, silent
      publishers without messages are forgotten; if there are none, new publishers are rejected.
 RB6  Without views a publisher starts with its first message that arrives; reports about a publisher without
@@ -22,9 +24,9 @@ RB6  Without views a publisher starts with its first message that arrives; repor
 RB7  The age of a gap counts from when its first message became known to exist, so consecutive gaps wait
      concurrently.
 
-FIFO fills and drains the buffer. NAK and PULL look up missing messages, MEMBERSHIP what has been received. A
-fragmented message is received when its last fragment is; until then the state of the publisher is at (sequence,
-fragment index).
+FIFO fills and drains the buffer. NAK and PULL look up the missing messages in it, MEMBERSHIP the received ones.
+A fragmented message counts as received when its last fragment has arrived; until then the position of the
+publisher is (sequence, fragment index).
 """
 
 from bisect import bisect_left, insort
@@ -49,9 +51,8 @@ MAX_ORDER_PUBLISHERS = 64  # besides all publishers: ordering continues at the l
 IDLE_PUBLISHER_TIMEOUT_S = 60.0  # a living publisher reports more often
 MIN_PUBLISHERS = 1_024
 VECTOR_ENTRY_BYTES = 32  # maximum in a packet
-LISTEN_HEARTBEAT_FACTOR = (
-    1.2  # heartbeats: long enough to hear one of every publisher, unless it gets lost
-)
+# In heartbeat intervals: long enough to hear one heartbeat of every publisher, unless it gets lost.
+LISTEN_HEARTBEAT_FACTOR = 1.2
 
 
 def order_publisher_id(view: ViewId) -> bytes:
@@ -107,10 +108,10 @@ class ReceiveBuffer:
         self.unsynced: set[bytes] = set()
         """Publishers whose start position is not known yet (RB4)."""
         self.heard_before_view: set[bytes] = set()
-        """Before the first view: publishers that had been heard when we last reported our messages. No cut is
-        behind them."""
+        """Before the first view: publishers that had been heard when we last replied PREPARED. The cut of the
+        first view includes our messages of them, so it is not too low."""
         self.unsynced_since: dict[bytes, float] = {}
-        """Since when messages of unsynced publishers wait, or other members are known to have some."""
+        """For unsynced publishers: since when messages of them wait here, or are known to exist elsewhere."""
         self._assumed_starts: dict[bytes, int] = {}
         """Start positions of publishers that were never heard (RB4)."""
         self.max_publishers = max_publishers
@@ -180,10 +181,12 @@ class ReceiveBuffer:
         self.release_limit = limit
 
     def received_sequences(self) -> dict[bytes, int]:
+        """Return the last sequence before the first gap of each synced publisher, released or held."""
         known = [(p, t) for p, t in self.publishers.items() if p not in self.unsynced]
         return {p: sequence for p, state in known if (sequence := state.last_contiguous())}
 
     def released_sequences(self) -> dict[bytes, int]:
+        """Return the last sequence of each publisher that was released or skipped."""
         return {p: state.next - 1 for p, state in self.publishers.items() if state.next > 1}
 
     def highest_known_sequences(self) -> dict[bytes, int]:
@@ -277,7 +280,7 @@ class ReceiveBuffer:
     def note_lacked(
         self, publisher: bytes, spans: list[Span], member: bytes, reported_at: float
     ) -> None:
-        """Note that a member reports to lack these messages, if the first missing one is among them."""
+        """Note that a member has reported to lack these messages, if the first missing one is among them."""
         gap = self.gaps.get(publisher)
         if gap is not None and last_in_span(spans, gap.first_missing):
             gap.lacked_by[member] = (spans, reported_at)

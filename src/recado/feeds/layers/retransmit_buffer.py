@@ -47,4 +47,5 @@ def find_missing(wanted: MessageRange, found: list[MessageBatch]) -> list[Messag
 
 
 def _buffered_size(batch: MessageBatch) -> int:
+    # 200: estimated memory of a batch beyond its data
     return 200 + len(batch.block.data)

@@ -1,18 +1,20 @@
-"""Stability of views: an archive finds a bound of what members that failed before a view can have delivered.
+"""Stability of views: an archive finds an upper bound for the messages that failed members can have delivered.
 
-The cut covers what the surviving members have received. A failed member may have been ahead of them, so the
-archive must see everything that was published before the view change began. With total order that is everything
-before PREPARE in its own queue. Otherwise it waits until each publisher has reported its last sequence, some
-time after the view.
+Each view has such a delivery bound: the last sequence of each publisher that a member which failed before the
+view can have delivered. The cut of the view covers only messages that the surviving members have received,
+and a failed member may have been ahead of them. So the archive must see everything that was published before
+the view change began. With total order (on a broker), these are all messages before PREPARE in the archive's own
+queue. Without it, the archive waits until each publisher has reported its last sequence, some time after the
+view.
 
 SB1  No member that had failed when PREPARE was sent has delivered anything beyond the bound.
-SB2  A silent publisher may be heard by other members: its bound is UNBOUNDED until it is heard again.
-SB3  A publisher that is heard for the first time later, and may have started before the view, raises the bound
-     to its last sequence; while it has not reported its age it is UNBOUNDED. None of its messages are stored
-     before that is recorded. A bound that another archive has found is raised by that archive, which informs
-     the others at once.
-SB4  So if a bound does not contain a publisher that has reported its age here, none of its messages was
-     delivered; about other publishers nothing is known.
+SB2  Other members may hear a publisher that is silent here: its bound is UNBOUNDED until it is heard again.
+SB3  A publisher may be heard for the first time after the bound was found. If it may have started before the
+     view, its last sequence is added to the bound; until it reports its age, its bound is UNBOUNDED. This is
+     recorded before any of its messages is stored. A bound that another archive has found is raised only by
+     that archive, which informs the others at once.
+SB4  It follows that if a bound does not contain a publisher that has reported its age to this archive, none of
+     its messages was delivered. Nothing is known about publishers that have not reported it.
 """
 
 from math import inf
@@ -25,9 +27,8 @@ from .publisher_state import PublisherState
 from .receive_buffer import ReceiveBuffer
 
 MAX_TRACKED_VIEWS = 64  # older ones are forgotten
-WATCH_TIMEOUT_FACTOR = (
-    10  # times `failure_timeout`: publishers that were silent for so long are not waited for
-)
+# Publishers that are first heard later than this, times `failure_timeout`, do not raise the bound.
+WATCH_TIMEOUT_FACTOR = 10
 
 
 class StabilityTracker:
@@ -40,7 +41,7 @@ class StabilityTracker:
         self._unresolved: dict[ViewId, float] = {}  # with the time of agreement
         self._watches: dict[ViewId, StabilityWatch] = {}
         self._stored_publishers: set[bytes] = set()  # publishers that have stored messages
-        # A queue that has just been created has not received earlier messages.
+        # A new archive finds no bound for its first view: its queue has not received the earlier messages.
         self._has_seen_views = bool(table.view_records)
         if not context.options.has_total_order:
             for id_, settled in table.stability.items():
@@ -49,7 +50,8 @@ class StabilityTracker:
                     self._add_watch(id_, StabilityWatch(-inf, unbounded))
 
     def note_prepare_marker(self, round_: ViewId) -> list[ArchiveRecord]:
-        """PREPARE arrived as a broadcast, in its position among the messages."""
+        """Handle a PREPARE that was broadcast: all messages before it in our queue are known now. Return the
+        bounds of the views that waited for it."""
         if not self.context.options.has_total_order:
             return []
         bound = Vector({p: _highest_known(state) for p, state in self.receive_buffer.states()})
@@ -62,6 +64,7 @@ class StabilityTracker:
         return [ViewStability(id_, bound) for id_ in ready]
 
     def note_view(self, view: ViewId, now: float) -> list[ArchiveRecord]:
+        """Handle a new view. Return its bound, or nothing if the bound is not known yet."""
         had_seen_views, self._has_seen_views = self._has_seen_views, True
         if not had_seen_views:
             return []
@@ -72,7 +75,7 @@ class StabilityTracker:
         return []
 
     def note_stored(self, publisher: bytes, now: float) -> list[ArchiveRecord]:
-        """A message of this publisher is about to be stored (SB3)."""
+        """Return the bounds to record before a message of this publisher is stored (SB3)."""
         if publisher in self._stored_publishers:
             return []
         self._stored_publishers.add(publisher)

@@ -9,9 +9,10 @@ FY1  Messages of each publisher are passed up without gaps or duplicates from wh
 FY2  No live message is passed up before everything before it has been recovered.
 FY3  The buffer of held messages is bounded: on overflow they are dropped and recovered from the archive, too.
 FY4  Archives keep no state about recoveries: each request is self-contained, so any archive can continue.
-FY5  The cut of the view in which a subscriber returns may be behind the messages that its last incarnation
-     received. With recovery by the archive, live messages are marked as uncertain until an archive has reported
-     a bound for earlier incarnations, and up to that bound.
+FY5  The last incarnation of a subscriber may have received messages after the cut of the view in which the
+     subscriber returns. So with the recovery policies PESSIMISTIC and ARCHIVE, live messages are marked as
+     uncertain: all of them until an archive has reported the delivery bound of earlier incarnations (SB1), then
+     those up to that bound.
 FY6  A message that one archive has recorded as lost may be in another one: it is skipped only if all archives
      in the view report it as lost, and is then a hole in the vector.
 FY7  Without total order, an archive whose bound does not contain a publisher may not have heard it yet.
@@ -165,8 +166,8 @@ class SyncLayer(Layer):
         self._next_request = now + 5 * options.retry_interval if awaits_offer else now
 
     def _handle_archive_view(self, event: ViewInstalled) -> None:
-        """Messages so far came without an archive. They are before this cut, so an archive has them or will
-        have them."""
+        """Start recovery in the first view with an archive. The held messages are dropped: they are before this
+        cut, so an archive has them or will have them."""
         self._phase = SyncPhase.RECOVERING
         self._recovery_target = _remove_orders(event.record.cut)
         self._held = deque(held for held in self._held if isinstance(held, ViewInstalled))
@@ -304,7 +305,7 @@ class SyncLayer(Layer):
         return parts
 
     def _close_reached(self, sender: MemberId, reached: dict[bytes, int], now: float) -> None:
-        """The archive has sent everything up to `reached`: it does not have what is still missing."""
+        """Note that the archive has sent all its messages up to `reached`: it lacks those still missing."""
         for publisher, target in self._recovery_target.items():
             self._skip_if_lost(sender, publisher, min(target, reached.get(publisher, 0)), now)
 
@@ -358,6 +359,7 @@ class SyncLayer(Layer):
     def _hold(self, event: HeldEvent) -> None:
         self._held.append(event)
         if isinstance(event, BatchReleased):
+            # 200: estimated memory of a batch beyond its data
             self._held_bytes += 200 + len(event.batch.block.data)
         if self._held_bytes > self.context.options.buffer_bytes:
             for held in self._held:
@@ -395,7 +397,7 @@ class SyncLayer(Layer):
         self._pass_up(event, now)
 
     def _mark_uncertain(self, batch: MessageBatch, now: float) -> list[MessageBatch]:
-        """FY5."""
+        """Return the batch in parts: messages up to the delivery bound are marked as uncertain (FY5)."""
         if not self._marks_uncertain:
             return [batch]
         last = min(batch.last, self._max_delivered_earlier(batch.publisher, now))

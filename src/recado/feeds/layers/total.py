@@ -1,8 +1,9 @@
 """TOTAL: all members of a view deliver the messages of all publishers in the same order.
 
-The oldest member of the view is the sequencer: it broadcasts positions, as a pseudo publisher for this view
-(`order_publisher_id`). So FIFO, NAK and PULL deliver them to all members, and the cut of the next view says how
-many there were.
+The oldest member of the view is the sequencer. For each batch that it releases, it broadcasts a position: the
+publisher and the range of sequences that all members deliver next. It sends the positions as the messages of a
+pseudo publisher for this view (`order_publisher_id`), so that FIFO, NAK and PULL deliver them to all members,
+and the cut of the next view contains how many there were.
 
 TO1  Two members that go from one view to the same next view deliver the same messages in it, in the same order.
 TO2  Messages before a cut that have no position are delivered at the cut, by publisher and sequence.
@@ -33,7 +34,7 @@ from ..vector import MAX_SEQUENCE_ID
 from ..views import NO_VIEW, LostRange, View
 from .receive_buffer import ORDER_PREFIX, ReceiveBuffer, order_publisher_id
 
-_POSITION_LAYOUT = Layout("<16sQI")
+_POSITION_LAYOUT = Layout("<16sQI")  # | publisher 16 bytes | first sequence u64 | count u32 |
 MAX_POSITION_MESSAGES = 2**32 - 1
 Ordered = BatchReleased | MessagesLost
 

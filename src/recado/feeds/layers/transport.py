@@ -12,7 +12,7 @@ from ..layer import DownEvent, Layer, PacketReceived, SendPacket
 class TransportLayer(Layer):
     def receive(self, event: PacketArrived, now: float) -> None:
         if event.sender == self.context.member_id and event.route is PacketRoute.ADDRESSED:
-            return
+            return  # our own packet to a group of members, such as all archives
         try:
             packet = wire.decode(event.packet)
         except MalformedDataError:
