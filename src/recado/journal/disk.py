@@ -174,8 +174,8 @@ class FolderDisk:
         return status.f_bavail * status.f_frsize
 
     def lock(self) -> None:
-        # The lock is on the folder itself, which an operator does not delete to get rid of a lock. The file only
-        # names the process that holds it.
+        # The lock is on the folder itself, which an operator does not delete to get rid of a lock. The file
+        # only names the process that holds it.
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         owner = self.folder / LOCK_FILE
         try:

@@ -338,8 +338,8 @@ class Journal:
     def drop(self, base: int) -> None:
         """Remove a segment, first, middle or last but one; `close_dropped` then frees its space.
 
-        Raises `ValueError` unless something after it is durable, which proves where the journal continues. Until
-        the next sync, a crash may undo the removal.
+        Raises `ValueError` unless something after it is durable, which proves where the journal continues.
+        Until the next sync, a crash may undo the removal.
         """
         index = self._bases.index(base)
         segment = self._segments[index]

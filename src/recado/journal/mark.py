@@ -6,13 +6,13 @@ Recovery needs it to tell two kinds of damage apart. Damage before the mark is r
 synced. Damage after it may be a torn write: the process or the power failed before the sync, so no client was
 told that the record is safe.
 
-The mark is written after each sync of the journal, but synced itself only before segments are dropped. Otherwise
-the operating system writes it back in its own time; a process that is killed does not lose it. The mark has a file
-of its own because a sync then costs nothing extra. In the header of the segment, each sync would write to a second
-place, and take 7 % longer for 150 bytes and 50 % longer for 20 kB.
+The mark is written after each sync of the journal, but synced itself only before segments are dropped.
+Otherwise the operating system writes it back in its own time; a process that is killed does not lose it. The
+mark has a file of its own because a sync then costs nothing extra. In the header of the segment, each sync
+would write to a second place, and take 7 % longer for 150 bytes and 50 % longer for 20 kB.
 
-The header of a segment file has a mark, too, which is written once: the position that was durable when the file was
-created (record.py). Recovery uses the largest of all marks (`known_durable_position`).
+The header of a segment file has a mark, too, which is written once: the position that was durable when the file
+was created (record.py). Recovery uses the largest of all marks (`known_durable_position`).
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ file. `mark` is the position up to which everything was durable when the file wa
 The checksum of a record covers its position, size and kind as well as its payload. So a record is valid only in
 its own place: neither zeros nor bytes left by an earlier use of the disk block are ever taken for a record.
 
-A record of kind MORE is followed by the next record of its group, and is valid only together with the whole group.
-SEAL ends a file. VOID stands where a repair removed a damaged record; the rest of its group is then valid without it.
+A record of kind MORE is followed by the next record of its group, and is valid only together with the whole
+group. SEAL ends a file. VOID stands where a repair removed a damaged record; the rest of its group is then
+valid without it.
 """
 
 from __future__ import annotations
@@ -110,10 +111,11 @@ def scan_records(
 ) -> Generator[tuple[int, bytes], None, ScanEnd]:
     """Yield position and payload of every record that begins in [start, until), up to the first damaged one.
 
-    `start`, `until` and `end` are offsets in a file of `end` bytes, which `read(offset, size)` reads; `base` is the
-    position of the file in the journal. With `whole_groups`, a group is yielded complete or not at all.
+    `start`, `until` and `end` are offsets in a file of `end` bytes, which `read(offset, size)` reads; `base` is
+    the position of the file in the journal. With `whole_groups`, a group is yielded complete or not at all.
     """
-    # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: large chunks, local names, one yield.
+    # 1 M records of 120 bytes take 0.9 s, 1 GB in records of 16 KiB 0.6 s: large chunks, local names, one
+    # yield.
     unpack, overhead, mask, crc_of = RECORD_HEADER.unpack_from, RECORD_HEADER_BYTES, _MASK, crc32
     last, more = LAST, MORE
     limit = base + until

@@ -6,8 +6,8 @@ Otherwise they are a torn write, which no client was told of, and recovery trunc
 
 Before anything is appended, recovery makes two things durable:
 - the truncation, because the removed bytes could otherwise come back after newer records;
-- the recovered records after the mark. They may exist in the page cache only, and after a failed sync the system
-  can consider them written although they are not. So they are written again and synced.
+- the recovered records after the mark. They may exist in the page cache only, and after a failed sync the
+  system can consider them written although they are not. So they are written again and synced.
 """
 
 from __future__ import annotations

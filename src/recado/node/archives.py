@@ -1,7 +1,7 @@
 """The archives that a node runs beside its broker, as configured by `[feeds.archives.NAME]`.
 
-They are ordinary members of their feeds, each on a connection of its own to the node's broker. A node without archives
-does not import feeds.
+They are ordinary members of their feeds, each on a connection of its own to the node's broker. A node without
+archives does not import feeds.
 """
 
 from __future__ import annotations

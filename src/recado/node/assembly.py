@@ -253,8 +253,8 @@ def server_limits(settings: Settings) -> ServerLimits:
 def open_offline_broker(settings: Settings) -> Iterator[Broker]:
     """A context with the broker of a data folder on which no node runs, for commands that read or change it.
 
-    Changes are stored when the context ends without an exception. The file of `node.definitions` is not imported.
-    Without a data folder, the broker has only the configured users and vhosts.
+    Changes are stored when the context ends without an exception. The file of `node.definitions` is not
+    imported. Without a data folder, the broker has only the configured users and vhosts.
     """
     data_folder = open_data_folder(settings)
     try:

@@ -6,8 +6,8 @@
     with recado.Broker() as broker:            # in a thread with a loop of its own
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
 
-An embedded broker reads no file and no environment, only its arguments. It listens on a free port unless one is given.
-Leaving the block sends connection.close to all clients before their sockets are closed.
+An embedded broker reads no file and no environment, only its arguments. It listens on a free port unless one is
+given. Leaving the block sends connection.close to all clients before their sockets are closed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Broker:
     ) -> None:
         """Configure a broker without starting it.
 
-        `host` and `port` are where to listen; port 0 is a free one. `data` is the folder for everything durable;
-        without it nothing survives the process. `config` has the sections of recado.toml, such as
+        `host` and `port` are where to listen; port 0 is a free one. `data` is the folder for everything
+        durable; without it nothing survives the process. `config` has the sections of recado.toml, such as
         `{"broker": {"max_message_bytes": 1024}}`, and overrides the other arguments. Raises `ConfigError`.
         """
         server = {"host": host, "port": port}

@@ -4,9 +4,9 @@
     RECADO_SERVER_PORT     the environment: RECADO_, the section, the key
     [server] port = 5673   recado.toml, given by --config or found in the current folder
 
-An unknown key is an error that names the key, where it is written, and similar keys. An invalid value is an error that
-names the key, down to the user and the permission it belongs to. The environment is an argument; only the file is read
-here.
+An unknown key is an error that names the key, where it is written, and similar keys. An invalid value is an
+error that names the key, down to the user and the permission it belongs to. The environment is an argument;
+only the file is read here.
 """
 
 from __future__ import annotations

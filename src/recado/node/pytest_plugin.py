@@ -3,8 +3,8 @@
     def test_hello(recado_broker):
         connection = pika.BlockingConnection(pika.URLParameters(recado_broker.url))
 
-pytest loads this module in every run where recado is installed, so it imports nothing heavy until a test uses the
-fixture.
+pytest loads this module in every run where recado is installed, so it imports nothing heavy until a test uses
+the fixture.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The settings: one struct for each section of recado.toml, with defaults and limits.
 
-Only the shape is defined here; `config` finds the values. A key that is not in these structs is an error, so this module
-is also the complete list of keys. Durations are float seconds; keys of other units have a suffix.
+Only the shape is defined here; `config` finds the values. A key that is not in these structs is an error, so
+this module is also the complete list of keys. Durations are float seconds; keys of other units have a suffix.
 
-Annotations are evaluated when this module and that of the actors are imported: msgspec would compile annotations that
-are strings at every start, which took 10 ms.
+Annotations are evaluated when this module and that of the actors are imported: msgspec would compile
+annotations that are strings at every start, which took 10 ms.
 """
 
 from typing import Annotated, Literal

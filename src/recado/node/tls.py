@@ -1,7 +1,8 @@
 """The TLS context of the listener, and a check of its files that names the one at fault.
 
-The TLS library loads certificate and key together and seldom says which of them is wrong. It also asks the terminal for
-the pass phrase of an encrypted key, where a service would wait for ever. So each file is tried by itself first.
+The TLS library loads certificate and key together and seldom says which of them is wrong. It also asks the
+terminal for the pass phrase of an encrypted key, where a service would wait for ever. So each file is tried by
+itself first.
 """
 
 from __future__ import annotations

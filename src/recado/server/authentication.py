@@ -1,6 +1,7 @@
 """Login: user name, password, and the address of the client.
 
-A refusal says the same to the client whatever was wrong, and takes as long, so that guessing user names reveals nothing.
+The client cannot tell from a refusal whether the user name or the password was wrong: the reply is the same,
+and an unknown user name takes as long as a wrong password. So guessing does not reveal which users exist.
 """
 
 import asyncio

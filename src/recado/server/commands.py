@@ -1,10 +1,10 @@
 """The methods that clients send on channels, one function for each: check, act, reply.
 
-The order of checks is RabbitMQ's, because clients can observe it: permission, then existence, then equivalence. The
-functions are found through `COMMANDS`; the session handles connection and channel methods itself.
+The order of checks is RabbitMQ's, because clients can observe it: permission, then existence, then equivalence.
+The functions are found through `COMMANDS`; the session handles connection and channel methods itself.
 
-Some methods need work done before they can be carried out atomically. If that may be much, it is done in bounded steps
-(`PREPARATIONS`), and the method waits for it together with all later input of its connection.
+Some methods need work done before they can be carried out atomically. If that may be much, it is done in
+bounded steps (`PREPARATIONS`), and the method waits for it together with all later input of its connection.
 """
 
 from collections.abc import Callable
@@ -250,7 +250,10 @@ def _create_reply_queue(
     settings: ConsumerSettings,
     now: int,
 ) -> Queue:
-    """Create the queue of a direct reply-to consumer, after all checks: nothing would delete it otherwise."""
+    """Create the queue of a direct reply-to consumer.
+
+    This is done after all checks, because the queue of a consumer that was refused would never be deleted.
+    """
     if not method.no_ack:
         raise PreconditionFailedError("reply consumer cannot acknowledge")
     if settings.wire_tap:
@@ -366,7 +369,7 @@ def channel_flow(session: "Session", channel: Channel, method: m.ChannelFlow, no
 
 @_handles(m.AccessRequest)
 def access_request(session: "Session", channel: Channel, method: m.AccessRequest, now: int) -> None:
-    """Accept a method of older clients; permissions are checked when they are used."""
+    """Accept access.request of older clients without a check: each later method checks its own permissions."""
     channel.send(m.AccessRequestOk())
 
 
@@ -418,6 +421,7 @@ def _wait_until_deleted(queue: Queue) -> Steps[None]:
 
 @_prepares(m.TxCommit)
 def prepare_commit(session: "Session", channel: Channel, method: m.TxCommit) -> Steps[None] | None:
+    """Find the queues of the transaction's messages in steps, so that the commit only has to publish."""
     publisher = channel.publisher
     return (
         publisher.prepare_commit() if publisher.transaction and not publisher.is_prepared else None

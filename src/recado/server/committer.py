@@ -1,15 +1,15 @@
 """Group commit without a timer: one fsync covers everything that was written while the previous one ran.
 
-At the end of a turn of the loop, `commit` writes the records that the store collected, and starts a sync unless one
-is running. When a sync is done, the listeners whose operations it covers are notified, and the next sync starts if
-more was written meanwhile. So with one publisher each message is synced at once, and with many publishers the batches
-grow by themselves.
+At the end of a turn of the loop, `commit` writes the records that the store collected, and starts a sync unless
+one is running. When a sync is done, the listeners whose operations it covers are notified, and the next sync
+starts if more was written meanwhile. So with one publisher each message is synced at once, and with many
+publishers the batches grow by themselves.
 
 CM1  An operation is reported durable only if it was written before the sync began that covers it.
-CM2  A full disk is not a failure. Records that do not fit are written once there is space, and their clients are
-     notified no earlier. Segments that were empty before the disk was full are freed meanwhile.
-CM3  After a failed sync the content of the disk is unknown: nothing is reported durable again, and the node ends.
-     That includes ENOSPC: only a write that fails for lack of space counts as a full disk.
+CM2  A full disk is not a failure. Records that do not fit are written once there is space, and their clients
+     are notified no earlier. Segments that were empty before the disk was full are freed meanwhile.
+CM3  After a failed sync the content of the disk is unknown: nothing is reported durable again, and the node
+     ends. That includes ENOSPC: only a write that fails for lack of space counts as a full disk.
 """
 
 import asyncio
@@ -34,18 +34,19 @@ log = logging.getLogger("recado.server")
 
 _COMPACTION_PAUSE_S = 0.005  # between two slices, for other work of the loop
 
-# Syncing in the thread costs two wake-ups of 50 to 100 µs each, and takes the interpreter lock from the loop. So the
-# loop syncs itself if a durable operation needs it (`needs_sync`: a declaration or a persistent message, also without
-# confirms; not acks alone), few bytes are unsynced, and syncs are usually fast: a confirm takes 436 µs instead of 581,
-# and for fifty clients 57 µs of CPU time each instead of 75. For many bytes, reading on during the sync is worth
-# more: 270,000 messages of 1 KiB a second instead of 150,000.
+# Syncing in the thread costs two wake-ups of 50 to 100 µs each, and takes the interpreter lock from the loop.
+# So the loop syncs itself if a durable operation needs it (`needs_sync`: a declaration or a persistent message,
+# also without confirms; not acks alone), few bytes are unsynced, and syncs are usually fast: a confirm takes
+# 436 µs instead of 581, and for fifty clients 57 µs of CPU time each instead of 75. With many unsynced bytes a
+# sync takes long, and it is better to continue reading meanwhile: 270,000 messages of 1 KiB a second instead of
+# 150,000.
 INLINE_SYNC_MAX_S = 0.001
 INLINE_SYNC_MAX_BYTES = 64 << 10
 SYNC_EWMA_WEIGHT = 0.2  # of the newest sync in the moving average
-# A sync in the thread seems to take longer than it does, because the loop holds the interpreter lock. So only syncs
-# in the loop are measured, and each sync in the thread lets the average decay, until the loop tries again: without
-# that, a disk that was slow for a moment was left to the thread for ever (4,000 instead of 14,000 messages a
-# second from fifty clients).
+# A sync in the thread seems to take longer than it does, because the loop holds the interpreter lock. So only
+# syncs in the loop are measured, and each sync in the thread lets the average decay, until the loop tries
+# again. Without the decay, a short period of slow syncs made all later ones run in the thread (4,000 instead of
+# 14,000 messages a second from fifty clients).
 SYNC_EWMA_DECAY_FACTOR = 0.98
 
 
@@ -72,9 +73,9 @@ class Committer:
     ) -> None:
         """Commit a store; `close` ends it.
 
-        `on_failure` is called once if nothing can be made durable any more, `on_full` when the disk is found to be
-        full, so that publishers are blocked at once. `run_in_turn(action, *args)` must call the action in a turn of
-        the loop, at the end of which `commit` is called.
+        `on_failure` is called once if nothing can be made durable any more, `on_full` when the disk is found to
+        be full, so that publishers are blocked at once. `run_in_turn(action, *args)` must call the action in a
+        turn of the loop, at the end of which `commit` is called.
         """
         self._store = store
         self._loop = loop
@@ -113,7 +114,7 @@ class Committer:
             self._finish_sync(store.begin_sync())
 
     def write_deferred(self) -> None:
-        """Write records that no client waits for and that no other record came to be written with."""
+        """Write records that no client waits for, such as acks, if no commit has written them meanwhile."""
         if self._state is CommitterState.RUNNING:
             self._write()
 
@@ -192,7 +193,8 @@ class Committer:
         if self._state in (CommitterState.FAILED, CommitterState.CLOSED):
             return
         if self._disk_space is not None:
-            # Publishers are blocked by now, so the ballast is left for their last messages and for acks.
+            # Publishers are blocked by now, so the space of the ballast is used only for messages that had
+            # arrived before, and for acks.
             if self._state is CommitterState.DISK_FULL:
                 self._disk_space.release_ballast()
             else:
@@ -213,7 +215,7 @@ class Committer:
             self._compact()
 
     def _free_segments(self) -> None:
-        """On a full disk: sync the last complete write, so that segments without live messages can be dropped."""
+        """On a full disk: sync the last complete write, so that empty segments can be dropped."""
         if self._state is CommitterState.DISK_FULL and self._store.segments.droppable_when_full():
             self._active_sync = sync = self._store.begin_sync(disk_full=True)
             self._jobs.put(partial(self._sync_in_thread, sync))

@@ -1,9 +1,9 @@
 """The asyncio protocol of one client connection: runs a `Session` on a socket.
 
-A session collects its output in its output buffer. The server writes it at the end of a turn of the event loop, as
-far as the socket takes it. Backpressure works in both directions, and each pause has its own resumption: reading
-pauses while the session has input that it cannot handle yet, writing pauses until asyncio calls `resume_writing`,
-deliveries pause until the socket has taken the output.
+A session collects its output in its output buffer. The server writes it at the end of a turn of the event loop,
+as far as the socket takes it. Backpressure works in both directions, and each pause has its own resumption:
+reading pauses while the session has input that it cannot handle yet, writing pauses until asyncio calls
+`resume_writing`, deliveries pause until the socket has taken the output.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("recado.server")
 
 # The transport copies whatever the socket does not take into a buffer of its own, one per slow client, and such
-# buffers fragment the heap. So the transport gets little at a time; the rest waits in the output buffer of the session.
+# buffers fragment the heap. So the transport gets little at a time; the rest waits in the output buffer of the
+# session.
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
@@ -48,7 +49,7 @@ class ConnectionPhase(Enum):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol of one client socket. It owns a `Session`, timers and the pauses of its transport."""
+    """The protocol of one client socket. It owns a `Session` and its timers, and pauses its transport."""
 
     __slots__ = (
         "_blocked",

@@ -1,8 +1,10 @@
 """The open file limit of the process, and how many connections it allows.
 
-Each connection is an open file. Some files are reserved: for connections that the loop accepts before any of them is
-counted, for clients that are told why they are refused, and for other files such as the journal. The reserves are
-fractions of a small limit, and constants below a large one.
+Each connection is an open file. Some files are reserved:
+- `backlog`: asyncio accepts up to this many connections in a row before the server can count the first of them;
+- `refusals`: connections beyond the limit, which get connection.close with the reason;
+- other files, such as those of the journal.
+Each reserve is a fraction of the limit, but at most a constant.
 """
 
 import resource
@@ -30,7 +32,7 @@ class FileBudget(msgspec.Struct, frozen=True):
 
     @property
     def refusals(self) -> int:
-        """Connections that are accepted beyond the limit, to be told the reason."""
+        """Connections that are accepted beyond the limit only to send them the reason of the refusal."""
         return _reserve(self.limit, 16, REFUSALS_MAX)
 
     @property

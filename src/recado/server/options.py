@@ -19,7 +19,7 @@ CAPABILITIES: FieldTable = {
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True):
-    """What the server announces in connection.start and proposes in connection.tune."""
+    """Options of each connection: announced in connection.start, proposed in connection.tune, or enforced."""
 
     product_properties: FieldTable = {}
     frame_max: int = FRAME_MAX_DEFAULT_BYTES
@@ -34,12 +34,12 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
-    """Durations are in seconds."""
+    """The limits of connections and memory that the server enforces. Durations are in seconds."""
 
     handshake_timeout: float = 10.0
     max_connections: int | None = None
     memory_watermark: float = 0.6
-    """The ratio of memory in use above which publishers are blocked."""
+    """Publishers are blocked while the process uses more than this ratio of the machine's memory."""
     unread_max_bytes: int = 16 << 20
     """A client that leaves more than this unread for `unread_timeout` is closed."""
     unread_timeout: float = 10.0

@@ -1,8 +1,8 @@
 """The output of one connection: filled while the broker runs, taken when the socket is ready.
 
-Output can be *held*: the reply to a durable operation, and everything after it, must not be sent before the sync that
-makes the operation durable. Held output is released in order. At most two groups are held at a time: one that waits
-for the running sync, and one for the next.
+Output can be *held*: the reply to a durable operation, and everything after it, must not be sent before the
+sync that makes the operation durable. Held output is released in order. At most two groups are held at a time:
+one that waits for the running sync, and one for the next.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable
 from recado.amqp.frames import HEARTBEAT_FRAME, encode_method_frame
 from recado.amqp.methods import Method
 
-# Limits of unsent bytes. Above the first, deliveries stop; above the second, the input of the client is not handled
-# either. Only unread replies and large messages reach the second, so a client that publishes and consumes slowly on one
-# connection can usually still publish.
+# Limits of unsent bytes. Above the first, deliveries stop; above the second, the input of the client is not
+# handled either. Only unread replies and large messages reach the second, so a client that publishes and
+# consumes slowly on one connection can usually still publish.
 CONGESTED_BYTES = 1 << 20
 STALLED_BYTES = 4 << 20
-# Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10 ms.
+# Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10
+# ms.
 CONGESTED_CHUNKS_MAX = 2048
-# Durable operations of one connection whose replies may wait for a sync. They share one sync, so with a slow disk
-# each of them costs a thousandth of a sync; and with a full disk, memory is bounded.
+# Durable operations of one connection whose replies may wait for a sync. So many share one sync that a slow
+# disk hardly limits their rate; and on a full disk, the limit bounds the memory of held replies.
 HELD_OPERATIONS_MAX = 1024
 
 
@@ -49,13 +50,14 @@ class OutputBuffer:
     )
 
     def __init__(self, on_output: Callable[[], None]) -> None:
-        """`on_output` is called when the first output can be taken, and again after all was taken."""
+        """`on_output` is called each time the empty buffer gets output, and when held output is released."""
         self.output: list[bytes] = []
         self.congested = False  # the client does not read fast enough: deliver no more messages
-        self.awaits_journal = False  # some output may be sent only after the journal is written
+        self.awaits_journal = False  # has deliveries of stored messages: write the journal first
         self.unsent_bytes = 0
-        # Handle no more input: more than STALLED_BYTES or HELD_OPERATIONS_MAX operations are held, or the session
-        # waits for the login verdict. Unsent bytes do not set this: the session compares them with STALLED_BYTES.
+        # Handle no more input: more than STALLED_BYTES or HELD_OPERATIONS_MAX operations are held, or the
+        # session waits for the login verdict. Unsent bytes do not set this: the session compares them with
+        # STALLED_BYTES.
         self.is_stalled = False
         self._on_output = on_output
         self._held: list[_HeldOutput] = []
@@ -114,7 +116,7 @@ class OutputBuffer:
         self.is_stalled |= self._held_operations >= HELD_OPERATIONS_MAX
 
     def release(self) -> None:
-        """Send the output that was held first. Call `on_output` even if it is empty: input may wait for this."""
+        """Send the oldest held group. Call `on_output` even if it is empty: input may wait for this."""
         if not self._held:  # detached meanwhile
             return
         held = self._held.pop(0)

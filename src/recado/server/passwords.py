@@ -1,9 +1,9 @@
-"""Password checks. Hashes are argon2's, or RabbitMQ's as its exports have them.
+"""Password checks. Hashes are argon2's, or RabbitMQ's in the format of its definitions files.
 
     RabbitMQ: base64( | salt, 4 bytes | sha256(salt + password), 32 bytes, or sha512, 64 bytes | )
 
-Argon2 takes tens of milliseconds by design. So it runs in a thread, and a digest of each right password is cached, with
-a random key: ten thousand clients that reconnect do not cost ten thousand times that.
+Argon2 takes tens of milliseconds by design. So it runs in a thread, and a keyed digest (HMAC with a random key)
+of each correct password is cached: when ten thousand clients reconnect, argon2 does not run again.
 
 The hash functions load OpenSSL, which takes 5 ms, so they are imported at the first login, or at the
 start if the configuration has passwords in plain text (`hash_password`).

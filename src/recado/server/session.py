@@ -1,16 +1,18 @@
-"""One connection from its first byte to its last, as computation: bytes in, bytes out, no socket.
+"""The AMQP session of one connection without I/O: bytes in, bytes out, no socket.
 
-`Connection` passes the bytes of each read to `receive`, takes output when `on_output` is called, has credentials
-verified, and provides the time.
+`Connection` passes the bytes of each read to `receive`, takes output when `on_output` is called, has
+credentials verified, and provides the time.
 
-Input is a queue of iterators of events. Each read adds one, which parses its bytes lazily. If a method leaves work that
-must be done before its reply, or before later input of the connection, an iterator of that work is put in front.
+Input is a queue of iterators of events. Each read appends one, which parses its bytes lazily. If a method
+leaves work that must be done before its reply, or before later input of the connection, an iterator over that
+work is inserted at the front. The session handles events until its budget of the turn is used up
+(`TURN_UNITS_MAX`), and continues in the next turn.
 
 SE1  An error closes what its class names, a channel or the connection, and affects no other client.
 SE2  Everything a connection holds is released when it ends, however it ends.
 SE3  Confirms are sent after each read, and before the reply to any other method on their channel.
 SE4  Input of a client that does not read its replies is not handled.
-SE5  However much a client sends at once, other clients get their turn.
+SE5  However much a client sends at once, a turn handles only a bounded part, and other clients are served next.
 SE6  The reply to a durable operation, and all output after it, is sent once the operation is durable. Input is
      handled meanwhile, so operations that arrive together share a sync, up to the limit of the output buffer.
 """
@@ -81,7 +83,7 @@ class DeferredReply(msgspec.Struct):
 
 @lru_cache(maxsize=1024)
 def _intern(data: bytes) -> bytes:
-    """Return the first equal object: clients of one program announce the same properties."""
+    """Return one shared object for equal bytes: many clients announce the same properties."""
     return data
 
 
@@ -148,11 +150,11 @@ class Session(OutputBuffer):
         self.client_properties = (
             b""  # encoded; the same object for all clients that announce the same
         )
-        self.has_ended = False  # its resources may still be being released
+        self.has_ended = False  # releasing its queues and channels may take further turns
         self._input: deque[Iterator[_SessionInput]] = deque()  # received and not handled yet
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send
         self._access: VhostAccess | None = None
-        self._held_lsn = 0  # the LSN that the output held last waits for
+        self._held_lsn = 0  # the LSN that the newest held output waits for
         self._handshake: SessionHandshake | None = SessionHandshake(
             self, options, verify, refusal_reason
         )
@@ -401,7 +403,8 @@ class Session(OutputBuffer):
     def _hold_if_durable(self, method: m.Method, ops_before: int, mark: int) -> None:
         """Hold the output since `mark` if it promises something that is not durable yet (SE6)."""
         store = self.broker.store
-        # A declaration that changes nothing may repeat one of another client whose own reply is still held.
+        # A declaration may change nothing only because another client has just made the same one. The reply
+        # must wait for that one to be durable.
         is_new = store.durable_ops != ops_before or store.topology_lsn > store.durable_lsn
         if is_new and method.class_id in _DURABLE_CLASSES:
             self._hold_until_durable(mark)
@@ -414,7 +417,7 @@ class Session(OutputBuffer):
         reply: m.Method | None,
         ops_before: int,
     ) -> None:
-        """If the method has left work to `BackgroundWork`, handle no more input until it is done; then reply."""
+        """If the method has left work to `BackgroundWork`, handle no more input before it is done; then reply."""
         background = self.broker.background
         if background.deferred_count != deferred_before:
             tasks = background.newest(background.deferred_count - deferred_before)
@@ -548,7 +551,7 @@ class Session(OutputBuffer):
         )
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
-        """Close a channel because of an error that no method of its client caused just now."""
+        """Close a channel because of an error that no method caused, such as a consumer timeout."""
         self._fail_channel(number, error, (0, 0), now)
 
     def fail(self, error: AmqpError, now: int, failed_method: tuple[int, int] = (0, 0)) -> None:

@@ -1,8 +1,8 @@
 """A disk that loses unsynced data, tears writes, fills up, fails and rots.
 
-It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns the disk as a loss of
-power may leave it now, `crash_points` one for every moment of the log. Neither changes this disk, and randomness depends
-on seed and moment alone, so the same run meets the same failures.
+It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns the disk as
+a loss of power may leave it now, `crash_points` one for every moment of the log. Neither changes this disk, and
+randomness depends on seed and moment alone, so the same run meets the same failures.
 
 A crash treats each operation since the last sync independently:
 - a write survives, is lost, or is torn by sectors or at a byte; its space may exist without its data, as zeros;
@@ -137,11 +137,13 @@ class SimulatedDisk:
     def crash(self, variant: int = 0, survival_ratio: float | None = None) -> SimulatedDisk:
         """Return the disk after a loss of power at this moment. Each `variant` has another random outcome.
 
-        `survival_ratio` is the ratio of unsynced operations that survive: 0 none, 1 all; by default a random one.
+        `survival_ratio` is the ratio of unsynced operations that survive: 0 none, 1 all; by default a random
+        one.
         """
         with self._lock:  # another thread may be writing
             random = Random(f"{self.seed} {len(self.log)} {variant}")
-            # All, nothing and mixtures are equally likely: syncs protect from all of them, and bugs hide in any.
+            # All, nothing and mixtures are equally likely: syncs protect from all of them, and bugs hide in
+            # any.
             if survival_ratio is None:
                 survival_ratio = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             names = dict(self._durable_names)

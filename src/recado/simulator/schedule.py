@@ -1,8 +1,9 @@
 """Simulated time: a heap of actions, run one after the other.
 
-SC1  Time never goes back. An action sees in `now` the time it was scheduled for, or a later one if that was past.
-SC2  Of two actions for the same time, the one that was scheduled first runs first. So the order depends neither on
-     hashes nor on the speed of the machine.
+SC1  Time never goes back. An action sees in `now` the time it was scheduled for, or a later one if that was
+     past.
+SC2  Of two actions for the same time, the one that was scheduled first runs first. So the order depends neither
+     on hashes nor on the speed of the machine.
 """
 
 from __future__ import annotations

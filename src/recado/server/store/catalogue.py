@@ -130,7 +130,8 @@ class StoreCatalogue:
     def restore_to(self, broker: Broker, now: int) -> list[bytes]:
         """Declare everything in a new broker.
 
-        Return the records that delete orphaned bindings: a crash left them when their queue or exchange was deleted.
+        Return the records that delete orphaned bindings: a crash left them when their queue or exchange was
+        deleted.
         """
         for vhost, _ in (*self.exchanges, *self.queue_ids()):
             if vhost not in broker.vhosts:  # it was removed from the configuration

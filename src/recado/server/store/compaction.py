@@ -1,8 +1,9 @@
 """Compaction: the live messages of a segment that is mostly garbage are stored again, and the segment is dropped.
 
-Without it, one message that is never consumed would retain a whole segment for ever. Compaction works in slices of
-some milliseconds. Each slice leaves everything consistent: a message is in the one segment or in the other. A moved
-message keeps its position in the queue. After a crash recovery may find both copies, and the later one counts.
+Without it, one message that is never consumed would retain a whole segment for ever. Compaction works in slices
+of some milliseconds. Each slice leaves everything consistent: a message is in the one segment or in the other.
+A moved message keeps its position in the queue. After a crash recovery may find both copies, and the later one
+counts.
 """
 
 from collections.abc import Iterator

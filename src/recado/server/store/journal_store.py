@@ -1,13 +1,13 @@
 """`JournalStore`: the message store that writes a journal.
 
-During a turn of the loop, the calls of the broker only collect changes in a `TurnBatch`. `flush` at its end encodes
-them: messages first, then settled and delivered positions, which no client waits for.
+During a turn of the loop, the calls of the broker only collect changes in a `TurnBatch`. `flush` at its end
+encodes them: messages first, then settled and delivered positions, which no client waits for.
 
 ST3  Everything stored between `begin_atomic_group` and `end_atomic_group` is one group of the journal.
-ST4  A checkpoint agrees with all records before it in the journal. The ids of `x-message-deduplication` are written
-     before it, in several turns; the checkpoint says where they begin.
-ST5  A segment is dropped when no message in it is live, and both a later checkpoint and the records that settled its
-     messages are durable.
+ST4  A checkpoint agrees with all records before it in the journal. The ids of `x-message-deduplication` are
+     written before it, in several turns; the checkpoint says where they begin.
+ST5  A segment is dropped when no message in it is live, and both a later checkpoint and the records that
+     settled its messages are durable.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -2,9 +2,9 @@
 
 ST1  Every operation made while `lsn` was N or less is durable when `durable_lsn` reaches N.
 
-An LSN numbers syncs, not bytes. `lsn` advances when a sync begins; all operations made before it are written to the file by then.
-So an operation made while a sync is running waits for the next one, and shares it with all other operations made
-meanwhile.
+An LSN numbers syncs, not bytes. `lsn` advances when a sync begins; all operations made before it are written to
+the file by then. So an operation made while a sync is running waits for the next one, and shares it with all
+other operations made meanwhile.
 """
 
 from collections import deque

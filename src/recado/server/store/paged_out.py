@@ -1,7 +1,7 @@
 """Paging in: messages that are only on disk are read back as runs, in order of position.
 
-Reading continues where the last read of the bucket stopped. Messages that were published one by one come back as one
-run where they are alike, so that handling them costs no more than if they had been published together.
+Reading continues where the last read of the bucket stopped. Messages that were published one by one come back
+as one run where they are alike, so that handling them costs no more than if they had been published together.
 """
 
 from collections import Counter
@@ -48,8 +48,9 @@ def page_in(journal: Journal, index: QueueIndex, priority: int) -> list[Run]:
         return _page_in_unwritten(bucket)
     runs: list[Run] = []
     size = count = 0
-    # The last record of one message, to compare the next with; where its payload begins; its extents; the position
-    # up to which messages are equally settled and delivered; the payloads of the run that it was added to.
+    # The last record of one message, to compare the next with; where its payload begins; its extents; the
+    # position up to which messages are equally settled and delivered; the payloads of the run that it was added
+    # to.
     model, payload_start, model_extents, limit = b"", RUN_HEADER_BYTES, None, 0
     payloads = [b""]
     for extents, journal_position, record in _scan(journal, index, bucket, bucket.read_bytes):
@@ -113,8 +114,8 @@ def next_live_spans(
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Return spans of live messages from the cursor on and before `end`, and the cost of reading them.
 
-    The cursor advances. `starts` has for each priority the position from which on messages count. The journal may
-    change between two calls.
+    The cursor advances. `starts` has for each priority the position from which on messages count. The journal
+    may change between two calls.
     """
     spans: list[tuple[int, int, int]] = []
     cost = 0

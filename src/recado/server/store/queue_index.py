@@ -1,7 +1,7 @@
 """The index of one queue: where its messages are stored, which are settled, and how often they were delivered.
 
-Messages are named by their position in the queue. The index stores nothing per message: adjacent records are one
-extent, so 10 M messages of 100 bytes that were published one by one need 29 extents and 0.1 MB.
+Messages are named by their position in the queue. The index stores nothing per message: adjacent records are
+one extent, so 10 M messages of 100 bytes that were published one by one need 29 extents and 0.1 MB.
 
 QI1  Every position below `stored_end` is in `settled`, or its message is live: some extent contains it.
 QI2  A `SegmentExtents` is in one segment, and its offsets grow with positions. Those of a queue are ordered by
@@ -20,8 +20,8 @@ from .pending_run import PagedOutBucket
 from .ranges import RangeSet
 from .segments import SegmentStats
 
-# A record joins the extent before it if the gap between them is no larger than this: reading over records of other
-# queues takes time, a further extent takes 12 bytes.
+# A record joins the extent before it if the gap between them is no larger than this: reading over records of
+# other queues takes time, a further extent takes 12 bytes.
 _GAP_BYTES = 1024
 _GAP_FACTOR = 4  # of the record's size
 _GAP_MAX_BYTES = 64 << 10
@@ -203,10 +203,10 @@ class QueueIndex:
     def _remove_moved(self, index: int, first: int, end: int) -> int:
         """Remove moved messages from their old extents; return the index of what follows them.
 
-        Messages are moved in order of position, so all earlier ones in the extents were moved too, or are settled.
-        Only after a restart this may not hold: then extents may span messages of segments that were dropped.
-        During recovery, messages are even removed without having been counted as live, because the live count is
-        known only when the whole journal was read.
+        Messages are moved in order of position, so all earlier ones in the extents were moved too, or are
+        settled. Only after a restart this may not hold: then extents may span messages of segments that were
+        dropped. During recovery, messages are even removed without having been counted as live, because the
+        live count is known only when the whole journal was read.
         """
         extents = self.extents
         old = extents[index]

@@ -18,9 +18,9 @@
     destination = | queue u32, or'ed with SPILLED_FLAG | first position u64 | expiry i64, -1 is never |
 
 The messages of a run are stored once for all their queues. `origin` is exchange and routing key as in a deliver
-frame. `payload` is the size of every payload, or VARYING_SIZES_FLAG, and then `count` sizes u32 follow. A destination
-with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables are AMQP's, so that
-the arguments of a declaration keep their types.
+frame. `payload` is the size of every payload, or VARYING_SIZES_FLAG, and then `count` sizes u32 follow. A
+destination with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables
+are AMQP's, so that the arguments of a declaration keep their types.
 """
 
 from collections.abc import Iterable, Sequence
@@ -104,7 +104,8 @@ def encode_run(
 
 
 # Two records of one message for one queue have messages that are alike if they are equal in these parts (kind,
-# priority, count and queue; all further fixed fields except position and payload size), and from there to the payload.
+# priority, count and queue; all further fixed fields except position and payload size), and from there to the
+# payload.
 LIKE_START, LIKE_REST, POSITION_FIELD = slice(0, 12), slice(20, 41), slice(12, 20)
 RUN_HEADER_BYTES = _RUN_HEADER.size
 

@@ -1,11 +1,11 @@
 """Recovery: a broker is restored from the journal, with its topology, metadata and messages.
 
-Records are applied in order. Older segments may be incomplete, because segments without live messages are dropped. So
-a checkpoint replaces everything known so far, except where messages are stored: declarations and settlements count
-only after the last checkpoint, messages always.
+Records are applied in order. Older segments may be incomplete, because segments without live messages are
+dropped. So a checkpoint replaces everything known so far, except where messages are stored: declarations and
+settlements count only after the last checkpoint, messages always.
 
-No message is loaded into memory: afterwards all messages of a queue are paged out. 1 M messages of 16 bytes that were
-published one by one take 2.2 s, half of it in the journal; 1 GB in messages of 1 KiB takes 3.1 s.
+No message is loaded into memory: afterwards all messages of a queue are paged out. 1 M messages of 16 bytes
+that were published one by one take 2.2 s, half of it in the journal; 1 GB in messages of 1 KiB takes 3.1 s.
 
 RV1  A message is live if a record contains it, no record settles it, and it is not a spilled transient message.
 RV2  If two records contain the same position, the later one counts: the message was moved.
@@ -205,7 +205,8 @@ class RecoveredState:
         for start, end in self._spilled.get(index.queue_id, ()):
             for low, high in index.settled.missing(start, end):
                 index.settled.add(low, high)
-                # Settle them in the journal too: the record of the spilled run may be dropped before the next start.
+                # Settle them in the journal too: the record of the spilled run may be dropped before the next
+                # start.
                 self._store.settle(index.queue, low, high - low, 1)
             index.stored_end = max(index.stored_end, end)
         index.finish_recovery()

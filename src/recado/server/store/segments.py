@@ -1,7 +1,7 @@
 """The segments of the store's journal: how many live messages each holds, and which can be dropped.
 
-A checkpoint is written as soon as a segment begins, unless the last checkpoint was so large that this would be too
-soon. Once it is durable, only the messages in older segments matter: all their other records are redundant.
+A checkpoint is written as soon as a segment begins, unless the last checkpoint was so large that this would be
+too soon. Once it is durable, only the messages in older segments matter: all their other records are redundant.
 """
 
 from collections import deque

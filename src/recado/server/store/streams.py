@@ -1,14 +1,15 @@
 """The logs of streams on disk: a journal each, in a folder named after the id of its queue.
 
-A record is a run with one destination, as in `records`. The position is the offset of the first message, and the
-field for the expiry has the time of publishing. Two indexes find the record of an offset or of a time. They are in
-memory, with an entry for every 64 KiB, and are rebuilt at a restart.
+A record is a run with one destination, as in `records`. The position is the offset of the first message, and
+the field for the expiry has the time of publishing. Two indexes find the record of an offset or of a time. They
+are in memory, with an entry for every 64 KiB, and are rebuilt at a restart.
 
-If offsets are missing and whole segments are missing there too, the stream was trimmed. Otherwise a repair removed
-damaged records: that leaves a gap, and the offsets before and after it stay as they are.
+If offsets are missing and whole segments are missing there too, the stream was trimmed. Otherwise a repair
+removed damaged records: that leaves a gap, and the offsets before and after it stay as they are.
 
-Records are written and synced together with the store's own journal, before any publisher is confirmed. The folder of
-a deleted stream is removed when the deletion is durable; a folder without a queue was left by a crash.
+Records are written and synced together with the store's own journal, before any publisher is confirmed. The
+folder of a deleted stream is removed when the deletion is durable; a folder without a queue was left by a
+crash.
 """
 
 import contextlib
@@ -52,8 +53,8 @@ _LIKE_REST = slice(POSITION_FIELD.stop + 8, LIKE_REST.stop)  # without the time,
 class SparseIndex:
     """Finds where to start scanning for a key, when keys grow with journal positions.
 
-    Only some records are added; the others are found by scanning. Keys are offsets or times, and several records may
-    have the same key.
+    Only some records are added; the others are found by scanning. Keys are offsets or times, and several
+    records may have the same key.
     """
 
     def __init__(self) -> None:

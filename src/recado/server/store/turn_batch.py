@@ -2,7 +2,8 @@
 
 ST2  A message that is published and settled in the same turn is never written.
 
-Messages and declarations come first, in the order of events, then the records of settled and delivered positions.
+Messages and declarations come first, in the order of events, then the records of settled and delivered
+positions.
 """
 
 from collections.abc import Mapping
