@@ -149,6 +149,11 @@ def test_no_value_is_an_internal_error(
         ("PUT", "/api/vhost-limits/%2F/max-queues", {"value": HUGE}),
         ("POST", "/api/exchanges/%2F/amq.default/publish", {**VALID, "routing_key": "k" * 300}),
         ("POST", f"/api/exchanges/%2F/{'e' * 300}/publish", VALID),
+        ("POST", "/api/exchanges/%2F/amq.default/publish", [VALID]),
+        ("POST", "/api/exchanges/%2F/amq.default/publish", b'{"payload":"\xff"}'),
+        ("POST", "/api/exchanges/%2F/amq.default/publish", {**VALID, "payload": [[]] * 9}),
+        ("POST", "/api/exchanges/%2F/amq.default/publish", {**VALID, "properties": [[]] * 99_999}),
+        ("POST", "/api/exchanges/%2F/amq.default/publish", {"routing_key": "q", "payload": "x"}),
         (
             "POST",
             "/api/exchanges/%2F/amq.default/publish",
