@@ -1,9 +1,9 @@
 """A channel of a plain connection: all operations of AMQP 0-9-1, under its names.
 
 Methods to which the broker replies are coroutines. Those without a reply (publish, ack) return at once; their
-output is written at the end of the turn of the event loop. `drain` waits until more output fits,
-`wait_for_confirms` for the broker's confirms. When the channel closes for any reason, every pending wait gets
-the error, and every later call raises it.
+output is buffered and written by the next iteration of the event loop. `drain` waits while the output buffers
+are full, `wait_for_confirms` waits for the broker's confirms. When the channel closes for any reason, every
+pending wait gets the error, and every later call raises it.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Channel(ChannelCommands[Consumer]):
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────
 
     async def open(self, *, confirms: bool) -> Self:
-        """Used by `Connection.channel`."""
+        """Open the channel on the broker; called by `Connection.channel`."""
         token = asyncio.get_running_loop().create_future()
         self.number = self.protocol.session.open_channel(token)
         self.connection.channels[self.number] = self
@@ -189,7 +189,7 @@ class Channel(ChannelCommands[Consumer]):
         return self._publisher.publish_many(exchange, routing_key, bodies, encoded, mandatory)
 
     async def drain(self) -> None:
-        """Wait until more output fits and the broker accepts messages. Call it after publishing."""
+        """Wait while output buffers are full or the broker accepts no messages. Call it after publishing."""
         self.check_open()
         await self.protocol.drain()
         if not self._flow_active.is_set():
@@ -235,8 +235,11 @@ class Channel(ChannelCommands[Consumer]):
             raise
 
     def _cancel_abandoned(self, consumer: Consumer, token: "asyncio.Future[ReplyReceived]") -> None:
-        """Cancel a consumer whose start was cancelled, after the reply: RabbitMQ 3.10 closes a connection that
-        cancels a consumer too early."""
+        """Send basic.cancel for a consumer whose `start_consumer` was cancelled.
+
+        Called when the reply to basic.consume has arrived: RabbitMQ 3.10 closes a connection that sends
+        basic.cancel before.
+        """
         if token.exception() is None and self.state is ChannelState.OPEN:
             done = token.get_loop().create_future()
             done.add_done_callback(lambda _: self._consumers.pop(consumer.tag, None))

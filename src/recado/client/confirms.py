@@ -1,10 +1,10 @@
 """Which publishes of a channel the broker has confirmed.
 
 The n-th message published on a channel has the sequence number n. The broker settles (acks or nacks) one
-number, or all up to one; usually in order, but not necessarily. The tracker stores the number up to which
-everything is settled and the set of settled numbers beyond it.
+number, or with `multiple` all numbers up to one; usually, but not always, in ascending order. The tracker
+stores the number up to which everything is settled and the set of settled numbers beyond it.
 
-CCT1  A number is reported as settled exactly once, however the broker combines them.
+CCT1  A number is reported as settled exactly once, even if acks with and without `multiple` overlap.
 CCT2  `settled_up_to` never decreases, and every number up to it has been reported.
 """
 
@@ -26,9 +26,9 @@ class ConfirmTracker:
         return self.published_count - self.settled_up_to - len(self._settled_beyond)
 
     def settle(self, sequence_number: int, *, multiple: bool) -> list[range]:
-        """Return the numbers that this confirm settles; with `multiple`, all up to `sequence_number`.
+        """Record an ack or nack of `sequence_number`, with `multiple` also of all numbers before it.
 
-        Numbers that are settled already or were never published are ignored.
+        Returns the newly settled numbers; those settled before or never published are ignored.
         """
         if not multiple:
             return self._settle_one(sequence_number)

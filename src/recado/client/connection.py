@@ -68,8 +68,8 @@ class Connection:
         """Connect and log in.
 
         `tls` replaces the TLS context made from the URL. `name` is shown in the broker's list of connections.
-        `wait_counter` is shared by successive connections of one owner. Raises `CannotConnectError` or one of
-        its subclasses, and `ValueError` if the URL is wrong.
+        A robust connection passes the same `wait_counter` to each of its connections. Raises
+        `CannotConnectError` or one of its subclasses, and `ValueError` if the URL is wrong.
         """
         parameters = parse_url(url) if isinstance(url, str) else url
         if name is not None:

@@ -6,7 +6,8 @@
 CCO1  Deliveries are returned in the order in which they arrived, each once.
 CCO2  Deliveries that need an acknowledgement are dropped when their channel has closed: the broker redelivers
       them.
-CCO3  When no more deliveries can arrive, iteration ends: with an error, or normally if this program cancelled.
+CCO3  When no more deliveries can arrive, iteration ends: normally if this program cancelled the consumer
+      or closed its channel or connection, otherwise with an error.
 """
 
 from collections import deque
@@ -58,7 +59,7 @@ class Consumer:
             yield batch
 
     async def next_batch(self) -> list[Delivery]:
-        """Wait for a delivery and return all buffered ones; the list is empty if this program cancelled.
+        """Wait for a delivery and return all buffered ones; return an empty list after `cancel`.
 
         Raises the error that ended the consumer, its channel or connection.
         """
@@ -128,7 +129,7 @@ class Consumer:
         self._notifier.notify_all()
 
     def handle_channel_closed(self, error: Exception) -> None:
-        """The channel has closed; a plain consumer ends with it."""
+        """End the consumer, because its channel has closed or the broker has cancelled it (basic.cancel)."""
         self.detach()
         if isinstance(error, ConnectionClosedByClientError | ChannelClosedByClientError):
             self._is_cancelled = True

@@ -13,7 +13,7 @@
     ├── ChannelClosedError                 a channel has ended, the connection is still open
     │   ├── ChannelClosedByBrokerError     the broker closed it because an operation failed
     │   └── ChannelClosedByClientError     this program closed it
-    ├── ConsumerCancelledError             the broker cancelled a consumer, for example with its queue
+    ├── ConsumerCancelledError             the broker cancelled a consumer: its queue was deleted, …
     ├── PublishNackedError                 the broker nacked published messages
     └── ReconnectTimeoutError              a robust connection could not reconnect in time
 
@@ -92,8 +92,8 @@ class ChannelClosedByBrokerError(ChannelClosedError):
     def is_exclusively_locked(self) -> bool:
         """Whether another connection or consumer uses the queue exclusively.
 
-        It may be the last connection of this program, whose loss the broker has not noticed yet. The text is
-        checked too, because a missing permission has the same reply code.
+        It may be the previous connection of this program, whose loss the broker has not noticed yet. The text
+        is checked too, because a missing permission has the same reply code.
         """
         return self.reply_code == _RESOURCE_LOCKED_CODE or _is_exclusive_use(
             self.reply_code, self.reply_text
@@ -172,5 +172,5 @@ def _find_hint(reply_code: int, reply_text: str) -> str:
 
 
 def _is_exclusive_use(reply_code: int, reply_text: str) -> bool:
-    """Whether the error is that a consumer has the queue exclusively."""
+    """Whether the broker refused a consumer because another one uses the queue exclusively."""
     return reply_code == _ACCESS_REFUSED_CODE and "exclusive use" in reply_text

@@ -62,8 +62,9 @@ class Delivery(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """The decoded properties. They are decoded at each access, because that takes longer than receiving a
-        message, and many programs never read them.
+        """The properties, decoded at each access and not cached: store them to read several.
+
+        Decoding takes longer than receiving a message, and many programs never read the properties.
         """
         return decode_properties(self.raw_properties, max_entries=1 << 16)
 

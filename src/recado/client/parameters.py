@@ -3,8 +3,8 @@
     amqp[s]://user:password@host:port/vhost?heartbeat=20&connection_timeout=10&…
 
 Parts are percent-encoded, so the vhost `/` is written `%2F`. As in other clients, a URL without a path means
-the vhost `/`. Here a URL that ends with the slash means the same, because no broker has a vhost with an empty
-name.
+the vhost `/`. So does a path that is only a slash (`amqp://host/`), although by RabbitMQ's URI specification it
+means the vhost with the empty name: no broker has such a vhost.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class ConnectionParameters(msgspec.Struct, frozen=True):
     vhost: str = "/"
     tls: bool = False
     heartbeat: int = 20  # seconds; 0 turns heartbeats off
-    connection_timeout: float = 10.0  # seconds until the connection must be open
+    connection_timeout: float = 10.0  # seconds for connecting, TLS and the AMQP handshake together
     frame_max: int = 131_072
     channel_max: int = 2047
     name: str = ""  # shown in the broker's list of connections

@@ -1,9 +1,10 @@
 """A session on a socket, as an asyncio protocol: reads, writes, heartbeats, backpressure both ways.
 
-Output of one turn of the event loop is written together at its end. While the socket accepts no more, output
-stays in the session and `drain` waits.
+Output is collected in the session and written by one `_flush` per iteration of the event loop (`call_soon`).
+While the transport's write buffer is full, output stays in the session and `drain` waits.
 
-CPR1  A coroutine in `drain` continues when output fits again, or gets the error that ended the connection.
+CPR1  A coroutine in `drain` continues when the output buffers have room again, or gets the error that ended the
+      connection.
 CPR2  Reading pauses only while no coroutine waits for the broker: the reply may be behind unread deliveries.
 """
 
@@ -183,7 +184,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._wake_drainers()
 
     def call_and_flush(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Write the output of `call` at once instead of at the end of the turn, for lower latency."""
+        """Write the output of `call` at once, not in the next iteration of the loop, for lower latency."""
+        # While the flag is set, `_schedule_flush` does nothing.
         scheduled, self._is_flush_scheduled = self._is_flush_scheduled, True
         try:
             return call(*args, **kwargs)
@@ -221,7 +223,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def count_buffered(self, size_bytes: int) -> None:
-        """Consumers have buffered deliveries, or released them (negative). The next read pauses if necessary."""
+        """Add to the size of the deliveries that consumers buffer; a negative size subtracts.
+
+        This may resume reading. It does not pause it: `buffer_updated` does, after the events of a read.
+        """
         self.buffered_bytes += size_bytes
         if self.is_reading_paused:
             self.update_reading()

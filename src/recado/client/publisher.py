@@ -79,7 +79,7 @@ class ChannelPublisher:
         return range(first, first + len(bodies))
 
     def confirm_waiters(self) -> ConfirmWaiters:
-        """Return the waits for confirms; raises `ValueError` without confirms."""
+        """Return the object that waits for confirms; raises `ValueError` if confirms are not enabled."""
         if self._confirm_waiters is None:
             raise ValueError("the channel has no publisher confirms: open it with confirms=True")
         return self._confirm_waiters
