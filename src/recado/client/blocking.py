@@ -35,7 +35,7 @@ from .waiters import OnConfirm
 
 T = TypeVar("T")
 
-HANDOVER_MAX_BYTES = 4 << 20  # published before a call waits in `drain`
+HANDOVER_MAX_BYTES = 4 << 20  # after this many bytes of bodies, `publish` waits in `drain`
 
 
 class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
@@ -49,7 +49,7 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
         self._buffer: deque[Delivery] = deque()
 
     def next_batch(self, timeout: float | None = None) -> list[Delivery]:
-        """Wait for a delivery and return all buffered ones; the list is empty if this program cancelled.
+        """Wait for a delivery and return all buffered ones; return an empty list after `cancel`.
 
         Raises `TimeoutError` if none arrives within `timeout` seconds, and the error that ended the consumer,
         its channel or connection.
@@ -93,6 +93,8 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         """Use `BlockingConnection.channel`."""
         super().__init__(thread, robust)
         self._lock = threading.Lock()
+        # The sequence number of the last message. `publish` returns before the loop has executed it, so numbers
+        # are assigned here; the robust channel assigns the same ones, because it executes calls in this order.
         self._published_count = 0
         self._handed_over_bytes = 0
         self._deferred_error: Exception | None = None
@@ -162,7 +164,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool = False,
     ) -> int:
-        """Publish a message; return its sequence number. Blocks only while too much is pending."""
+        """Publish a message; return its sequence number. Like `publish_many`, it can block in `drain`."""
         numbers = self.publish_many(exchange, routing_key, (body,), properties, mandatory=mandatory)
         return numbers[0] if numbers else 0
 
@@ -175,7 +177,11 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         *,
         mandatory: bool = False,
     ) -> range:
-        """Publish messages; return their sequence numbers. Blocks only while too much is pending."""
+        """Hand messages over to the loop's thread; return their sequence numbers.
+
+        Once per `HANDOVER_MAX_BYTES` of bodies it blocks in `drain`. An error while the loop publishes is
+        raised by the next call on the channel.
+        """
         self._raise_deferred_error()
         self._inner.check_open()
         encoded = encode_optional_properties(properties)
@@ -336,6 +342,7 @@ class _ThreadSafeChannel:
         )
 
     def _restore_delivery(self, delivery: Delivery) -> Delivery:
+        """Return the delivery with its original channel: `Channel` settles only its own deliveries."""
         if self._source.no_ack:
             raise ValueError("a delivery to a consumer with no_ack cannot be settled")
         return Delivery(self._source, delivery.delivery_tag, delivery.raw_properties, delivery.body)

@@ -1,7 +1,7 @@
 """Recovery: make a new connection equal to the lost one.
 
 The order is topology, then channels with prefetch and consumers, then unconfirmed messages. Declarations use a
-channel of their own, so that a refused one closes no other channel. An entity that the broker refuses is
+separate channel, because the broker closes the channel of a declaration that it refuses. A refused entity is
 reported (`RecoverySkipped`) and left out. A queue that another connection uses exclusively is most likely still
 held by the lost connection, which the broker considers open: then the whole attempt fails and is repeated
 later.
@@ -79,6 +79,10 @@ class ConnectionRecovery:
     async def _call_or_skip(
         self, entity: str, method: m.Method, reply_type: type[m.QueueDeclareOk] | type[m.Method]
     ) -> m.QueueDeclareOk | None:
+        """Send a declaration or binding; if the broker refuses it, report `RecoverySkipped`.
+
+        Returns the reply to queue.declare; None for other methods and for a refused one.
+        """
         channel = await self._open_declare_channel()
         try:
             reply = await channel.call(method, reply_type)
@@ -112,7 +116,8 @@ class ConnectionRecovery:
         for channel, new_channel in to_republish:
             try:
                 await self._republish(channel, new_channel)
-            except ChannelClosedByBrokerError:  # the broker refused a message
+            except ChannelClosedByBrokerError:
+                # The broker refused a message, which has ended the robust channel too; others continue.
                 if channel.is_open:
                     raise
 

@@ -5,8 +5,8 @@ So a thousand clients that lost the same broker do not reconnect at the same mom
 
 CRS1  The limit of the delays never exceeds `retry_max`, and no delay extends beyond `reconnect_timeout`.
 CRS2  Attempts and elapsed time are counted from the loss of the last *stable* connection. A connection that
-      breaks soon after it was made, perhaps because of a message that is sent on it, does not start a new
-      count.
+      breaks soon after its recovery does not start a new count: perhaps the broker closes it because of a
+      message that is published again on each connection.
 """
 
 import msgspec

@@ -74,7 +74,8 @@ def connect(
             None retries forever.
         wait_for_broker: retry the first connection too, for `reconnect_timeout` seconds. A broker that rejects
             this client (`ConnectionRejectedError`) is not retried.
-        retry_initial: maximum delay before the first attempt, in seconds; delays are random up to it.
+        retry_initial: maximum delay before the first attempt, in seconds; each delay is random between 0
+            and its maximum.
         retry_max: upper bound of the maximum delay, in seconds.
         retry_factor: growth of the maximum delay with each attempt.
 
@@ -326,5 +327,5 @@ class RobustConnection:
 
 
 def _resolve(ended: "asyncio.Future[Exception]", error: Exception) -> None:
-    if not ended.done():  # cancelled if the supervisor has ended
+    if not ended.done():  # it is cancelled together with the supervisor, which awaits it
         ended.set_result(error)

@@ -310,7 +310,11 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         return self._current
 
     async def drain(self) -> None:
-        """Wait until more output fits and unconfirmed messages are below `unconfirmed_max_bytes`."""
+        """Wait while the output buffers are full or unconfirmed messages exceed `unconfirmed_max_bytes`.
+
+        While disconnected, a channel with confirms waits for this limit only, because it stores messages; a
+        channel without confirms waits for the next connection.
+        """
         while True:
             self.check_open()
             if self._unconfirmed is None:

@@ -115,7 +115,7 @@ class Session:
         on_output: Callable[[], None],
         body_max: int = BODY_MAX_BYTES,
     ) -> None:
-        """Create a session; `on_output` is called when output becomes available, once until it is taken."""
+        """Create a session; `on_output` is called whenever the output buffer becomes non-empty."""
         self.state = SessionState.OPENING
         self.output: list[bytes] = []
         self.output_bytes = 0
@@ -159,7 +159,7 @@ class Session:
 
     def call(self, number: int, method: m.Method, token: ReplyToken) -> None:
         """Send a method; `token` is returned with its reply (CSE2)."""
-        self.send(number, method)  # first: a method that cannot be encoded awaits no reply
+        self.send(number, method)  # first, so that an encoding error leaves no pending call
         self._channels[number].pending_calls.append((type(method), token))
 
     def send_heartbeat(self) -> None:

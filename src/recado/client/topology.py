@@ -113,12 +113,13 @@ class Topology:
             self._forget_binding(key)
 
     def record_last_consumer_removed(self, name: str) -> None:
-        """Remove the queue if it is auto-delete: this program has cancelled its last consumer of it."""
+        """Remove the queue if it is auto-delete; called when this program has no consumer of it any more."""
         queue = self.queues.get(name)
         if queue is not None and queue.declare.auto_delete:
             self.forget_queue(name)
 
     def _forget_exchange(self, name: str) -> None:
+        """Remove an exchange, the bindings from it, and those to it, which may delete auto-delete exchanges."""
         self.exchanges.pop(name, None)
         for key in [key for key in self._bindings if key[2] == name]:
             self._bindings.pop(key, None)

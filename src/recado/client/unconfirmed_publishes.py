@@ -8,7 +8,7 @@ together:
     sequence numbers   … 7  8  9 10 11 12 …          8 and 10 were confirmed on the last connection
     channel's numbers    1     2     3  4 …          → spans (1 is 7), (2 is 9), (3 is 11, 4 is 12, …)
 
-CUP1  Sequence numbers have no gaps, whatever happens to connections.
+CUP1  Sequence numbers have no gaps, even if connections are lost.
 CUP2  A sequence number is reported as settled exactly once.
 CUP3  On each connection every unsettled message is sent once, in the order of the sequence numbers.
 """
@@ -23,7 +23,7 @@ import msgspec
 from .confirms import ConfirmTracker
 
 _MESSAGE_OVERHEAD_BYTES = 128  # estimate for a message without its body and properties
-_RESEND_BATCH_COUNT = 1000  # messages that are published again before the loop runs, approximately
+_RESEND_BATCH_COUNT = 1000  # messages published again between two calls of `drain`, approximately
 
 
 class PublishBatch(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class PublishBatch(msgspec.Struct, frozen=True):
 
     @property
     def end_number(self) -> int:
-        """The sequence number behind the last message."""
+        """The sequence number after that of the last message."""
         return self.first_number + len(self.bodies)
 
     @property
@@ -66,7 +66,11 @@ class UnconfirmedPublishes:
         properties: bytes,
         mandatory: bool,
     ) -> PublishBatch:
-        """Store messages. The caller sends them at once and calls `mark_sent`, or later by `take_unsent`."""
+        """Store messages as unsent.
+
+        A connected caller sends them at once and calls `mark_sent`; otherwise recovery sends them later, with
+        `take_unsent`.
+        """
         first = self.confirms.published_count + 1
         self.confirms.published_count += len(bodies)
         batch = PublishBatch(first, exchange, routing_key, bodies, properties, mandatory)
@@ -92,7 +96,7 @@ class UnconfirmedPublishes:
         self._next_channel_number = 1
 
     def take_unsent(self) -> Iterator[PublishBatch]:
-        """Yield the next batches to send: those of one route joined, without messages that are settled."""
+        """Yield the next batches to send: consecutive batches of one route joined, settled messages omitted."""
         batch = self._unsent.popleft()
         self._sent.append(batch)
         bodies = list(batch.bodies)
@@ -114,7 +118,7 @@ class UnconfirmedPublishes:
                 )
 
     def settle(self, numbers: range) -> list[range]:
-        """Translate numbers of the channel that the broker settled to sequence numbers; return the new ones."""
+        """Settle messages by their numbers on the plain channel; return the newly settled sequence numbers."""
         settled = []
         first, end = numbers.start, numbers.stop
         index = bisect_right(self._spans, first, key=_span_start) - 1

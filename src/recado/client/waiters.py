@@ -96,7 +96,7 @@ class ConfirmWaiters:
     async def wait_for_confirms(self) -> None:
         """Wait until all messages published so far are confirmed.
 
-        Raises `PublishNackedError` with the ranges that were nacked since an earlier call raised.
+        Raises `PublishNackedError` with the nacked ranges that no earlier call has raised.
         """
         raised_before = (
             self._raised_count
