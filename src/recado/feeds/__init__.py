@@ -7,11 +7,11 @@ archive first, in order, without gaps and duplicates.
         feed = connection.feed("quotes")
         await feed.publish(b"…", key="PETR4")
 
-    connection   blocking   feed   subscription   archiver   observer     what a program uses
+    connection   blocking   feed   subscription   archiver   observer     the public API
     coalescer   inbox   driver   clock   transport                        the I/O layer
     member   stack   layer   layers                                       the pure core: events in, effects out
     boundary   options   packet   wire   block   vector   views           its interface and its values
-    delivery_records   incarnation_history                                what an archive concludes from views
+    delivery_records   incarnation_history                                an archive's inferences from views
     archive                                                               the files of an archive
 
 The core (member, stack, layers and the values that they use) contains no sockets, threads, clocks or

@@ -34,9 +34,9 @@ from .views import (
 ARCHIVES: Final = "archives"
 MEMBERS: Final = "members"
 COORDINATORS: Final = "coordinators"
-"""Members that coordinate a view or may have to, while they have asked for it by `ListenToCoordinators`."""
+"""The members that have enabled `ListenToCoordinators`: they coordinate a view, or may have to."""
 MAX_READ_BATCHES: Final = 2_048
-"""Limit of batches that the archive store returns at once: half of what a packet holds, as some are split."""
+"""Limit of batches that the archive store returns at once: half of the limit of a packet, as some are split."""
 Target = MemberId | Literal["archives", "members", "coordinators"]
 
 
@@ -178,7 +178,7 @@ Event = (
 
 class Broadcast(Struct, frozen=True):
     """Send a packet to all members. If it contains messages, `last_sequence` is the last of them, and the
-    transport must persist and confirm it; packets with 0 are transient."""
+    transport must persist and confirm it; packets with 0 are transient. `key` is the routing key (AMQP)."""
 
     packet: bytes
     key: str = ""
@@ -200,7 +200,7 @@ class SendAddressed(Struct, frozen=True):
 
 class SendAcknowledgement(Struct, frozen=True):
     """Send this packet to all archives once the application has processed everything delivered before. A newer
-    one replaces one that still waits."""
+    one may replace one that still waits."""
 
     packet: bytes
 

@@ -3,7 +3,8 @@
 PC1  Messages get consecutive sequences in the order of the calls, and are sent in batches in that order.
 PC2  At most `max_in_flight` batches are unconfirmed. Messages published meanwhile are queued here; publishing
      waits as soon as a full batch is queued (backpressure).
-PC3  No batch exceeds `batch_bytes`, unless a single message does, or the number of messages of a block.
+PC3  A batch is sent when it reaches `batch_bytes`, so it exceeds them by less than its last message. No batch
+     has more messages than a block can have (MAX_MESSAGE_COUNT).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MESSAGE_OVERHEAD_BYTES: Final = 28
 """A timestamp and the sizes of the columns."""
 
 MessageRow = tuple[bytes, bytes, bytes, bytes, bytes, int]
+"""Body, key, message id, headers, properties, timestamp in µs."""
 
 
 class PublishCoalescer:
@@ -174,7 +176,7 @@ class PublishCoalescer:
     # --- input
 
     def confirm(self, bytes_before: int) -> None:
-        """Note that the transport has confirmed all messages up to this sequence."""
+        """Note that the transport has confirmed all messages up to this sequence (not a number of bytes)."""
         while self._unconfirmed and self._unconfirmed[0] <= bytes_before:
             self.confirmed_sequence = self._unconfirmed.popleft()
         self._send_ready()

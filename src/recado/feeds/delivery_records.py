@@ -85,7 +85,7 @@ class DeliveryRecords:
         return member in self._get_history().incarnations(member.name)
 
     def views_of(self, member: MemberId) -> list[View]:
-        """The views that this member was in, oldest first, without views to which it was only invited."""
+        """Return the views that this member was in, oldest first, without those it was only invited to."""
         known = [
             self.view_records[id_]
             for id_ in self._get_history().incarnations(member.name).get(member, ())
@@ -154,7 +154,8 @@ class DeliveryStatus:
         return ranges
 
     def delivery_bound(self) -> Vector | None:
-        """Return a bound of what earlier incarnations received; None if it is not known yet."""
+        """Return an upper bound of the messages that earlier incarnations received; None if it is not known
+        yet."""
         farthest = Vector()
         for _, end in self._uncertain:
             if end is None:
@@ -181,8 +182,9 @@ def acknowledgement_weight(ack: AcknowledgementRecord) -> int:
 
 
 def _uncertain_start(ack: AcknowledgementRecord | None) -> Vector:
-    """The vector after which, and in whose holes, an incarnation may have received unacknowledged messages.
-    Messages that it skipped never reached it; a hole that it started with may have been filled."""
+    """Return a vector that contains all messages except those that an incarnation may have received without
+    acknowledging them: the messages after its acknowledgement, and holes that it started with, which may have
+    been filled. Holes that arose later are no holes of the result: skipped messages never reached it."""
     if ack is None:
         return Vector()
     start_holes = ack.start.holes

@@ -152,7 +152,7 @@ class Driver:
                 for effect in self.member.handle(self._events.popleft(), now):
                     self._perform(effect)
             self._arm_timer()
-        except Exception as fault:  # noqa: BLE001 (whatever it is, whoever waits for us must know)
+        except Exception as fault:  # noqa: BLE001 (report any error to the waiting callers)
             self._fail(fault)
         finally:
             self._busy = False
@@ -265,7 +265,7 @@ class Driver:
                 self._fail(fault)
 
     def _is_dropped(self, packet: bytes, kinds: tuple[PacketKind, ...]) -> bool:
-        """DR6."""
+        """Return whether to drop a packet of these kinds because the inbox is full (DR6)."""
         return (
             self.member.context.is_inbox_full
             and len(packet) >= HEADER_BYTES

@@ -35,8 +35,8 @@ from .views import MemberId, Role
 
 
 class ResumePoint(NamedTuple):
-    """Where an earlier publisher ended, to continue as the same one. Messages that it may have published
-    already can be published again under their own sequences; subscribers receive them once."""
+    """The id and the last sequence of an earlier publisher, to continue as the same publisher. Messages that it
+    may have published already can be published again with the same sequences; subscribers receive them once."""
 
     publisher: bytes
     last_sequence: int
@@ -234,8 +234,9 @@ class Feed:
 
         `name` identifies the subscriber to archives over restarts. `selector` limits the messages to those that
         match. `recovery` says which missed messages to receive first: None or "optimistic" (none),
-        "pessimistic", "archive", or a `Vector`. With `live_without_archive`, a recovery that finds no archive
-        leaves a gap instead of failing. `on_view` is called with each new view.
+        "pessimistic" (all after the last acknowledgement of this name), "archive" (the same, started by the
+        archive), or a `Vector` (all that it does not contain). With `live_without_archive`, a recovery that
+        finds no archive leaves a gap instead of failing. `on_view` is called with each new view.
 
         Raises `SelectorError` for an invalid selector, and `StackError` for `recovery` with a stack without
         SYNC.

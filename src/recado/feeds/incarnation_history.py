@@ -1,18 +1,19 @@
-"""The order of views, and what it says about ended and unseen incarnations of members.
+"""The order of views, from which an archive infers what ended and unseen incarnations can have received.
 
-A complete view with a known delivery bound limits what every absent member can have received: the absent
-members were silent when the view change began, and everything published until then is within the bound. This
-holds only for members that came before the view, because after a partition two groups may have concurrent views
-that know nothing of each other.
+A complete view with a known delivery bound limits the messages that every absent member can have received: the
+absent members were silent when the view change began, and everything published until then is within the bound.
+This holds only for members whose own views precede this view, because after a partition two groups may have
+concurrent views that know nothing of each other.
 
-IH1  A view follows another one if a chain of views leads there, or if it has a higher number and contains all
-     its archives.
+IH1  A view follows another one if a chain of previous views leads from it back to the other one, or if it has a
+     higher number and contains all archives of the other one.
 IH2  An incarnation ends at a view with a known bound that contains a later incarnation of the name; or at one
      that is complete, does not contain it, and follows every view that it was in.
-IH3  Incarnations may have come and gone unseen where no archive is in both a view and the next one, where
-     archives were excluded that may have stayed alive, and where a previous view is unknown. Everything that
-     they can have received, up to the next complete view with a known bound, is uncertain; unless an archive
-     was present all the time, or the excluded archives are back and have reported.
+IH3  Between a view and the next one, incarnations that this archive has no record of may have joined and left:
+     if no archive is in both views, if archives were excluded that may have stayed alive, or if the previous
+     view is unknown. Everything that they can have received, up to the next complete view with a known bound,
+     is uncertain; unless an archive was present all the time, or the excluded archives are back in that view
+     and have sent their records.
 """
 
 from bisect import bisect_left
@@ -66,8 +67,8 @@ class IncarnationHistory:
     # --- ended incarnations ---
 
     def delivery_bound(self, incarnation: MemberId, min_view_number: int) -> Vector | None:
-        """Return a bound of what was delivered to an incarnation that was in a view of number `min_view_number`
-        or later; None if it is not known (IH2)."""
+        """Return an upper bound of the messages that were delivered to an incarnation that was in a view of
+        number `min_view_number` or later; None if it is not known (IH2)."""
         view_ids = self.incarnations(incarnation.name).get(incarnation, [])
         shared = [id_ for id_ in view_ids if id_ in self._views]
         min_view_number = max([min_view_number, *(id_.number for id_ in view_ids)])
@@ -87,7 +88,7 @@ class IncarnationHistory:
         return None
 
     def _follows(self, id_: ViewId, other: ViewId) -> bool:
-        """IH1."""
+        """Return whether the view `id_` follows the view `other` (IH1)."""
         if self._ancestors[id_] & self._view_bits[other]:
             return True
         return id_.number > other.number and self._archive_names[other] <= self._archive_names[id_]
@@ -95,7 +96,7 @@ class IncarnationHistory:
     # --- unseen incarnations ---
 
     def unseen_intervals(self) -> list[Interval]:
-        """What incarnations of any name that are unknown here may have received (IH3)."""
+        """Return the messages that incarnations without a record, of any name, may have received (IH3)."""
         if self._unseen is None:
             found = [hole for id_ in self._views for hole in self._unseen_before(id_)]
             # Of intervals that start at the empty vector only the longest matters.
@@ -118,7 +119,7 @@ class IncarnationHistory:
         return [hole for each in known for hole in self._unseen_between(each, id_)]
 
     def _unseen_between(self, old: ViewId, new: ViewId) -> list[Interval]:
-        """The intervals between a view and the next one."""
+        """Return the intervals that arise between a view and the next one (IH3)."""
         is_continuous = not self._archives[old].isdisjoint(self._archives[new])
         excluded = self._archive_names[old] - self._archive_names[new]
         if is_continuous and (self._views[new].complete or not excluded):

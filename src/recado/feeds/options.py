@@ -13,7 +13,10 @@ class RecoveryPolicy(Enum):
     NONE = "none"
     """None: it starts with messages published from now on. The application calls this `optimistic` or None."""
     VECTOR = "vector"
+    """The messages that are not in `FeedOptions.start_vector`."""
     PESSIMISTIC = "pessimistic"
+    """The messages after the last acknowledgement of this name, some of which it may have received before; each
+    is marked with its `Certainty`."""
     ARCHIVE = "archive"
     """Like PESSIMISTIC, but the archive starts it when it sees the name return."""
 
@@ -22,8 +25,9 @@ class FeedOptions(Struct, frozen=True, kw_only=True):
     """Options of a feed; all members should use the same. Durations are in seconds."""
 
     has_total_order: bool = True
-    """The transport delivers broadcasts to all members in one order, and publishers do not receive them (AMQP).
-    Otherwise as on UDP. Set by the transport."""
+    """True on AMQP: the transport delivers broadcasts to all members in one order, publishers do not receive
+    them, and so do not resend messages. False on UDP: no common order, and publishers resend messages on
+    request. Set by the transport."""
     max_packet_bytes: int = 1024 * 1024
     """Largest packet of the transport, in bytes. Set by the transport."""
     heartbeat_interval: float = 0.5

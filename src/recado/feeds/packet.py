@@ -112,8 +112,8 @@ class PublisherStatus(Struct, frozen=True, array_like=True):
     earlier_reports: Annotated[
         tuple[tuple[Count, Count], ...], Meta(max_length=MAX_EARLIER_REPORTS)
     ] = ()
-    """Where publishers resend messages: what it reported earlier, as (milliseconds ago, last sequence), oldest
-    first."""
+    """On transports where publishers resend messages: its earlier reports as (milliseconds ago, last sequence),
+    oldest first."""
 
 
 class Nak(Struct, frozen=True, array_like=True):
@@ -170,6 +170,8 @@ class OutsiderReport(IntEnum):
 
 
 class Prepared(Struct, frozen=True, array_like=True):
+    """Second step of a view change: the reply of an invited member, with the messages that it has received."""
+
     round_id: ViewId
     role: Role
     view_id: ViewId
@@ -273,7 +275,8 @@ class RecoveryReply(Struct, frozen=True, array_like=True):
 
 
 class RecoveryOffer(Struct, frozen=True, array_like=True):
-    """From an archive to a subscriber whose name it has seen return."""
+    """From an archive to a subscriber that has returned: recovery can begin after `start`, the vector that its
+    name has acknowledged last."""
 
     start: Vector
 
@@ -283,8 +286,8 @@ class DeliveryBoundRequest(Struct, frozen=True, array_like=True):
 
 
 class DeliveryBound(Struct, frozen=True, array_like=True):
-    """From an archive: no earlier incarnation received anything beyond these sequences. A publisher with 0 was
-    heard by the archive, but not by them; a publisher that is not listed may be unknown to the archive."""
+    """From an archive: no earlier incarnation received anything beyond these sequences. With 0, none received
+    any message of that publisher; a publisher that is not listed may be unknown to the archive."""
 
     last_sequences: SequenceByPublisher
 
@@ -304,9 +307,9 @@ class RecordsSummary(Struct, frozen=True, array_like=True):
 
     view_ids: Annotated[list[ViewId], Meta(max_length=MAX_RECORDS)]
     stability_checksums: Annotated[list[tuple[ViewId, Count]], Meta(max_length=MAX_RECORDS)]
-    """Each with a checksum of the delivery bound."""
+    """For each view with a known delivery bound: a checksum of the bound."""
     acknowledgement_weights: Annotated[list[tuple[MemberId, Count]], Meta(max_length=MAX_RECORDS)]
-    """Each member's newest acknowledgement, with the number of messages that it covers."""
+    """For each member: the `acknowledgement_weight` of its newest acknowledgement."""
 
 
 class RecordsReply(Struct, frozen=True, array_like=True):

@@ -183,8 +183,8 @@ class Subscription:
         await self.close(finished=kind is None)
 
     async def close(self, *, finished: bool = True) -> None:
-        """Leave the feed and acknowledge the processed messages; without `finished`, not the ones in hand. A
-        concurrent iteration ends."""
+        """Leave the feed and acknowledge the processed messages. With `finished=False`, the messages that the
+        application is still processing are not acknowledged. A concurrent iteration ends."""
         self._inbox.close()
         self._current_batch = None
         deque(self._remaining, maxlen=0)  # exhaust it, so that a running iteration ends
@@ -237,7 +237,8 @@ class Subscription:
         return DeliveredBatch(self.feed, batch, self._filter)
 
     def mark_finished(self, message: Message) -> None:
-        """Count only the messages up to this one as processed, of the current batches; the caller leaves."""
+        """Withdraw the messages after this one from the processed ones, as far as they are of its publisher and
+        in the current batches. For a caller that leaves in the middle of a batch."""
         for publisher, spans in self._unfinished.items():
             for span in clip_spans(spans, message.sequence + 1, MAX_SEQUENCE_ID):
                 if publisher == message.publisher:
@@ -245,8 +246,8 @@ class Subscription:
         self._unfinished = {}
 
     async def _take_batch(self) -> MessageBatch | None:
-        """Return the next batch to be iterated; it counts as delivered as far as the iteration got. The rest of
-        a batch whose iteration was left comes first."""
+        """Return the next batch to be iterated. If the iteration of the last batch was left before its end, the
+        rest of that batch comes first: only the messages that were yielded count as delivered."""
         current, self._current_batch = self._current_batch, None
         if current is not None:
             yielded = self._hole_position or self._progress.entries[current.publisher]
@@ -337,7 +338,7 @@ class _SubscriptionListener(MemberListener):
         self.update_backpressure()
 
     def update_backpressure(self) -> None:
-        """Settle handled packets, so that the broker sends more; or stop that while the inbox is full."""
+        """Settle the handled packets, so that the broker sends more, unless the inbox is full."""
         if self.attached is None:
             return
         is_full = self._inbox.buffered_bytes >= INBOX_LIMIT_BYTES

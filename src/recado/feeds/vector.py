@@ -16,7 +16,7 @@ PUBLISHER_ID_BYTES: Final = 16
 MAX_PUBLISHERS: Final = 65_536
 """Limit of publishers that one member tracks."""
 MAX_VECTOR_ENTRIES: Final = 2 * MAX_PUBLISHERS
-"""Decoding limit: a vector may combine two groups that merge, or know more publishers than a restarted feed."""
+"""Decoding limit: a vector may combine those of two groups that merge, or contain publishers of the past."""
 MAX_SEQUENCE_ID: Final = 2**63 - 1
 MAX_HOLES: Final = 64
 """Limit per publisher. If there are more, the two closest holes are merged: the messages between them are then

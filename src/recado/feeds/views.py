@@ -1,4 +1,4 @@
-"""Views: the members of a feed at a time, and the records from which archives conclude who received what.
+"""Views: the members of a feed at a time, and the records from which archives infer what members received.
 
 A view has a cut: message (p, s) is before the view if s ≤ cut[p], otherwise in it or later. So views are
 ordered relative to messages on every transport. An archive records each view and each acknowledgement; a member
@@ -70,7 +70,7 @@ class ViewId(Struct, frozen=True, array_like=True, order=True):
 
 def is_plausible_view_number(number: int, known_number: int) -> bool:
     """Return whether a view can have this number, given the highest known one. Numbers grow by one; a packet
-    with the largest possible number would end all views for ever."""
+    with the largest possible number would prevent all later views."""
     return number <= max(MAX_PLAUSIBLE_VIEW_COUNT, known_number + MAX_MISSED_VIEW_COUNT)
 
 
@@ -133,7 +133,8 @@ class AcknowledgementRecord(Struct, frozen=True, array_like=True, tag="Acknowled
 
 
 class LostRange(Struct, frozen=True, array_like=True, tag="Lost"):
-    """Messages first..last of this publisher are lost: it failed before a surviving member received them."""
+    """Messages first..last of this publisher are lost: no reachable member has them, or an archive's file with
+    them is damaged."""
 
     publisher: IncarnationId
     first: SequenceNumber

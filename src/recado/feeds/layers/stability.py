@@ -3,7 +3,7 @@
 Each view has such a delivery bound: the last sequence of each publisher that a member which failed before the
 view can have delivered. The cut of the view covers only messages that the surviving members have received,
 and a failed member may have been ahead of them. So the archive must see everything that was published before
-the view change began. With total order (on a broker), these are all messages before PREPARE in the archive's own
+the view change began. With total order (on a broker), this is every message before PREPARE in the archive's own
 queue. Without it, the archive waits until each publisher has reported its last sequence, some time after the
 view.
 
