@@ -108,5 +108,5 @@ def open_checkpoint(location: str, spark: SparkSession | None) -> CheckpointFile
 
 
 def checkpoint_uri(location: str) -> str:
-    """Return the location as a URI for Spark, so that a path is local whatever Spark's default file system is."""
+    """Return the location as a URI, so that Spark does not resolve a path in its default file system."""
     return local_uri(to_local_path(location)) if is_local(location) else location

@@ -68,8 +68,8 @@ def count_batch_rows(source: Mapping[str, Any]) -> int:
     """Return the number of rows that a batch read from a source.
 
     Spark counts a row each time it reads it, and a pipeline with several outputs reads it once for each. So
-    the count is limited to the distance of the offsets, if both are in the same archive or spool. A selector
-    may have left fewer rows. For the first batch Spark reports no start offset.
+    the count is limited to the distance of the offsets, if both are in the same archive or spool. The distance
+    alone would be too large if a selector dropped rows. For the first batch Spark reports no start offset.
     """
     counted = int(source.get("numInputRows", 0))
     start, end = _parse_offset(source.get("startOffset")), _parse_offset(source.get("endOffset"))

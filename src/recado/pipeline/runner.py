@@ -148,8 +148,8 @@ def _run_stream(
 def start(pipeline: Pipeline, spark: SparkSession) -> StreamingQuery:
     """Start a pipeline as a stream and return Spark's query.
 
-    Nothing here sees the query end, so lookup tables are not cached: Spark reads them again for each batch.
-    Raises InvalidPipelineError.
+    Lookup tables are not cached, because this function returns before the query ends and could not release
+    them: Spark reads them again for each batch. Raises InvalidPipelineError.
     """
     check(pipeline, analyser=SparkAnalyser(lambda: spark))
     _reject_spark_connect(pipeline, spark)
@@ -261,7 +261,10 @@ def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
 
 
 def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
-    """Describe what a named batch is made of: source rows, lookup tables and steps, functions by name."""
+    """Return the retry key of a named batch: it is equal as long as its content is.
+
+    The content is the source rows, the lookup tables and the steps; functions are compared by name.
+    """
     table_rows = {name: fingerprint_rows(table) for name, table in tables.items()}
     steps = msgspec.to_builtins(pipeline.steps, enc_hook=lambda function: function.__qualname__)
     return repr((fingerprint_rows(rows), table_rows, steps))

@@ -151,7 +151,7 @@ class RemoteReply(Reply):
 
 
 class DiscardReply(Reply):
-    """Ignores replies to a one-way message of an untrusted peer, so that an actor that replies does not fail."""
+    """Ignores replies to a one-way message of an untrusted peer, so that an actor can reply without failing."""
 
     @property
     def is_untrusted(self) -> bool:

@@ -3,10 +3,10 @@
 vwap         the volume-weighted average price: Σ price × size / Σ size
 volatility   realised: √ Σ ln²(price / previous price), over the trades within the bar
 
-Time is the market's own, `at`, not the time of publishing. Trades of one publisher at the same time are
-ordered by their sequence, so every archive of the feed produces the same bars. A stream emits a bar once,
-when no trade for it is expected any more: a trade that is more than `late` older than the newest one is left
-out (Spark counts those: `numRowsDroppedByWatermark`), but included in the bars that a batch computes from the
+Bars use the event time `at` of the market, not the time of publishing. Trades of one publisher at the same
+time are ordered by their sequence, so every archive of the feed produces the same bars. A stream emits a bar
+once, when the watermark passes its end: a trade that is more than `late` older than the newest one is left out
+(Spark counts those: `numRowsDroppedByWatermark`), but included in the bars that a batch computes from the
 archive.
 """
 

@@ -1,8 +1,8 @@
 """Maintenance of archives by Spark: merge many small files into few large ones, move old rows to another table.
 
-A running archive merges files and deletes old rows by itself, slowly. These functions process years of data at once,
-in an archive that no process writes. They lock the archive, and refuse one that another process writes. Readers
-are not disturbed: replaced and removed files stay for the grace period.
+A running archive merges files and deletes old rows by itself, slowly. These functions process years of data at
+once, in an archive that no process writes. They lock the archive, and raise ArchiveInUseError if another
+process writes it. Readers are not disturbed: replaced and removed files stay for the grace period.
 
 AM1  The manifest names a new file only when it is complete, durable and read back.
 AM2  Rows are removed only when they are in the other table. If the process is killed in between, they are in

@@ -39,7 +39,7 @@ DEFAULT_LATENESS: Final = "30 seconds"
 def compute_metrics(
     rows: DataFrame, interval: str = DEFAULT_INTERVAL, late: str = DEFAULT_LATENESS
 ) -> DataFrame:
-    """Aggregate rows of `format("recado")` or `recado.table`; batch or stream."""
+    """Aggregate rows of `format("recado")` or of `table` (archive_table.py), in a batch or a stream."""
     body = f.from_json(f.col("body").cast("string"), COUNTER_SCHEMA).alias("body")
     samples = (
         rows.select(body)

@@ -1,8 +1,9 @@
 """Latency figures of the Trading System, computed by Spark from its archive.
 
 They equal those that `recado trading report` computes with pyarrow, except for rounding that depends on the
-order of a sum. A percentile is interpolated between the two nearest values. The message of a run comes after
-its asks; a run with a missing or duplicate ask has `complete` false, and an unfinished run is not included.
+order of a sum. A percentile is interpolated between the two nearest values. The message that describes a run is
+published after its asks, so an unfinished run is not included. If asks of a run are missing or duplicate, its
+`complete` is false.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ def compute_figures(rows: DataFrame) -> DataFrame:
 
 
 def select_best_runs(of_runs: DataFrame) -> DataFrame:
-    """Return the run with the lowest mean of each kind, as the dissertation did; more asks take precedence."""
+    """Return the best run for each combination of latency, transport, broker and number of clients.
+
+    Of the runs with the most asks it is the one with the lowest mean, as in the dissertation by Carmo.
+    """
     kind = Window.partitionBy("latency_us", "transport", "broker", "clients")
     ranked = f.row_number().over(kind.orderBy(f.desc("asks"), "mean", "offset"))
     return (

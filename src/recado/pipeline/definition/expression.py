@@ -113,7 +113,7 @@ class SqlAnalyser(Protocol):
 
 
 class TokenAnalyser:
-    """Checks tokens and brackets only. Whether an expression on unknown types can fail is left open."""
+    """Checks tokens and brackets only. With fields of unknown type it reports that nothing can fail."""
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         return self.analyse_column(sql, fields)
@@ -127,7 +127,7 @@ class TokenAnalyser:
         return Analysis(None, can_fail=False)
 
 
-# --- what cannot fail ----------------------------------------------------------------------------
+# --- expressions that cannot fail ----------------------------------------------------------------
 
 
 def reject_failing_operators(expression: str) -> None:

@@ -42,7 +42,11 @@ _NON_NEGATIVE_FIELDS: Final = ("offset", "sequence")
 
 
 class PossibleValues(msgspec.Struct):
-    """The values that a field can still have."""
+    """The values that a field can still have.
+
+    `kinds` are the types with which the field is compared: with two of them, or with one and `is_null`, no
+    value remains.
+    """
 
     kinds: set[ValueType]
     low: float | str | None = None
@@ -168,6 +172,7 @@ def _apply_condition(condition: Condition, values: dict[tuple[str, ...], Possibl
                 possible.restrict_to({wanted})
         case IsNull(value, wanted) if isinstance(value, MessageField | NestedField):
             possible = values.setdefault(_key(value), _initial_values(value))
+            # After both IS NULL and IS NOT NULL, `is_null` is true and `kinds` is not empty: no value remains.
             possible.is_null = wanted if possible.is_null in (None, wanted) else True
             if not wanted and not possible.kinds:
                 possible.kinds.add(ValueType.ANY)

@@ -137,7 +137,7 @@ class ApplyStep(Step, frozen=True, kw_only=True, tag="apply"):
     fields: dict[str, str] = {}
     """The columns of its result; without them, fields after this step are not checked before Spark runs."""
     stateful: bool = True
-    """Whether it looks at more than one row, or one batch: groups, joins, windows."""
+    """Whether the result depends on more than a single row, as with groups, joins and windows."""
 
 
 AnyStep = (

@@ -175,8 +175,9 @@ def rows_between(
 def split_range(archive: ArchiveFollower, row_range: RowRange, count: int) -> list[ReadTask]:
     """Split a range into at most `count` tasks of equal size.
 
-    A task that starts within a row group decodes the rows before it in vain. That costs a tenth of the time
-    Spark needs to take in these rows, less than waiting for one task that is longer than the others.
+    A task that starts within a row group also has to decode the rows of the group before its start. That costs
+    a tenth of the time in which Spark processes these rows, less than waiting for one task that is longer than
+    the others.
     """
     row_count = row_range.stop - row_range.start
     count = min(count, row_count)

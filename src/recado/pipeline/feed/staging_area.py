@@ -134,7 +134,7 @@ class StagingArea:
         for path in self.folder.glob(f"{self._file_prefix}-*{STAGED_SUFFIX}"):
             path.unlink(missing_ok=True)
 
-    # -- the note ----------------------------------------------------------------------------------
+    # -- the publish record ------------------------------------------------------------------------
 
     def load_record(self) -> PublishRecord:
         """Load the publish record, or create one with a new publisher."""
@@ -162,7 +162,8 @@ class StagingArea:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        # If the process is killed before this, the record counts as a copy, and the publisher changes.
+        # If the process is killed before this, an older seal makes the record a copy (FS3): the next batch
+        # gets a new publisher, which is safe.
         part = self._seal_file.with_name(f"{self._seal_file.name}.part")
         part.write_text(self._seal_text())
         part.replace(self._seal_file)

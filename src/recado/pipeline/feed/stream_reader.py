@@ -50,7 +50,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: PositionJson | None = None
         self._available_now_end: int | None = None
         self._planned_end = 0
-        """The offset up to which rows are in a batch."""
+        """The end offset of the last batch that Spark has planned."""
 
     def __getstate__(self) -> dict[str, Any]:  # for tasks, which open the archive themselves
         return {**self.__dict__, "_archive": None}

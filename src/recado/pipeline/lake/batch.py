@@ -5,7 +5,7 @@ the same numbers come again with other rows. So a table stores two digests with 
 
     offsets   of the entry in Spark's offset log by which the batch was planned. Equal only for a retry of
               the same plan, whose rows may still differ (`current_timestamp`, `rand`). For a named batch: of
-              its source rows and its steps
+              its source rows, lookup tables and steps
     rows      of the rows, independent of their order. Equal also if the batch was planned again and happens
               to have the same rows
 
@@ -42,8 +42,8 @@ class Batch(NamedTuple):
     """The pipeline, its sink and the stream id, of letters, digits, - and _."""
     number: int
     retry_key: str = ""
-    """A text that only retries of the batch have: a digest of its entry in Spark's offset log, or for a named batch
-    a description of its content. Empty if there is none."""
+    """A text that only retries of the batch have: a digest of its entry in Spark's offset log, or for a named
+    batch a description of its content. Empty if there is none."""
     is_named: bool = False
     """Whether a user named it (`run --batch --name`): it is the only batch of its writer."""
 
@@ -98,7 +98,7 @@ def is_already_written(
         table: the name of the table, for errors.
         last_number: the number of the writer's last batch in the table.
         table_digests: the digests that the table has for this batch number.
-        fingerprint: computes the fingerprint of the rows; called only if the digest of the offsets does not decide.
+        fingerprint: computes the fingerprint of the rows; called only if the offsets digest does not decide.
 
     Raises:
         TableError: the table has other rows under this number (LB5).

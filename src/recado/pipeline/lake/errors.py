@@ -13,7 +13,7 @@ class TableError(PipelineError):
 
 
 def unreachable_error(location: str, error: Exception) -> TableError:
-    """An object store does not respond as expected. deltalake explains why in many lines, with colours."""
+    """An object store cannot be accessed. Joins the lines of deltalake's message, without colour codes."""
     lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
     why = ": ".join(line for line in lines if line)
     return TableError(f"{location} cannot be accessed: {why}; check the option storage")

@@ -259,7 +259,7 @@ class SpoolingConsumer:
                     self._remaining = 0
                     break
                 await self._store_batch(batch)
-                # With more messages, the prefetch window would run empty meanwhile.
+                # No pause after a large batch: the prefetch window would run empty meanwhile.
                 if self._remaining != 0 and len(batch) < options.prefetch // 4:
                     await asyncio.sleep(started_at + SYNC_INTERVAL_MIN_S - loop.time())
             self._progressed.set()  # do not wait for the connection to close
@@ -269,7 +269,7 @@ class SpoolingConsumer:
         return self._spool.unplanned_bytes >= self._options.max_spool_bytes
 
     async def _next_batch(self, channel: RobustChannel, consumer: RobustConsumer) -> list[Delivery]:
-        """Return the next deliveries; empty when no more will arrive of the messages to take."""
+        """Return the next deliveries; with available-now, an empty list when the queue has no more messages."""
         while self._is_full:
             self._progressed.set()
             self._space_freed.clear()
@@ -277,14 +277,14 @@ class SpoolingConsumer:
         if self._remaining is None:
             return await consumer.next_batch()
         empty_polls = polls = 0
-        while empty_polls < 2:  # a reply may overtake a delivery once
+        while empty_polls < 2:  # one empty poll proves nothing: deliveries may be in flight
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_INTERVAL_S):
                     return (await consumer.next_batch())[: self._remaining]
             # Messages can also expire or go to other consumers: then fewer arrive than were counted.
             state = await channel.declare_queue(self._options.queue, passive=True)
             empty_polls = 0 if state.message_count else empty_polls + 1
-            polls += 1  # polls, not seconds: an outage of the broker lasts one poll
+            polls += 1  # counted, not timed: `declare_queue` waits during an outage
             if state.message_count and polls >= _IDLE_POLL_COUNT_MAX:
                 raise NoDeliveriesError(self._options.queue, state.message_count)
         return []

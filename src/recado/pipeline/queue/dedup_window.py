@@ -24,7 +24,7 @@ class DedupWindow:
             self.add_new(each)
 
     def add_new(self, message_id: bytes | None) -> bool:
-        """Whether an id is new; a new id is remembered."""
+        """Add an id; return whether it was new. None is always new, and not added."""
         if message_id is None or not self._size:
             return True
         seen = self._seen

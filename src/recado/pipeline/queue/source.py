@@ -152,7 +152,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Only remember it: the spool of the checkpoint is not known before `latestOffset`."""
+        """Set a flag; `latestOffset` starts consuming, after checking that spool and checkpoint match."""
         self._available_now = True
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802

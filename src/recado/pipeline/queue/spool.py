@@ -4,7 +4,8 @@ A queue has no offsets and forgets acknowledged messages. So messages are append
 acknowledged. Spark reads them as rows with increasing offsets, as often as necessary.
 
 SP1  Rows that `sync` made durable are found again after any crash, with the same offsets.
-SP2  A message whose id is in the dedup window is dropped. The id is as durable as its row, and outlives it.
+SP2  A message whose id is in the dedup window is dropped. The id is made durable together with its row, and
+     stays in the window after the row was removed.
 SP3  Offsets have no gaps, across restarts and after all rows were removed.
 SP4  Only committed rows are removed.
 
@@ -155,7 +156,8 @@ class Spool:
         [position] = self._journal.append(payload)
         self._index_record(position, len(payload), rows.batch.num_rows)
         if len(self._journal.segments) > before:
-            # The ids must outlive the earlier segments, so each segment has a head with the recent ids.
+            # The ids must outlive the earlier segments, so a segment that rows open gets a head with the
+            # recent ids. `remove_committed` drops only segments before a durable head.
             [self._head_position] = self._journal.append(self._head())
 
     def _index_record(self, position: int, size: int, rows: int) -> None:
@@ -247,8 +249,8 @@ class Spool:
     def remove_committed(self) -> None:
         """Drop the segments whose rows are all committed.
 
-        A segment is dropped only if the commit is durable, and a later segment head is: after a crash it must
-        be known that the missing rows were committed (SP4).
+        A segment is dropped only if the commit and the head of a later segment are durable. Otherwise recovery
+        after a crash could not know that the missing rows were committed (SP4).
         """
         first_needed = self._records[0].position if self._records else self._journal.position
         for segment in list(self._journal.segments[:-1]):

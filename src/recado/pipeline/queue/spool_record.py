@@ -48,7 +48,10 @@ SPOOL_SCHEMA = pa.schema(
 
 
 class SpoolHead(NamedTuple):
-    """The first record of a segment: the state that does not depend on earlier segments."""
+    """The state that recovery needs if earlier segments were removed.
+
+    It is the first record of a new spool, and follows the rows that open a later segment.
+    """
 
     id: bytes
     next_offset: int

@@ -22,7 +22,7 @@ _ROUTING_COLUMNS: Final = ("exchange", "routing_key")
 
 @dataclass(frozen=True)
 class StepContext:
-    """The step that is applied, and what it can use."""
+    """The step that is being applied, the lookup tables, and the watermarks of the pipeline."""
 
     pipeline: str
     label: str
@@ -42,7 +42,11 @@ class Flow:
     sent: tuple[tuple[str, DataFrame], ...] = ()
     dead_letters: tuple[DataFrame, ...] = ()
     after_batch: Callable[[Flow], Flow] | None = None
-    """Applied to each batch of a stream after the query, by a step whose rows must be read only once."""
+    """The rest of a stateful step, applied to each batch that the streaming query emits.
+
+    A step sets it to divide its output into several DataFrames. Within the query, each of them would run the
+    stateful operator again.
+    """
 
     def with_rows(self, rows: DataFrame, *dead_letters: DataFrame | None) -> Flow:
         """Return the flow with other rows, and with these dead letters added."""

@@ -4,8 +4,9 @@ A batch has all its rows at once: they are sorted, and duplicate numbers become 
 rows that arrive early until the missing number arrives or `wait` is over; `ReorderBuffer` decides. The held
 rows are in Spark's state and survive a restart.
 
-Time advances only with batches: a gap is skipped in the first batch that starts at least `wait` after the gap was
-found. With Spark's processing-time timeout instead, a stream with the trigger available-now would never end.
+Time advances only with batches: a gap is skipped in the first batch that starts at least `wait` after the gap
+was found. With Spark's processing-time timeout instead, a stream with the trigger available-now would never
+end.
 
 The state function gets rows as pandas DataFrames, which have no NULL for numbers and support neither maps nor
 structs. So each row is pickled to bytes before the state function, and unpickled after it.

@@ -81,7 +81,8 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
         "`body`" if fields_of_rows(rows).type_of("body") == "string" else "CAST(`body` AS STRING)"
     )
     rows = rows.withColumn(_TEXT_COLUMN, f.expr(f"try_validate_utf8({body})"))
-    # The parser stops after the first value. The text is complete only if the hash appended to it is found.
+    # Spark's JSON parser ignores text after the first value. So the body is wrapped as `[body, hash of body]`:
+    # the body is one complete JSON value only if the second element is the hash.
     parse_sql = f"try_parse_json(concat('[', {_TEXT_COLUMN}, ',', xxhash64({_TEXT_COLUMN}), ']'))"
     rows = rows.withColumn(_VARIANT_COLUMN, f.expr(parse_sql))
     body_reason = (
