@@ -7,8 +7,9 @@
                 case Cancel(): self.become(self.closed)
 
 `receive`, every behaviour set by `become`, `on_signal` and the hooks may be `def` or `async def`. One of them
-runs at a time (CE1), so the attributes of an actor need no lock. The dispatcher decides whether handlers run on
-the event loop or in a thread; the constructor and the hooks always run on the loop.
+runs at a time (CE1 in runtime/cell.py), so the attributes of an actor need no lock. The dispatcher decides
+whether `def` handlers run on the event loop or in a thread; `async def` handlers, the constructor and the hooks
+always run on the loop.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Actor(Generic[M]):
     # --- lifecycle hooks ------------------------------------------------------------------------------
 
     def pre_start(self) -> Awaitable[None] | None:
-        """Called on each new instance before its first message. If it raises, `spawn` raises the same."""
+        """Called on each new instance before its first message. `spawn` raises its exceptions; during a restart
+        they count as one more failure."""
         return None
 
     def post_stop(self) -> Awaitable[None] | None:
@@ -84,8 +86,8 @@ class Actor(Generic[M]):
         return None
 
     def pre_restart(self, reason: BaseException, message: Any) -> Awaitable[None] | None:
-        """Called on the failed instance. `message` is the one whose handler failed, None if it was another
-        call."""
+        """Called on the old instance before a restart. `message` is the message or signal whose handler failed;
+        None if a hook failed, or if the actor is restarted because another one of its group failed."""
         return self.post_stop()
 
     def post_restart(self, reason: BaseException) -> Awaitable[None] | None:
@@ -250,8 +252,8 @@ class Actor(Generic[M]):
     ) -> None:
         """Become the supervisor of an existing actor.
 
-        Raises AlreadyLinkedError if another actor supervises it, or if it supervises this one. For an actor on
-        another node, its own node finds that out, and it disappears from `children` again.
+        Raises AlreadyLinkedError if another actor supervises it, or if it supervises this one. An actor on
+        another node is checked by that node, later: if it refuses, the actor is removed from `children` again.
         """
         cell = self._cell
         child = cell.system._find_cell(ref.address)
@@ -276,7 +278,8 @@ class Actor(Generic[M]):
         self.system._call_on_loop(links.unmonitor, self._cell, ref)
 
     def tie(self, ref: ActorRef[Any]) -> None:
-        """Tie two actors: when either fails for good, the other is stopped."""
+        """Tie this actor to another one: when either is stopped because of a failure, the other is stopped,
+        too. A restart or a normal stop does not affect the other."""
         self.system._call_on_loop(links.tie, self._cell, ref)
 
     def untie(self, ref: ActorRef[Any]) -> None:

@@ -1,18 +1,18 @@
-"""The exceptions of actors, one class per reaction that a program may have.
+"""The exceptions of actors: one class for each case that a program may handle differently.
 
     ActorError
     ├── AskTimeoutError         no reply in time; a late reply is dropped
-    ├── ActorStoppedError       the actor has stopped, or does not exist
-    ├── NoSuchActorError        no actor has this address, name or class
+    ├── ActorStoppedError       a message was sent to an actor that has stopped, or does not exist
+    ├── NoSuchActorError        a lookup, link or monitor found no actor of this address, name or class
     ├── NameTakenError          a living actor has this name
-    ├── AlreadyLinkedError      the actor has a supervisor, or supervises the other one
+    ├── AlreadyLinkedError      the actor has another supervisor, or the link would be a cycle
     ├── UnhandledMessageError   the behaviour of the actor does not accept the message
     ├── NoSenderError           a reply to a message that has no sender
     ├── DuplicateReplyError     a handler replied and also returned a value
     ├── WrongContextError       called in the wrong thread, outside of a handler, or outside of a system
     ├── ActorInterruptedError   a handler or hook was cancelled, or raised a BaseException
     ├── NodeUnreachableError    the node of an actor is silent; whether the actor lives is unknown
-    ├── EscalatedError          a child was stopped for good, and its supervisor fails for it
+    ├── EscalatedError          a child is not restarted any more, so its supervisor fails, too
     ├── SystemClosedError       the system is closed, or not open yet
     ├── StashFullError          a stash is full (stash.py)
     └── RemoteError             messages that cannot be sent, read or delivered (serialization, remote)
@@ -41,7 +41,7 @@ class ActorStoppedError(ActorError):
 
 
 class NoSuchActorError(ActorError):
-    """No actor has this address, name or class."""
+    """No actor has this address, name or class. Raised by lookups; also the reason of a Down in that case."""
 
 
 class NameTakenError(ActorError):
@@ -49,7 +49,7 @@ class NameTakenError(ActorError):
 
 
 class AlreadyLinkedError(ActorError):
-    """The actor has a supervisor, or supervises the other one."""
+    """The actor has another supervisor, or supervises the actor that should become its supervisor."""
 
 
 class UnhandledMessageError(ActorError):
@@ -77,7 +77,7 @@ class NodeUnreachableError(ActorError):
 
 
 class EscalatedError(ActorError):
-    """A child was stopped for good, and its supervisor fails for it."""
+    """A child is not restarted any more. Its supervisor does not handle that in `on_signal`, and fails, too."""
 
 
 class SystemClosedError(ActorError):

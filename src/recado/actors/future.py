@@ -7,7 +7,8 @@
 FU1  A future completes once: with a value, with an exception, or with the result of another future. Later
      results are dropped.
 FU2  Any thread may complete it; it is awaited on the loop of the system.
-FU3  Every ask has a timeout. A future that is derived from others ends when they do, so it ends, too.
+FU3  Every ask has a timeout, so its future ends. A future of `then` or `join` has none: it ends with the
+     futures that it is derived from, and with the awaitable that the function of `then` returned.
 
 Functions that are passed to `then` run on the loop and not in the actor that created the future: in a handler,
 use `await` instead.

@@ -6,8 +6,8 @@
     ref.forward(m)           in a handler: the reply goes to the sender of the current message
 
 A reference is immutable and equal to every other reference with its address. It delivers through a
-DeliveryTarget: the cell of an actor of this process, or the remote layer. The sender is captured: the actor
-whose handler sends, or None.
+DeliveryTarget: the cell of an actor of this process, or the remote layer. The sender of a message is the actor
+whose handler is running, taken from the context variable `current_cell`; None outside of handlers.
 
 RE1  Messages of one sender to one actor are handled in the order in which they were sent.
 RE2  `tell` never blocks and never fails because of its recipient; an undeliverable message is a dead letter.
@@ -123,8 +123,8 @@ class ActorRef(Generic[M_contra]):
         """Send a message and return when the mailbox has accepted it, on this node or another: a bounded
         mailbox has space, a durable mailbox has the message on disk.
 
-        `timeout` is in seconds. Without it, another node gets the system's `ask_timeout`, and a mailbox of this
-        node as long as it takes.
+        `timeout` is in seconds. None means the system's `ask_timeout` for an actor on another node, and no
+        limit for an actor on this node.
 
         Raises:
             TimeoutError: the outcome is not known in time; the message may still be accepted.

@@ -12,7 +12,8 @@
         mailbox = system.durable_mailboxes.mailbox("book.A1")
         book = await system.spawn(Book, name="book.A1", mailbox=mailbox)
 
-A broker reads this section, too, and starts without actors. So everything else is imported where it is used.
+A broker reads this section, too, but runs no actors. To import none of their modules in a broker, the functions
+below import them when they are called.
 """
 
 from collections.abc import AsyncIterator

@@ -1,10 +1,11 @@
 """The actor system: a named node with its event loop and its actors.
 
     async with ActorSystem("exchange") as system:
-        book = await system.spawn(Book, name="book.A1", supervision=OneForOne(3, within=10))
+        book = await system.spawn(Book, name="book.A1", supervisor_strategy=OneForOne(3, within=10))
         ack = await book.ask(Place(order), timeout=2)
 
-SY1  Messages may be sent from any thread; everything else happens on the loop's thread.
+SY1  `tell` and `stop` of a reference may be called from any thread. `ask` and the coroutines of a system run on
+     the loop's thread; other threads use blocking.py. Handlers run where the dispatcher of their actor says.
 SY2  When a system is closed, no actor of it runs any more, every ask has ended, and messages that waited are
      dead letters.
 SY3  The system's own actors (`internal`) are in a separate registry: `stop_all` does not stop them, `close`
@@ -246,7 +247,8 @@ class ActorSystem:
         """Start an actor and return its reference.
 
         Args:
-            factory: the class of the actor, or a function without arguments that creates it; called by restarts, too.
+            factory: the class of the actor, or a function without arguments that creates it. A restart calls it
+                again.
             name: unique among the living actors of the node; without a name the actor has only a uid.
             supervisor_strategy: how its failures are handled; by default as its supervisor says.
             restart_type: PERMANENT, or TEMPORARY for an actor that is stopped when it fails.
@@ -289,8 +291,8 @@ class ActorSystem:
         return cell.ref
 
     def _supervisor_cell(self, supervisor: ActorRef[Any] | None) -> Cell | None:
-        """Return the cell of a supervisor; None if it is the guardian, or on another node, which has linked the
-        actor itself."""
+        """Return the cell of a supervisor; None if it is the guardian, or if it is on another node, which adds
+        the actor to the children of the supervisor itself."""
         if supervisor is None or supervisor.address.node != self.name:
             return None
         cell = self._find_cell(supervisor.address)
@@ -314,7 +316,7 @@ class ActorSystem:
         chosen = {
             c.ref: c for c in cells if actor_class is Actor or isinstance(c.actor, actor_class)
         }
-        # Their children are stopped by them, in order (LI3).
+        # A chosen actor whose supervisor is chosen, too, is stopped by that supervisor, in order (LI3).
         await _stop_cells(
             [cell for cell in chosen.values() if cell.supervisor not in chosen], grace
         )

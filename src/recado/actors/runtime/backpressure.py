@@ -1,13 +1,14 @@
 """Backpressure: pauses senders to a bounded mailbox that is full. No message is lost, and no sender fails.
 
 PR1  A sender never fails because a mailbox is full, and its message keeps its position.
-PR2  An actor that sent to a full mailbox is paused after the handler in which it did. It gets its next message
-     when the mailbox has space, or after PAUSE_MAX_S: so a cycle of actors with full mailboxes keeps going, if
-     slowly. It is paused once per full mailbox, however many messages it sent there.
+PR2  An actor that sent to a full mailbox is paused when the handler that sent has ended. It gets its next
+     message when the mailbox has space, or after PAUSE_MAX_S: so a cycle of actors with full mailboxes does not
+     deadlock, but makes slow progress. It is paused once per full mailbox, however many messages it sent there.
 PR3  A thread of the program blocks until there is space. A task on the loop cannot be blocked; it uses
      `tell_wait`.
 
-So a mailbox holds its capacity, plus the messages that running handlers send beyond it.
+So a mailbox can exceed its capacity: by the messages that running handlers send before they are paused, by one
+message per blocked thread, and without a limit by tasks on the loop that use `tell`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def call_when_space(cell: Cell, callback: Callable[[], object]) -> None:
         if cell.space_callbacks is None:
             cell.space_callbacks = []
         cell.space_callbacks.append(callback)
-    # Check after the append: a thread that took a message out before it saw no callback.
+    # Check after the append: a thread that removed a message before the append has found no callback to call.
     notify_space(cell)
 
 

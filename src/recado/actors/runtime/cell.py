@@ -6,7 +6,8 @@ CE1  At most one handler of a cell runs at any time: only the holder of the clai
 CE2  No message waits in an idle cell. Putting a message dispatches the cell unless it is claimed, and `release`
      checks the mailbox again after it has given up the claim.
 CE3  Signals and exclusive actions go before messages, but never interrupt a handler.
-CE4  A cell that failed stays claimed until its supervisor has decided; messages wait meanwhile.
+CE4  A cell that failed is suspended until its supervisor has decided: no dispatcher can claim it, and messages
+     wait meanwhile.
 CE5  A run handles at most `budget` messages, so that other cells get their turn.
 
 A `def` handler is called by the thread that runs the cell. The coroutine of an `async def` handler is awaited
@@ -203,8 +204,8 @@ class Cell:
             self.dispatcher.dispatch(self)
 
     def release_from_thread(self) -> None:
-        """Do the same in any thread. The lock (0.1 µs) is needed because the loop may stop the cell
-        meanwhile."""
+        """Give up the claim as `release` does, from any thread. The lock (0.1 µs) is needed because the loop
+        may stop the cell meanwhile."""
         self.envelope = NO_ENVELOPE
         self.answered_envelope = None
         with _claim_lock:
@@ -214,16 +215,18 @@ class Cell:
             self.dispatcher.dispatch(self)
 
     def finish_start(self) -> None:
-        """Keep the claim of a cell that has started. On the loop's thread."""
+        """Leave the state STARTING, still with the claim; the caller then calls `release`. On the loop's
+        thread."""
         self.state = _CLAIMED
 
     def suspend(self) -> None:
-        """Keep the claim of a failed cell until its supervisor has decided (CE4). On the loop's thread."""
+        """Turn the claim of a failed cell into SUSPENDED until its supervisor has decided (CE4). On the loop's
+        thread."""
         self.state = CellState.SUSPENDED
 
     def mark_stopped(self, dispatcher: Dispatcher) -> None:
-        """Drop the actor, and enter the last state: from now on `dispatcher` handles messages. On the loop's
-        thread."""
+        """Drop the actor and enter STOPPED. From now on `dispatcher`, the dead letter office, handles the
+        messages that are put into the mailbox. On the loop's thread."""
         self.actor = self.task = None
         self.behaviour, self.message_types = _no_behaviour, None
         self.envelope = NO_ENVELOPE
@@ -246,7 +249,7 @@ class Cell:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the actor has stopped, or is going to."""
+        """Whether the actor has stopped, or a stop was requested."""
         return self.state is _STOPPED or self.pending_stop is not None
 
     def wake(self) -> None:
@@ -269,8 +272,9 @@ class Cell:
             current_cell.reset(token)
 
     def run_turn(self, budget: int) -> bool:
-        """Do the same for a caller that has set `current_cell` itself. Returns True if the caller must release
-        the cell, and False if the claim was passed on."""
+        """Handle up to `budget` messages for a caller that has set `current_cell` itself. Returns True if the
+        caller must release the cell, and False if the claim was passed on: to a task, to an exclusive action,
+        or to the handling of a failure."""
         for _ in range(budget):
             if self.system_queue:
                 if (handler := self._next_system_handler()) is None:
@@ -314,8 +318,8 @@ class Cell:
         return True
 
     async def run_as_task(self, budget: int, result: Any = None) -> None:
-        """Do the same in a task, for handlers that await. `result` is the awaitable of a handler that was
-        already called."""
+        """Handle up to `budget` messages in a task, for handlers that await, and release the cell. `result` is
+        the awaitable of a handler that was already called."""
         current_cell.set(self)
         awaited = False
         for _ in range(budget):
@@ -347,7 +351,8 @@ class Cell:
         self.task = self.system._loop.create_task(self.run_as_task(budget, result))
 
     def _next_handler(self) -> Behaviour | None:
-        """Take the next message into `envelope` and return its handler; None if there is no message."""
+        """Take the next message into `envelope` and return its handler; None if there is no message, and
+        CLAIM_PASSED_ON if an exclusive action was next."""
         if self.system_queue:
             return self._next_system_handler() or CLAIM_PASSED_ON
         self.envelope = NO_ENVELOPE  # a failure of get_nowait is not one of the previous message
@@ -529,4 +534,5 @@ def _no_behaviour(message: Any) -> None:
     raise AssertionError("a cell without an actor was run")
 
 
+# Returned by `_next_handler` instead of a handler: an exclusive action has the claim now.
 CLAIM_PASSED_ON: Behaviour = _no_behaviour

@@ -50,8 +50,8 @@ class DurableMailboxPort:
     """
 
     def attach(self, wake: Callable[[], None]) -> None:
-        """Call `wake` for messages that arrive by another way than the actor's own reference. From any
-        thread."""
+        """Set the function that wakes the cell. The mailbox calls it, from any thread, when it gets a message
+        that was not delivered by this cell, such as one for an earlier actor with the same mailbox."""
         raise NotImplementedError
 
     def put(self, envelope: MessageEnvelope) -> None:

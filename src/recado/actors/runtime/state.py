@@ -7,8 +7,9 @@
     every state ──► STOPPED
 
 The dispatcher or lifecycle step that claims an idle cell is the only one that runs it (CE1). Dispatchers claim
-cells under a lock, or on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A restart
-leaves a cell CLAIMED until the new instance is ready.
+cells under a lock, or on the loop's thread; SUSPENDED and STOPPED are set on the loop's thread only. A start
+goes through CLAIMED for a moment, and ends with a release. A restart leaves a cell CLAIMED until the new
+instance is ready.
 """
 
 from __future__ import annotations

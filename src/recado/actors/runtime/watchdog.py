@@ -3,12 +3,13 @@
 A handler that computes or blocks without `await` stops every actor, timer and connection of its loop. The loop
 records a heartbeat twice a second, and a thread checks it: if the last one is older than BLOCKED_S, the thread
 reads the stack of the loop's thread, and logs the actor whose handler runs and the line that it has reached. So
-a handler that never ends is reported, too, and actors pay nothing for it. All systems of a loop share one
+a handler that never ends is reported, too, and there is no cost per message. All systems of a loop share one
 watchdog, which ends with the last of them, or with the loop.
 
-Only the time in which handlers of one actor run is counted, not the time before in which other code was late,
-the loop was not running or the process was stopped. A handler that is stopped in a debugger is not reported. A
-single call of C code that holds the GIL cannot be noticed, because no thread runs meanwhile.
+The reported time begins at the check before the one that first finds a handler of this actor on the stack. It
+excludes delays of the heartbeat by earlier callbacks, and the time in which the loop was not running or the
+process was stopped. A handler that is stopped in a debugger is not reported. A single call of C code that holds
+the GIL cannot be noticed, because no thread runs meanwhile.
 """
 
 from __future__ import annotations
