@@ -3,7 +3,7 @@
     recado-actor://exchange/book.A1#2s8m3kq0c1
     └── scheme      └─ node  └─ name  └─ uid, base 36
 
-AD1  An address equals its text: `Address.parse(str(address)) == address`.
+AD1  Conversion to text loses nothing: `Address.parse(str(address)) == address`.
 AD2  A uid is never used twice, also not by the next incarnation of a node: an address with a uid means one
      actor, and no other of the same name. Without a uid (0, not written) it means the actor that has the name.
      A message for an actor that has stopped goes to the durable mailbox of its name, if there is one: see

@@ -7,12 +7,12 @@
 
     ack = blocking.ask(ref, Place(order), timeout=2)   # any reference, in a thread of any program
 
-BL1  A blocking call ends: with the reply, an exception or AskTimeoutError, also when the system is closed.
+BL1  A blocking ask ends with the reply, an exception or AskTimeoutError, also when the system is closed.
 BL2  In the loop's thread a blocking call would deadlock. There it raises WrongContextError at once, and sends
      nothing.
 BL3  A BlockingFuture completes once: with a value, an exception, or the result of another one.
 
-In a handler that runs in a thread (dispatchers) the actor is the sender, as always.
+In a handler that a dispatcher runs in a thread, the sender of a blocking call is the actor of that handler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ M_contra = TypeVar("M_contra", contravariant=True)
 R = TypeVar("R")
 S = TypeVar("S")
 
-# How long a blocking ask waits for the loop to report the timeout; after that the loop is not running any more.
+# How much longer than its timeout a blocking ask waits for the loop to report that timeout. After that the loop
+# is assumed to be stopped. Also the interval in which calls without a timeout check whether the loop is closed.
 LOOP_MARGIN_S = 5.0
 
 
@@ -75,7 +76,7 @@ class BlockingFuture(ThreadFuture[R]):
         except AskTimeoutError:
             raise
         except TimeoutError:
-            if self.done():  # it is the reply
+            if self.done():  # the actor has replied with a TimeoutError
                 raise
             raise AskTimeoutError(
                 "no answer, and no word of the loop that should have got it"

@@ -6,7 +6,8 @@
 EV1  An event is told once to each subscriber of its class, or of a base class of it.
 EV2  Subscribers get the events of one publisher in the order in which they were published.
 EV3  The system unsubscribes actors that have stopped, or could not be started.
-EV4  A dead letter of a DeadLetter is not published: it would cause the next one.
+EV4  A DeadLetter event that is itself undeliverable is not published as another DeadLetter: that would be an
+     endless loop.
 
 The system publishes its events about actors here, too (actor_events.py). All methods may be called from any
 thread.

@@ -68,7 +68,8 @@ class Inspection(Message[None]):
 
 
 class Inspect(Message[Inspection]):
-    """Ask for the page of actors after the one with the uid `after`; with `internals`, of the system's own."""
+    """Ask for the page of actors that begins after the uid `after`; 0 is the first page. With `internals`, the
+    system's own actors are listed instead of the application's."""
 
     after: int = 0
     internals: bool = False

@@ -2,8 +2,8 @@
 
     class Book(Actor[Place | Cancel])      accepts Place, Cancel, and subclasses of them
 
-TA1  A message of another class fails with UnhandledMessageError, also if the `match` of `receive` has no case
-     for it.
+TA1  A message of another class fails with UnhandledMessageError. Without this check, a `match` in `receive`
+     that has no case for the message would drop it silently.
 TA2  A declaration that classes cannot express accepts every message: Any, Literal, an unbound type variable, a
      name that cannot be resolved. Of list[int] only the list is checked.
 TA3  The declaration applies to `receive`. Behaviours that are set by `become` accept every message.

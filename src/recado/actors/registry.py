@@ -47,7 +47,7 @@ class Registry:
     # --- used by the system ---------------------------------------------------------------------------
 
     def check_name_free(self, name: str) -> None:
-        """Raises NameTakenError."""
+        """Raise NameTakenError if a living actor has the name."""
         if name in self._by_name:
             raise NameTakenError(f"there is an actor {name!r}: {self._by_name[name].ref}")
 
@@ -69,8 +69,12 @@ class Registry:
         return self._by_name.get(address.name)
 
     def find_durable_cell(self, name: str) -> Cell | None:
-        """Return the cell with a name if it has a durable mailbox. Messages for an earlier actor of that name,
-        also of an earlier incarnation of the node, belong into this mailbox, where its other messages are."""
+        """Return the cell with a name if it has a durable mailbox.
+
+        Messages that are addressed to an earlier actor of that name, by its uid, go to this mailbox: it also
+        holds the messages that the earlier actor did not handle. The earlier actor may have been in an earlier
+        incarnation of the node.
+        """
         cell = self._by_name.get(name)
         return cell if cell is not None and cell.durable_mailbox is not None else None
 

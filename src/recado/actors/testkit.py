@@ -8,10 +8,10 @@
                 probe.monitor(session)
                 assert (await probe.expect(Down, within=60)).reason is None
 
-        run(main())         # takes no time, and does the same in each run
+        run(main())         # does not wait 60 s, and runs the actors in the same order each time
 
-TK1  In `run`, time is a number: when all tasks wait, it advances to the next timer. Nothing waits for a real
-     clock.
+TK1  In `run`, time is virtual: when all tasks wait, the loop's clock jumps to the next timer. No test waits in
+     real time.
 TK2  With ShuffledDispatcher the seed alone decides which actor runs next, and for how many messages. Messages
      of one sender to one actor stay in order, as always.
 TK3  A probe holds its messages in order until the test expects them.
@@ -47,7 +47,7 @@ M = TypeVar("M")
 # How long, in real time, `run` waits for threads such as those of asyncio.to_thread when all tasks wait.
 THREAD_WAIT_S = 10.0
 MESSAGES_MAX = 4
-YIELD_RATIO = 0.3
+YIELD_RATIO = 0.3  # the probability that a step lets tasks and timers run before the next actor
 
 
 class DeadlockError(AssertionError):

@@ -1,7 +1,7 @@
 """Dispatchers that run actors in threads, for handlers that block. The default dispatcher is the event loop.
 
     ThreadPerActor     one thread for each actor
-    FixedPool          a fixed number of threads for all actors: the one to choose for handlers that block
+    FixedPool          a fixed number of threads for all actors: the usual choice
     WorkStealingPool   the same for actors of one type; idle actors take messages from busy ones
     ElasticPool        adds threads while its workers block, and removes idle ones
 

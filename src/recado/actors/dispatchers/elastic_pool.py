@@ -31,7 +31,8 @@ class ElasticPool(WorkerThreads):
         idle_timeout: float = 5.0,
         name: str = "recado-elastic",
     ) -> None:
-        """Use from `threads_min` to `threads_max` threads. `grow_delay` and `idle_timeout` are in seconds (SZ1)."""
+        """Use from `threads_min` to `threads_max` threads, and one more that checks whether to add a thread.
+        `grow_delay` and `idle_timeout` are in seconds (SZ1)."""
         if not 1 <= threads_min <= threads_max:
             raise ValueError(
                 f"threads_min must be from 1 to threads_max: {threads_min}, {threads_max}"

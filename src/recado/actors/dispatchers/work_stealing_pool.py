@@ -94,7 +94,8 @@ class WorkStealingPool(FixedPool, AttachingDispatcher):
     def attach_cell(self, cell: Cell) -> None:
         """Add a cell to the pool if its mailbox is stealable."""
         if isinstance(cell.mailbox, StealableMailbox):
-            # A message to steal counts as one in `qsize`, which alone would reach a capacity of one.
+            # `qsize` of an empty mailbox is 1 while there is a message to steal. With a capacity of 1 such a
+            # mailbox would look full.
             cell.capacity = cell.capacity and max(cell.capacity, 2)
             with self._lock:
                 self._cells.add(cell)

@@ -1,13 +1,15 @@
 """How an actor starts and how it stops.
 
-LI1  These functions run on the loop's thread and hold the claim of the cell: no handler of it runs meanwhile (CE1).
-LI2  An actor that could not be started never existed: its name is free, and no watcher is notified.
+LI1  These functions run on the loop's thread and hold the claim of the cell: no handler of it runs meanwhile
+     (CE1 in runtime/cell.py). An abandoned cell is the exception, see below.
+LI2  If a start fails, `spawn` raises the exception, the name is free again, children that `pre_start` has
+     started are stopped, and no Stopped event is published.
 LI3  A stop first stops the children, the last linked one first. An actor that is to stop is not restarted.
 LI4  Each watcher of an actor gets one Down, after `post_stop`; the name is free by then.
 
-A stop waits for the running handler. If the handler still awaits after a grace period, its task is cancelled. If it
-does not end even then, for example because it blocks in a thread, the cell is abandoned: it is marked as stopped,
-and stays so when the handler ends later.
+A stop waits for the running handler. If the handler still awaits after a grace period, its task is cancelled.
+If it does not end even then, for example because it blocks in a thread, the cell is abandoned: it is marked as
+stopped, and stays so when the handler ends later.
 """
 
 from __future__ import annotations

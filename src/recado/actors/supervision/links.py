@@ -38,7 +38,7 @@ class Links:
         self.ties: dict[Ref, None] = {}
         # The behaviours that `unbecome` returns to.
         self.behaviour_stack: list[Behaviour] = []
-        # Called when this instance of the actor ends: its timers and its stash.
+        # Called when this instance of the actor ends: they cancel its timers and requeue its stashed messages.
         self.instance_end_callbacks: list[Callable[[], None]] = []
         # Called when the actor has stopped.
         self.stop_callbacks: list[Callable[[], None]] = []

@@ -83,8 +83,8 @@ def _log_failure(cell: Cell, error: BaseException) -> None:
 
 @dataclass(frozen=True, eq=False)
 class PendingRestart:
-    """An exclusive action that restarts an actor. If the actor fails before, this is the answer to that,
-    too."""
+    """An exclusive action that restarts an actor. If the actor fails while the action is queued, the action
+    runs at once, and the supervisor does not decide again (`handle_failure`)."""
 
     action: ExclusiveAction
 
@@ -168,7 +168,7 @@ async def _restart_group(
             elif await _claim_member(cell, reason):
                 await _end_instance(cell, reason)
                 ended_cells.append(cell)
-            failures[cell.ref] = None  # this restart answers its failures so far
+            failures[cell.ref] = None  # its failures before this point need no other restart
         for cell in reversed(ended_cells):
             await _start_instance(cell, reason)
     finally:  # otherwise every later failure of the group would be deferred
@@ -186,7 +186,7 @@ async def _claim_member(cell: Cell, reason: BaseException) -> bool:
         return False
 
     def on_claimed() -> None:
-        if claimed.done():  # the group has not waited
+        if claimed.done():  # the group was restarted without this member (RS4)
             cell.system._start_task(_restart(cell, reason))
         else:
             claimed.set_result(True)

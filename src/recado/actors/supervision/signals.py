@@ -1,8 +1,9 @@
 """Signals: notifications about the life of actors.
 
 They are values, and are sent to other nodes like messages. `on_signal` of an actor gets those of the union
-`Signal`: they are queued, and processed before the next message. Cells handle the others of `CellSignal`, such as
-`Failed`, themselves: at once on the loop, also while a handler of the actor runs (signal_handler.py).
+`Signal`: they are queued, and processed before the next message. The other signals of `CellSignal`, such as
+`Failed`, are handled by the cell itself: at once on the loop, also while a handler of the actor runs
+(signal_handler.py).
 
     supervisor  ── Link, Unlink, Restart, Stop ──►  child
                 ◄── Failed, Ended ────────────────

@@ -1,10 +1,11 @@
-"""Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. Values and
-counters only.
+"""Supervisor strategies: which exceptions lead to a restart, of which actors, and how often. This module only
+holds the rules and counts restarts; restart.py carries them out.
 
 SG1  In any `within` seconds there are at most `max_restarts` restarts: of the one actor (OneForOne), or of the
      group (AllForOne). The window is half open: a restart exactly `within` seconds ago does not count any more.
-SG2  An exception that is not trapped, or one that exceeds the budget, stops the actor. Then its supervisor gets
-     a ChildFailed, and fails itself unless it handles that in `on_signal`.
+SG2  An exception that is not in `trap` stops the actor that failed. A failure that exceeds the budget stops it,
+     or its whole group (AllForOne). Then the supervisor gets a ChildFailed, and fails itself unless it handles
+     that in `on_signal`.
 
 A strategy belongs to the supervisor (`supervisor_strategy` of its class) or to one actor
 (`supervisor_strategy=` of `spawn` or `link`). Actors with the same AllForOne object, under the same supervisor,
@@ -32,7 +33,8 @@ TEMPORARY = RestartType.TEMPORARY
 class OneForOne:
     """Restart only the actor that failed, at most `max_restarts` times in `within` seconds.
 
-    None means without a limit. Exceptions that are not in `trap` stop the actor.
+    `max_restarts=None` allows any number of restarts; `within=None` counts all restarts since the start.
+    Exceptions that are not in `trap` stop the actor.
     """
 
     max_restarts: int | None = 10
