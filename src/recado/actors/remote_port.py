@@ -19,8 +19,8 @@ Options_contra = TypeVar("Options_contra", contravariant=True)
 
 
 class Asker(Struct, array_like=True, frozen=True):
-    """The identity of an ask from another node. It is stored with the message, so that a later incarnation of this
-    process can reply.
+    """The identity of an ask from another node. It is stored with the message, so that a later incarnation of
+    this process can reply.
 
     `client_id` is the id under which the transport reaches the asking node; empty if that is the node's name.
     `incarnation` is the one that sent the ask: a later incarnation of that node does not wait for the reply.
@@ -33,13 +33,17 @@ class Asker(Struct, array_like=True, frozen=True):
 
 
 class ReceivedSequences(Protocol):
-    """The sequence numbers that this node has received from one sender, for any recipient."""
+    """The sequence numbers that this node has received from one sender, for any recipient.
+
+    A number is settled when its message was processed, and will not be accepted again. It is unsettled while
+    its message is being processed, or may be redelivered.
+    """
 
     def settled_ranges(self) -> Sequence[tuple[int, int]]:
         """Return the settled numbers as ranges, lowest first."""
 
     def highest(self) -> int:
-        """Return the highest number received. Lower numbers that are not unsettled are settled or lost."""
+        """Return the highest number received. Each lower number is settled, lost, or one of `unsettled()`."""
 
     def unsettled(self) -> Collection[int]:
         """Return the numbers that may be received again. They may lie within the settled ranges."""
@@ -50,8 +54,8 @@ class RemoteLayer(Protocol):
         """Connect: from now on other nodes reach this one."""
 
     def quiesce(self) -> None:
-        """Prepare for the stop of all actors: leave messages that are not delivered yet to the broker or sender that
-        still holds them."""
+        """Prepare for the stop of all actors: leave messages that are not delivered yet to the broker or sender
+        that still holds them."""
 
     async def close(self) -> None: ...
 
@@ -65,8 +69,8 @@ class RemoteLayer(Protocol):
         """Return the sequence numbers received from one sender by this incarnation. On the loop's thread."""
 
     def restore_reply(self, asker: Asker | None) -> Reply | None:
-        """Return the Reply of a message that an earlier incarnation of this node has received; `asker` is None if it
-        was told. On the loop's thread."""
+        """Return the Reply of a message that an earlier incarnation of this node has received; `asker` is None
+        if the message was told. On the loop's thread."""
 
 
 class TransportProvider(Protocol[Options_contra]):

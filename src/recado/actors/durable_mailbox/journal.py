@@ -21,12 +21,13 @@ MR4  A segment is dropped when it is the oldest, and its pending messages were s
      are dropped one at a time with a sync between two, because a MessageStored that survives without its
      MessageHandled would be delivered again.
 MR5  After a failed sync nothing is reported as stored any more.
-MR6  A message that this incarnation has received and not settled is stored when it is put here, however many
-     other messages its sender has sent meanwhile, to any actor. So is a message that an earlier incarnation
-     left unsettled, if it arrives before later messages, as from a queue, or not too far behind them.
-MR7  The sequence set of a sender is bounded (sequence_set.py). It is compacted only at runtime, where
-     `received_from` knows which numbers are not settled, and the result is recorded: recovery treats no number
-     as settled that was not recorded.
+MR6  Compaction of a sequence set (MR7) must not make a new message look like a duplicate. A message that this
+     incarnation has received and not settled is stored when it is put here, however many other messages its
+     sender has sent meanwhile, to any actor. A message that an earlier incarnation left unsettled is stored if
+     it is redelivered before compaction has passed its number. A queue redelivers it before later messages.
+MR7  The sequence set of a sender is bounded by compaction (sequence_set.py). It is compacted only at runtime,
+     where `received_from` knows which numbers are not settled, and the result is recorded: recovery treats no
+     number as settled that was not recorded.
 
 All methods may be called from any thread. A thread syncs the journal; callers that arrive meanwhile share the
 next sync.
@@ -207,7 +208,8 @@ class MailboxJournal:
             return self._track(record, position, len(payload))
 
     def _track(self, record: MessageStored, position: int, size_bytes: int) -> PendingMessage:
-        self._untrack(record.message_id)  # a copy from the oldest segment, which was to be dropped
+        # In a replay the record may be a copy that `_copy_forward` has written: it replaces the original.
+        self._untrack(record.message_id)
         pending = PendingMessage(
             record.message_id, record.mailbox, record.attempts, position, size_bytes
         )
@@ -275,8 +277,8 @@ class MailboxJournal:
                 self._flush_locked()
 
     def _request_sync_if_large(self) -> None:
-        """Request a sync if a segment was written since the last one. Without `tell_wait` no caller waits for a
-        sync, and segments are dropped only after one."""
+        """Request a sync if `segment_bytes` were appended since the last one. Without `tell_wait` no caller
+        waits for a sync, and old segments are dropped only after a sync."""
         if (
             not self._sync_requested
             and self._journal.position - self._synced_position >= self._segment_bytes

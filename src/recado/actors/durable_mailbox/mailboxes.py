@@ -8,17 +8,20 @@
 DU1  When `tell_wait` returns, on this node or another, the message is on disk. It is handled at least once,
      unless it becomes a dead letter. A message of a plain `tell` is stored as well, but the sender does not
      learn when.
-DU2  A message is acknowledged after its handler has ended. Until then it is retried: after a failure of the
-     actor before all other messages, after the end of the process in the order in which messages were sent.
+DU2  A message is acknowledged after its handler has ended. Until then it is retried. If its handler has failed,
+     the restarted actor handles it next. If the process or the actor has ended, the next actor of the mailbox
+     handles all messages that are left, in the order in which they were put.
 DU3  It is attempted `attempts_max` times, counted over all incarnations of the process; then it is a dead
      letter. So a message that kills the process does so a bounded number of times.
 DU4  A message from another node is stored once, however often it is redelivered: it is identified by the
      sender's incarnation and sequence number.
 DU5  A record that cannot be read, because its class is missing or has changed, is a dead letter with the reason
-     and an UnreadableRecord as its message. The other messages are handled, and its asker gets the error.
-DU6  The actor that handles an ask replies to it, in a later incarnation of the process, too, if the asker is on
-     another node and its transport has kept the ask: the record says where the reply goes. An asker of this
-     process gets the reply from a later actor of the mailbox, unless the process has ended.
+     and an UnreadableRecord as its message. If it was an ask, the asker gets the error. The other messages are
+     handled.
+DU6  An ask from another node can be answered by a later incarnation of this process, because the record says
+     where the reply goes. The asker gets the reply if it still waits: through a broker it may, over TCP the
+     ask has ended in LinkLostError. An ask from this process can be answered by a later actor of the mailbox,
+     until the process ends.
 
 A message that cannot be serialized is rejected when it is sent (recado.actors.serialization).
 """
@@ -80,16 +83,16 @@ class DurableMailboxes:
         self._open_mailboxes: dict[str, DurableMailbox] = {}
         # The replies of messages whose actor has stopped, by message id.
         self._orphaned_replies: dict[int, Reply] = {}
-        # Opening a mailbox reads the journal, and putting a message writes to both. Without the lock a message
-        # could get into the mailbox twice.
+        # Opening a mailbox fills it from the journal, and putting a message writes to the journal and to the
+        # mailbox. Without the lock a message could get into the mailbox twice.
         self._lock = threading.Lock()
         system.on_close(self.close)
 
     def mailbox(
         self, name: str, *, attempts_max: int = ATTEMPTS_MAX
     ) -> Callable[[], DurableMailbox]:
-        """Return the factory of the mailbox with a name, for `spawn`. It contains the messages that are left in
-        it.
+        """Return the factory of the mailbox with a name, for `spawn`. The mailbox begins with the messages that
+        earlier actors have left in it.
 
         A message is a dead letter after `attempts_max` failed attempts. Use the actor's name for the mailbox,
         so that messages for a stopped actor reach the next one.

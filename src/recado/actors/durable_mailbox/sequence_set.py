@@ -1,12 +1,18 @@
-"""The sequence numbers of one sender that were processed, as ranges.
+"""The settled sequence numbers of one sender, as ranges. Used to drop messages that are redelivered.
+
+A number is settled when its message was processed, and another copy of it must be dropped. Numbers usually
+arrive in order, so the set is the range from 1 to `floor`. A gap begins a new range above the floor. Compaction
+bounds memory: it raises the floor over the lowest gaps, as if their numbers were settled. Numbers below the new
+floor whose messages may still arrive are kept apart in `excluded`, and are not in the set.
 
 SQ1  A number that was added stays in the set.
-SQ2  When `add` reports more than `ranges_max` ranges, `compact` leaves at most half of that: numbers that were
-     settled elsewhere fill gaps, and if that is not enough the lowest gaps are treated as processed. But none
-     above `up_to`: unsettled numbers there may still arrive, and until then there may be more ranges.
-SQ3  Numbers that `compact` is told to be unsettled do not get into the set by it: they are `excluded` until
-     they are added, or settled elsewhere. Numbers that were excluded before, and are neither, stay so: the
-     highest `ranges_max`.
+SQ2  `add` reports when there are more than `ranges_max` ranges. Then `compact` reduces them to at most half of
+     `ranges_max`: it first fills gaps with the numbers that were settled elsewhere (by another SequenceSet for
+     the same sender), then treats the lowest gaps as settled. It does not close gaps above `up_to`, where
+     numbers may still arrive; so there may be more ranges until they have arrived.
+SQ3  `compact` excludes the `unsettled` numbers that are below the new floor and not in the set. An excluded
+     number stays so until it is added, or settled elsewhere. Of the numbers that earlier compactions have
+     excluded, only the highest `ranges_max` are kept.
 """
 
 from __future__ import annotations
@@ -114,8 +120,8 @@ class SequenceSet:
     ) -> None:
         """Reduce the number of ranges to half of `ranges_max` (SQ2).
 
-        `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers are
-        not settled, though they may lie within these ranges; up to `up_to` no other numbers can still arrive.
+        `settled` are ranges, lowest first, of numbers that were settled elsewhere. The `unsettled` numbers may
+        still arrive, though they may lie within these ranges; no other numbers up to `up_to` can still arrive.
         """
         missing = {number for number in unsettled if number not in self}
         self.excluded = {number for number in self.excluded if not _is_within(settled, number)}

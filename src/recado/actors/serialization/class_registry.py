@@ -2,8 +2,8 @@
 
 A class is known if it is a Message, if a field or the reply of a Message is declared with it, or if it was
 registered: a struct, a dataclass, an Enum, a named tuple or a protobuf message. Its manifest is its module and
-name, unless it has a `manifest: ClassVar[str] = "…"` or was registered under another name. That is needed where
-the module has different names on both sides, such as a program that is `__main__` on one of them.
+name, unless it has a `manifest: ClassVar[str] = "…"` or was registered under another name. An explicit name is
+needed if the module has different names on both nodes, such as a program that is `__main__` on one of them.
 
 CA1  No name that was received leads to an import or to a lookup in a module.
 CA2  A manifest means one class. Of two classes with the same manifest (created by a function that ran twice) it

@@ -98,8 +98,10 @@ class _CheckCompiler:
 
     def __init__(self) -> None:
         self._names: dict[str, Any] = {}  # the globals of the generated code
-        self._structs: dict[type, str | None] = {}  # the conditions for the fields of `v`
-        self._functions: dict[type, str] = {}  # the names of the functions that check them
+        # For each struct class, the condition for the fields of a struct in the variable `v`, and the name of a
+        # function with that condition, for structs in other expressions such as `v.order`.
+        self._structs: dict[type, str | None] = {}
+        self._functions: dict[type, str] = {}
 
     def function(self, condition: str) -> LosslessCheck:
         function: LosslessCheck = eval(f"lambda v: {condition}", self._names)

@@ -9,8 +9,8 @@ A *manifest* is the name of a class in the class registry. The class of a receiv
 nothing is imported. A value without a manifest, such as a list, is tagged. A reply whose type is exactly the
 one that the message declares is encoded in plain MessagePack or JSON, and decoded as that type.
 
-SR1  `deserialize` creates instances only of registered classes, of the declared type of a reply, and of the
-     types in tagged_codec.py.
+SR1  Except from pickles, `deserialize` creates instances only of registered classes, of the declared type of a
+     reply, and of the types in tagged_codec.py.
 SR2  Pickles are rejected before a byte of them is read, unless the node accepts them.
 SR3  For any bytes `deserialize` returns a value, or raises InvalidEnvelopeError or UnacceptableMessageError.
 SR4  A serialized value is deserialized as it was, types included, by every node that has its classes; or
@@ -139,8 +139,8 @@ class Serializers:
         return self._serialize_tagged(value, format_id)
 
     def serialize_reply(self, value: object, reply_type: Any) -> tuple[int, str, bytes]:
-        """Do the same for a reply. `reply_type` is the type that the message declares; None if it declares
-        none."""
+        """Return the format id, the manifest and the body of a reply. `reply_type` is the type that the message
+        declares; None if it declares none. Raises SerializationError."""
         writer = self._writers_by_class.get(type(value))
         if writer is None:
             writer = self._writers_by_class[type(value)] = self._create_writer(type(value))
@@ -150,7 +150,7 @@ class Serializers:
         try:
             if reply_type is not None and self._reply_check(reply_type)(value):
                 return format_id, "", write(value)
-        except Exception:  # noqa: BLE001  as in `write`
+        except Exception:  # noqa: BLE001  as in `serialize`
             pass
         return self._serialize_tagged(value, format_id)
 
@@ -214,8 +214,8 @@ class Serializers:
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
     def check_readable(self, format_id: int, manifest: str, reply_type: Any = None) -> None:
-        """Raises UnacceptableMessageError if `deserialize` would for any body. For a body that is expensive to
-        decompress."""
+        """Raise UnacceptableMessageError if `deserialize` would raise it for any body. Called before a body is
+        decompressed, which may be expensive."""
         self._find_reader(format_id, manifest, reply_type)
 
     def deserialize(

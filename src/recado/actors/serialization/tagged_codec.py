@@ -23,9 +23,9 @@ TG1  `decode(encode(value))` is equal to `value`, and so are the types of all it
      SerializationError, which names the part and the reason.
 TG2  `decode` creates only instances of registered classes, whose fields it checks against their declarations,
      and of the types above. It imports nothing.
-TG3  Neither goes deeper than DEPTH_LEVELS_MAX, integers have at most INTEGER_BITS_MAX bits, and at most
-     COLLISIONS_MAX elements of a set or keys of a dict have the hash of another one: crafted keys with equal
-     hashes would make every lookup a linear search.
+TG3  `encode` and `decode` reject values that are nested deeper than DEPTH_LEVELS_MAX, integers of more than
+     INTEGER_BITS_MAX bits, and sets and dicts in which more than COLLISIONS_MAX elements or keys have the hash
+     of another one: crafted keys with equal hashes would make every lookup a linear search.
 """
 
 from __future__ import annotations
@@ -298,8 +298,8 @@ class TaggedCodec:
 
 
 def _are_plain_values(values: Collection[Any]) -> bool:
-    """Return whether no value needs a tag. False also if that would need a check of each value: 20 ns instead
-    of 200."""
+    """Return whether it is known that no value needs a tag. Only values of one type are checked, in C: 20 ns
+    instead of 200. For mixed types other than None and bool the result is False."""
     kinds = {*map(type, values)}
     if kinds == {int}:
         return bool(min(values) >= -(2**63) and max(values) < 2**64)
