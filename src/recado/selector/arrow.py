@@ -1,4 +1,4 @@
-"""Translate a selector to a pyarrow expression as far as the columns of a table allow, and a residual selector.
+"""Split a selector into a pyarrow expression over the columns of a table and a residual selector.
 
 pyarrow evaluates the parts of the selector that use columns only, partly from file statistics, before rows
 become Python objects. The parts that use headers, the body or fields without a column become the residual,
@@ -139,6 +139,7 @@ class _ArrowCompiler:
     # ── values ────────────────────────────────────────────────────────────────────────────────────────
 
     def _compile_value(self, value: Value) -> Any:
+        """Return the expression for a value, with NULL in place of NaN (SLT3 of `tree`)."""
         result = self._compile_arithmetic(value)
         if isinstance(value, Constant) or value.value_type is not ValueType.NUMBER:
             return result

@@ -6,7 +6,7 @@ _SHOWN_CHARACTER_COUNT = 60  # of a long line around the caret
 class SelectorError(ValueError):
     """An invalid selector. The text of the error has the position, the reason, and a caret under the position.
 
-    line 1, column 12: expected a value, found the end
+    line 1, column 11: expected a value, found the end
       priority >
                 ^
     """

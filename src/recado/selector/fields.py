@@ -35,7 +35,8 @@ FIELD_TYPES: Final[dict[str, ValueType]] = {
 
 ALIASES: Final = {"key": "routing_key"}
 
-# Fields of one octet: int and double are equal for them, so they need no conversion.
+# Fields of one octet, which are int in a message. Comparing the int gives the same result as comparing the
+# double, so a comparison needs no conversion.
 OCTET_FIELDS: Final = frozenset(("delivery_mode", "priority"))
 
 

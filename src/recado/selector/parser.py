@@ -11,9 +11,9 @@
     factor     = "-" factor | number | text | TRUE | FALSE | field | "(" condition ")"
     field      = name | ("headers" | "json") "." name { "." name }
 
-Parentheses may contain a condition or a value; which one is needed is known only behind them. So the same
-methods parse both, and the caller checks that it got the one that it needs (`_require_condition`,
-`_require_value`).
+Parentheses may contain a condition or a value; which one is needed is known only after the closing
+parenthesis. So the same methods parse both, and the caller checks that it got the one that it needs
+(`_require_condition`, `_require_value`).
 """
 
 from collections.abc import Callable, Iterator

@@ -136,12 +136,18 @@ class _CharacterBitmaps:
         return self._bitmaps[character]
 
     def _build_bitmap(self, character: str) -> int:
+        """Build the bitmap by `int(digits, 2)`, from text that `bytes.translate` maps to the digits 0 and 1.
+
+        The text is reversed, because the last digit is bit 0. A text that is not ASCII is encoded as UTF-32 and
+        split into planes, the lowest byte of every character, the second and the third; a character matches
+        where all three of its bytes do.
+        """
         if self.text.isascii():
             if not character.isascii():
                 return 0
             self._byte_planes = self._byte_planes or (self.text.encode()[::-1],)
         elif not self._byte_planes:
-            # Not text.encode("utf-32-be"): looking up a codec by name imports it, at the first message.
+            # Not text.encode("utf-32-be"): the first lookup of a codec by name imports a module, which is slow.
             wide = utf_32_be_encode(self.text, "surrogatepass")[0][::-1]
             self._byte_planes = (wide[0::4], wide[1::4], wide[2::4])
         bitmap = -1

@@ -1,12 +1,12 @@
-"""Translate a selector to Spark SQL: a condition for `DataFrame.where`, `expr` or a query. It does not need
-Spark.
+"""Translate a selector to Spark SQL: a condition for `DataFrame.where`, `expr` or a query. This module does not
+import Spark.
 
-Plain texts become string literals, others hexadecimal literals, so they have the same meaning under every
-session setting for escapes and variables, and no text can end its literal. Numbers are doubles, so neither ANSI
-mode nor decimals change a result. JSON is parsed as Spark's variant type, which distinguishes the number 1 and
-the text "1" and needs Spark 4. Spark's parser stops behind the first value and ignores trailing bytes; so the
-document is put into an array followed by a hash of the whole document, and is valid only if the hash is found
-there.
+Texts of harmless characters become string literals, all others hexadecimal literals. So they have the same
+meaning under every session setting for escapes and variables, and no text can end its literal. Numbers are
+doubles, so neither ANSI mode nor decimals change a result. JSON is parsed as Spark's variant type, which
+distinguishes the number 1 and the text "1" and needs Spark 4. Spark's JSON parser stops after the first value
+and ignores trailing bytes. To detect them, the text t is parsed as the array `[t,hash(t)]`; the document is
+valid only if the second element is that hash.
 """
 
 import re
@@ -189,7 +189,7 @@ def _text_sql(text: str) -> str:
 
 
 def _variant_path(names: tuple[str, ...]) -> str:
-    """Return the path of a field in the document, which is the first element of the array (see above)."""
+    """Return the path of a field in the document, which is the first element of the array `[t,hash(t)]`."""
     if all(map(_NAME_PATTERN.fullmatch, names)):
         return f"'$[0].{'.'.join(names)}'"
     return _text_sql("$[0]" + "".join(f'["{name}"]' for name in names))

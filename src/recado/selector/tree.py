@@ -1,8 +1,8 @@
 """The parsed selector: a tree of conditions and values.
 
 SLT1  The tree has no NOT. The parser pushes negations down to the comparisons: NOT a < b becomes a >= b. So
-      conditions are combined by AND and OR only, and NULL can be evaluated like false: the result of
-      three-valued logic is true in the same cases.
+      conditions are combined by AND and OR only, and a condition that is NULL can be evaluated as false: the
+      selector is then true for the same messages as in three-valued logic.
 SLT2  Every value has a type. A header or JSON field has the type that its use requires, and is NULL if the
       message has a value of another type.
 SLT3  Numbers are IEEE doubles. NaN is NULL. Because NaN propagates through +, - and *, it is checked once,
@@ -25,7 +25,7 @@ class ValueType(Enum):
     TEXT = "a text"
     BOOLEAN = "true or false"
     ANY = "a value"
-    """The type of a header or JSON field that is used by IS NULL only."""
+    """A header or JSON field whose type is not known yet; in a parsed selector, one used by IS NULL only."""
 
 
 ComparisonOperator = Literal["=", "<>", "<", "<=", ">", ">="]

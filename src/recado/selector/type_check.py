@@ -45,7 +45,10 @@ def convert_type(value: Value, value_type: ValueType) -> Value:
 
 
 def unify_types(*values: Value) -> list[Value]:
-    """Return values that are compared with each other with one type; ANY if none of them has a type."""
+    """Convert the operands of a comparison to one type, which is ANY if none of them has another type.
+
+    Raises `OperandTypeError` if two of them have different types.
+    """
     known = (each.value_type for each in values if each.value_type is not ValueType.ANY)
     value_type = next(known, ValueType.ANY)
     return [convert_type(each, value_type) for each in values]
@@ -76,8 +79,8 @@ def make_boolean_test(value: Value) -> Condition:
 def expand_untyped_comparisons(condition: Condition) -> Condition:
     """Replace each comparison of two untyped fields by one comparison per type that both may have.
 
-    The condition must not be negated afterwards: the result is true exactly if the comparison is true, but the
-    comparisons of the other types are NULL.
+    The result must not be negated, so this is called after all negations. It is true where the comparison is
+    true, but NULL where the comparison is false, because the comparisons of the other types are NULL.
     """
     match condition:
         case Comparison(
