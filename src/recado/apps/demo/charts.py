@@ -18,7 +18,7 @@ FAINT: Final = "#666666"
 GRID: Final = "#e3e3e3"
 UP, DOWN, LINE = "#2a7f62", "#b3423a", "#c8641e"
 BLUE: Final = "#2a6fb0"
-SYMBOL_COUNT: Final = 4  # symbols
+SYMBOL_COUNT: Final = 4  # symbols in the candle chart
 
 Axes = Any  # matplotlib is imported only where it draws
 
@@ -60,7 +60,7 @@ def draw_candle_chart(table: pa.Table, file: Path) -> None:
     _save_figure(figure, file, "Bars of one minute", pyplot)
 
 
-CANDLE_WIDTH_DAYS: Final = 0.7 / 24 / 60  # of a day: most of a minute
+CANDLE_WIDTH_DAYS: Final = 0.7 / 24 / 60  # 70 % of a minute; matplotlib measures dates in days
 
 
 def _draw_candles(axes: Axes, bars: Sequence[dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ METRICS_FEED: Final = "recado.metrics"
 DEFAULT_PORT: Final = 5672
 MARKER_FILE: Final = "RECADO-DEMO"
 """Marks a folder of the demo, which may be deleted and created again."""
-STEP_TIMEOUT_S: Final = 300.0  # an idle machine needs a twentieth of it for each step
+STEP_TIMEOUT_S: Final = 300.0  # a step takes about 15 s on an idle machine
 
 
 class DemoError(Exception):

@@ -1,6 +1,6 @@
 """Publish the market: a morning at full speed before Spark starts, then live ticks at a pace.
 
-One publisher in one thread, so that both parts are one sequence of ticks.
+The same feed publisher sends both parts, from one thread, so the ticks have one sequence of numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """The sequence of the demo, and the checks of its result.
 
-    1  a broker starts, with an archive of the feed `quotes` 2  a market publishes a morning; a recorder
-    writes every tick to a database 3  Spark starts and computes bars from the archive; the market continues
-    with live ticks 4  the recorder is killed with kill -9, and restarted a little later 5  the market ends;
-    the recorder must have every tick once, and the stream's bars must equal those of a batch
+    1  a broker starts, with an archive of the feed `quotes`
+    2  a market publishes a morning; a recorder writes every tick to a database
+    3  Spark starts and computes bars from the archive; the market continues with live ticks
+    4  the recorder is killed with kill -9, and restarted a little later
+    5  the market ends; the recorder must have every tick once, and the bars of the stream must equal those
+       of a batch
 
 `DemoResult.problems` has the failed checks.
 """
@@ -165,6 +167,7 @@ def redirect_stderr(log: Path) -> Iterator[None]:
 def check_failures(environment: DemoEnvironment, market: MarketPublisher, query: Any) -> None:
     """Raise the error of a part that has failed, instead of waiting for it."""
     environment.check_recorder()
+    # The results are not used: both raise the error of their part.
     has_market_ended(market, 0)
     has_caught_up(query, 0)
 
@@ -239,7 +242,10 @@ def has_caught_up(query: Any, ticks: int) -> bool:
 
 
 def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:
-    """Compare the stream's bars with a batch, which also has the newest bars that the stream holds open."""
+    """Return up to three differences between the bars of the stream and those of a batch.
+
+    The batch also has the newest bars, which the stream has not written because more ticks may come.
+    """
     expected = {tuple(row[key] for key in BAR_KEYS): row for row in batch.to_pylist()}
     found = []
     for row in stream.to_pylist():

@@ -1,8 +1,9 @@
 """When events happen, and to which instrument.
 
 Spontaneous events are a Poisson process with the activity of the day. Each event triggers further events of
-the same instrument shortly after, and those again (a Hawkes process, simulated by its branches), so activity
-comes in clusters. Now and then there is news, which triggers hundreds of events within seconds: a burst.
+the same instrument shortly after, and those again (a Hawkes process, simulated as a branching process), so
+activity comes in clusters. Now and then there is news, which triggers hundreds of events within seconds: a
+burst.
 """
 
 from __future__ import annotations

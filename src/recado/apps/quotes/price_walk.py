@@ -23,7 +23,7 @@ LOG_PRICE_MIN, LOG_PRICE_MAX = math.log(5.0), math.log(2e9)
 
 
 def activity_days(number: int, passed: float) -> float:
-    """Return the days of activity up to a time of the day with this number, of which `passed` is over."""
+    """Return the days of activity since the first day; `passed` is the share of day `number` that is over."""
     return number * (1 + OVERNIGHT_DAYS) + passed
 
 

@@ -13,7 +13,7 @@ from recado.apps.quotes.trading_day import SECOND_US
 # Limits a batch, so that a fast market does not block the event loop.
 BATCH_TICK_COUNT_MAX = 1_000
 
-# The length of a night in market time, since nothing happens in it.
+# A night, in which nothing happens, is shortened to this much market time.
 NIGHT_US = 5 * SECOND_US
 
 TickEncoder = Callable[[Tick], bytes]
@@ -29,9 +29,9 @@ class TickFeed(Protocol):
 
 
 class Pace:
-    """When a tick is due. `speed` is market seconds per real second; 0 means no pacing.
+    """Computes when ticks are due. `speed` is market seconds per real second; 0 means no pacing.
 
-    The time between two days is shortened, since nothing happens at night.
+    The time between two trading days is shortened to `NIGHT_US`.
     """
 
     def __init__(self, speed: float, now: float) -> None:
@@ -41,6 +41,7 @@ class Pace:
         self._last_at: int | None = None
 
     def due(self, tick: Tick) -> float:
+        """Return when the next tick is due, by the clock of `now`; call it for each tick in order."""
         if not self._speed:
             return self._started_at
         step = 0 if self._last_at is None else tick.at - self._last_at

@@ -5,8 +5,8 @@ to it. After a kill the file has both or neither, and the recorder resumes from 
 
 QR1  The ticks in the file are exactly those up to the position. (publisher, sequence) is their primary key,
      so a duplicate would be an error instead of being counted twice.
-QR2  A message that is not a tick is skipped and counted: anybody may publish, and it would come again at
-     every start.
+QR2  A message that is not a tick is skipped and counted. Any program may publish on the feed, and if the
+     recorder failed at such a message, it would fail at it again after every restart.
 """
 
 from __future__ import annotations

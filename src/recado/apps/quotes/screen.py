@@ -1,4 +1,4 @@
-"""Render the ticker in a terminal. Only this module imports rich, an extra: `pip install recado[quotes]`."""
+"""Render the ticker in a terminal, with rich, which is an extra: `pip install recado[quotes]`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Show ticks: as a ticker in a terminal, or as a line for each tick.
 
-`watch` shows ticks from now on. With `catching_up` it first gets all past ticks from the
-archive, while live ticks are buffered: the board ends up as if it had been there from the beginning.
+`watch` shows the ticks of a subscription. A subscription that starts at the beginning of the feed first gets
+all past ticks from the archive, while live ticks are buffered: the board ends up as if it had been there from
+the beginning.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ async def watch(
 ) -> int:
     """Show ticks until `limit` is reached, or until the past is over (`until_live`), or for ever.
 
-    With `catching_up`, ticks count as live only after all of the past. Returns the number of ticks shown.
+    Set `catching_up` if the subscription starts in the past: then ticks are shown as live only after the
+    subscription has caught up. Returns the number of ticks shown.
     """
     shown = 0
     async with refresh_periodically(subscription, display, until_live):
@@ -61,7 +63,10 @@ async def watch(
 async def refresh_periodically(
     subscription: Subscription, display: TickDisplay, until_live: bool
 ) -> AsyncIterator[None]:
-    """Redraw a few times a second, whether or not ticks arrive."""
+    """Redraw a few times a second, whether or not ticks arrive.
+
+    With `until_live`, close the subscription when it has caught up, which ends `watch`.
+    """
 
     async def refresh() -> None:
         while not (until_live and subscription.is_live):
