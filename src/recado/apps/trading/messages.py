@@ -31,7 +31,7 @@ class Bid(Message[Confirmed]):
 
 
 class Ask(Message[Confirmed]):
-    """An order to sell, at least at this price."""
+    """An order to sell, at least at this price; not the request-reply *ask* of actors, which carries it."""
 
     symbol: str
     price: int

@@ -68,7 +68,8 @@ class RecadoProcess:
     def cpu_seconds(self) -> float:
         """Return the CPU time that it has used so far, user and system.
 
-        | pid | (name) | state | … | utime, the 14th | stime | …: a name may contain spaces.
+        /proc/<pid>/stat is `pid (name) state …`, with utime and stime as the fields 14 and 15. The name may
+        contain spaces, so fields are counted from the last parenthesis on.
         """
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

@@ -5,8 +5,8 @@ mestrado, Instituto de Matemática e Estatística da Universidade de São Paulo,
 remote actors over Netty and over RabbitMQ, three laptops, 30,000 asks in all, each row the best run by its
 mean.
 
-Times are in µs, durations in s. In table 7.1 the durations over AMQP are those over Netty and the published
-difference between the two.
+Times are in µs, durations in s. The durations over AMQP of table 7.1 are computed: those over Netty plus the
+published difference between the two.
 """
 
 from __future__ import annotations

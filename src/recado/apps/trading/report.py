@@ -24,7 +24,7 @@ class Report:
 
     @classmethod
     def from_archive(cls, folder: Path | str) -> Report:
-        """Create the report of an archive. Raises the error of recado.feeds if there is none."""
+        """Create the report of an archive. Raises `ArchiveNotFoundError` if the folder has none."""
         return cls.from_runs(load_runs(folder))
 
     @classmethod

@@ -1,7 +1,8 @@
 """The results of the archived runs, computed from the archive of the feed with pyarrow.
 
 A percentile is interpolated linearly between the two nearest asks (`linear` of pyarrow, as `percentile` of
-Spark): with 30,000 asks other definitions differ by less than two neighbours do.
+Spark). With 30,000 asks, other definitions of a percentile deviate by less than the difference between two
+neighbouring asks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The two programs of a run: the exchange and the clients. They report their events as JSON facts.
+"""The two programs of a run: the exchange and the clients. Each reports its progress as *facts*: JSON
+objects, one per line of standard output, which `benchmark.py` reads.
 
 exchange   {"listening": "127.0.0.1:41531"}      over AMQP: null, because nodes on a broker have no address
 clients    {"begun": true}  {"asked": 12000} …  {"done": true, "processor": 7.1, "traded": 15000000}

@@ -1,4 +1,4 @@
-"""Computes the same results with Spark, for archives that are too large for one machine."""
+"""Compute the results of `results.py` with Spark, for archives that are too large for one machine."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from .results import IncompleteRun, RunResult
 
 
 def load_runs(folder: Path | str) -> list[RunResult | IncompleteRun]:
-    """Return all finished runs in the order in which they were stored. Raises the error of recado.pipeline
-    without Java."""
+    """Return all finished runs in the order in which they were stored.
+
+    Raises `ArchiveNotFoundError` if the folder has no archive, and `JavaNotFoundError` without Java.
+    """
     with Archive.open(folder):
         pass  # a missing archive is reported without starting Spark
     rows = spark_session("recado trading").read.format("recado").option("path", str(folder)).load()
