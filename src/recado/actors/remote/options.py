@@ -41,7 +41,7 @@ class RemoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Actors that other nodes have started here."""
 
     heartbeat_interval: float = 1.0
-    """Between two pings to a node. Only nodes with watched, supervised or tied actors are pinged."""
+    """Between two pings to a node. Only nodes with a watch, supervision or tie to or from here are pinged."""
     failure_timeout: float = 5.0
     """Silence after which a pinged node is unreachable."""
     warm_up: float = 2.0

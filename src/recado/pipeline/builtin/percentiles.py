@@ -59,7 +59,7 @@ def compute_figures(rows: DataFrame) -> DataFrame:
 
 
 def select_best_runs(of_runs: DataFrame) -> DataFrame:
-    """Return the best run for each combination of latency, transport, broker and number of clients.
+    """Return the best complete run for each combination of latency, transport, broker and number of clients.
 
     Of the runs with the most asks it is the one with the lowest mean, as in the dissertation by Carmo.
     """

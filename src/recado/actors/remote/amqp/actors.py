@@ -281,8 +281,8 @@ class WriteChannelActor(BridgeActor):
     """Opens the channel on which the bridge publishes.
 
     A client bridge first probes whether the queue of its node is bound: it publishes an empty mandatory message
-    with expiration 0, which the broker returns if there is no queue. While the node is absent or reconnecting
-    no frame is published, so the waiting frames keep their order.
+    with expiration 0, which the broker returns if there is no queue. Until the queue is bound no frame is
+    published, so the waiting frames keep their order.
     """
 
     def __init__(self, bridge: Bridge, connection: Connection) -> None:

@@ -290,8 +290,8 @@ class Bridge:
         self._notify_change()
 
     def attempt_failed(self, error: Exception) -> None:
-        """An attempt of an actor failed. If the broker rejected the login, `first_up` fails at once, because a
-        further attempt would be rejected too."""
+        """An attempt of an actor failed. If the broker rejected the connection, `first_up` fails at once,
+        because a further attempt would be rejected too."""
         self._mark_lost(error)
         if isinstance(error, ConnectionRejectedError):
             self._fail_first_up(error)

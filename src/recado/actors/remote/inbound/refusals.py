@@ -1,8 +1,8 @@
 """Frames that are not processed: refusals that we send, refusals of our frames, and returned frames of ours.
 
 RF1  The sender of a refused frame is told, with at most REFUSALS_PER_SECOND refusals per second in total. If
-     the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame, so
-     that an attacker with a forged sender address cannot amplify traffic.
+     the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame (no
+     amplification).
 RF2  A link on which too many frames were refused is closed.
 RF3  A refused ask fails with the reason and the detail of the other node. A refused signal that would create a
      relation has the effect of an absent actor. All other refusals are published as events.
