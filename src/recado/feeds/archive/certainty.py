@@ -1,7 +1,7 @@
-"""The column `certainty`: whether a subscriber has received the rows of an archive, computed from its views.
+"""The column `certainty`: whether a subscriber has received each row of an archive (see `delivery_records`).
 
 delivered   an incarnation of the subscriber has acknowledged it
-uncertain   it may have been delivered: not acknowledged, before a view without the subscriber
+uncertain   it was not acknowledged, but may have been delivered to an incarnation of the subscriber
 missed      certainly not delivered to any incarnation of the subscriber
 """
 

@@ -71,6 +71,7 @@ class ArchiveFileSet:
             self._root_disk.remove(MANIFEST_FILE + PART_SUFFIX)
 
     def move_tail(self, position: int, now: int) -> None:
+        """Set the journal position at which the tail begins; its offset stays the same."""
         self._write_manifest(now, tail=Tail(self.manifest.tail.offset, position))
 
     # -- sealing ----------------------------------------------------------------------------------
@@ -125,7 +126,8 @@ class ArchiveFileSet:
             self._write_manifest(now, files=(*files[:-count], merged), collected=collected)
 
     def compact(self, merge: MergeFunction, max_rows: int, now: int) -> list[list[DataFile]]:
-        """Have groups of files merged in one manifest; return the groups that were replaced."""
+        """Let `merge` combine groups of small files, and replace all of them in one new manifest; return the
+        replaced groups."""
         groups = sealer.find_compactable(self.manifest.files, max_rows)
         if not groups:
             return []
@@ -229,7 +231,8 @@ class ArchiveFileSet:
 
 
 def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[StoredRecord]:
-    """Return the records still needed: those that `DeliveryRecords` keeps, and losses after the start."""
+    """Return the records still needed: those that `DeliveryRecords` keeps, and lost or found ranges that end
+    after the deleted messages."""
     table = DeliveryRecords(stored.record for stored in records)
     retired = []
     for stored in records:

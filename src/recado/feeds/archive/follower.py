@@ -1,12 +1,12 @@
 """A reader that polls an archive repeatedly and reads only new records of the journal.
 
-An `ArchiveFollower` answers what a reader by offsets needs: first and last offset, the last sequence of each
-publisher before an offset, the offset of a time, the number of rows in some bytes, and the journal extent of
-rows.
+It is for readers that process an archive by offsets in small steps, such as a streaming source. It provides the
+first and last offset, the last sequence of each publisher before an offset, the offset that belongs to a time,
+the number of rows in a number of bytes, and the extent of the journal that contains some rows.
 
 FO1  `tail_batches` are the batches of the tail in order of offsets, each with its end position; the first
      begins at `manifest.tail.offset` or later.
-FO2  `end_offset` is the offset after the last of them, or that of the tail.
+FO2  `end_offset` is the offset after the last of them; if there are none, the offset at which the tail begins.
 """
 
 from __future__ import annotations

@@ -87,16 +87,20 @@ class RetiredFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     feed: str
     archive: str
+    """The name of the archive in its feed."""
     exchange: str
     generation: int = 0
     written: int = 0
+    """When this manifest was written, in µs."""
     first: int = 0
+    """The offset of the first row (MF2)."""
     tail: Tail = Tail()
     files: tuple[DataFile, ...] = ()
     views: ViewsFile | None = None
     begin: dict[str, int] = {}
     """Last sequence of each publisher before `first`."""
     collected: tuple[RetiredFile, ...] = ()
+    """Removed files that are not deleted yet, because readers may still use them."""
 
     def check(self) -> str | None:
         """Return what is wrong with the manifest, or None."""

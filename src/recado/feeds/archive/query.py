@@ -4,8 +4,9 @@ Files and parts of the tail that cannot match are skipped: files by the publishe
 the tail by checkpoints of the vector. Clients usually continue where the last result ended, often within the
 same row group; so recent row groups are cached.
 
-Rows that were found after they had been recorded as lost have higher offsets than later messages. A result by
-vector contains them before the first row after them: a recovering subscriber receives them in order.
+Rows that were recorded as lost and found later have higher offsets than messages with higher sequences. In the
+result of a query by vector, they are moved before the first message of their publisher with a higher sequence,
+so that a recovering subscriber receives them in order (`insert_found`).
 
 An unreadable row group is left out of the result but counts as reached: so the requesting member learns that
 this archive does not have its messages. It is not read again; `RowGroupCache.take_new_damages` reports it once.
@@ -256,8 +257,9 @@ def insert_found(
     found: Sequence[tuple[int, FoundRange]],
     read: Callable[[ArchiveQuery], QueryResult],
 ) -> QueryResult:
-    """Insert rows that were found late before the messages that follow them. A large result ends there; the
-    next query, with a later vector, continues."""
+    """Insert rows that were found late before the messages that follow them. If they do not fit in the limit of
+    the query, the result ends with them; the next query, whose vector contains them, starts at the same offset.
+    """
     wanted = _QueryFilter(query)
     late: dict[bytes, list[tuple[int, FoundRange]]] = {}
     for at, each in found:

@@ -3,9 +3,10 @@
     batch   | 1 u8 | stored i64 | offset u64 | rows u32 | publisher 16 | first u64 | view u64, 16 | block |
     record  | 2 u8 | stored i64 | offset u64 | MessagePack |
 
-Little-endian. `stored` is the archive's time in µs, `offset` that of the batch's first message, or of the next
-message; a view is its number and its coordinator. A block is written as received, without work per message. A
-record is a view, an acknowledgement or another `ArchiveRecord`.
+Little-endian. `stored` is the archive's time in µs. `offset` is the offset of the batch's first message; for a
+record, the offset of the next message that is stored. A view is its number and its coordinator. A block is
+written as received, without work per message. A record is a view, an acknowledgement or another
+`ArchiveRecord`.
 """
 
 from __future__ import annotations

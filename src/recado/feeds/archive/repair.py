@@ -1,12 +1,12 @@
 """Repair: rewrites a damaged Parquet file with its readable rows and with rows from elsewhere.
 
 Damaged rows are looked up in the archive's own journal, which retains sealed records until their segment is
-dropped, and then in other archives of the feed. Restored rows have their old offsets. Only if the key columns
-of a row group are damaged as well, and several publishers have messages in it, the order within that group is
-the one of the other archive.
+dropped, and then in other archives of the feed. Restored rows keep their old offsets, with one exception: if
+the key columns of a row group are damaged as well, and several publishers have messages in it, its rows get the
+order that they have in the other archive.
 
-RP1  A message that an intact row of the archive contains is not restored: it was fetched from another archive
-     before.
+RP1  A message that is also in an intact row of the archive is not restored: the running archive has already
+     fetched it from another archive.
 RP2  Rows that cannot be restored leave a gap in the offsets; `result` lists their messages as lost.
 RP3  Memory is bounded: by a row group, or by MAX_FETCH_BYTES where a whole file is damaged.
 """
@@ -202,7 +202,7 @@ class FileRepair:
                 return
 
     def _fetch(self, pool: Spans) -> Iterator[MessageBatch]:
-        """Yield what other archives have of the messages in the pool, each once."""
+        """Yield the messages of the pool that other archives have, each once."""
         for source in self._sources:
             offset, more = 0, bool(pool)
             while more:

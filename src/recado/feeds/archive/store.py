@@ -2,14 +2,15 @@
 
 ASR1  Synced rows stay in the archive until retention deletes them, each row once: in a file or in the tail.
 ASR2  Offsets are assigned in the order of `append`, without gaps, and name the same row after every restart.
-     Only a repair of the journal leaves a gap, where it drops damaged records.
-ASR3  Sequences of one publisher grow with offsets, except for rows that were recorded as lost and found later: a
-     record precedes them, and `query` returns them in order of sequences.
+     Only a repair leaves a gap, where it drops damaged rows or records of the journal.
+ASR3  Sequences of one publisher grow with offsets, except for rows that were recorded as lost and found later:
+     a FoundRange record precedes them, and `query` returns them in order of sequences.
 ASR4  A reader that uses the manifest and the journal up to its durable mark sees everything that was durable
      then.
 
 `append` is called by one thread, that of the event loop. All other methods may run concurrently in other
-threads; those that change files exclude each other.
+threads; those that change files exclude each other. Locks are taken in this order: maintenance, read, sync,
+state.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ SEAL_ROW_COUNT = 1_000_000
 SEAL_INTERVAL_S = 600.0
 GRACE_PERIOD_S = 3600.0
 CHECKPOINT_BYTES = 4 << 20
+"""Distance between checkpoints in the journal, from which queries can start reading the tail."""
 SEAL_SLICE_S = 0.01
 """Time of sealing between pauses."""
 
@@ -103,9 +105,9 @@ class ArchiveStore:
         self._seal_interval = seal_interval
         self._clock = clock
         self._state_lock = Lock()  # guards the state below, and the journal except for its `sync`
-        self._sync_lock = Lock()
-        self._maintenance_lock = Lock()
-        self._read_lock = Lock()
+        self._sync_lock = Lock()  # one `sync` at a time
+        self._maintenance_lock = Lock()  # one change of files at a time: seal, repair, retention
+        self._read_lock = Lock()  # one query at a time, because queries share the row group cache
         self._closed = False
         self._next_offset = 0
         self._vector: dict[bytes, int] = {}
@@ -314,8 +316,8 @@ class ArchiveStore:
             )
 
     def _compute_lost(self) -> Iterator[LostRange]:
-        """Yield the ranges that are still lost: the later of two records about a message counts, `FoundRange`
-        at the same offset."""
+        """Yield the ranges that are still lost. Of several records about a message, the one with the highest
+        offset counts; at equal offsets, the `FoundRange`."""
         spans: dict[bytes, list[Span]] = {}
         records: list[tuple[int, LostRange | FoundRange]] = [
             *self._lost_ranges,
@@ -402,7 +404,7 @@ class ArchiveStore:
     def repair(
         self, file: DataFile, sources: Sequence[RepairSource], *, drop: bool = False
     ) -> RepairResult:
-        """Replace a damaged file by one with the rows that can be read or restored; see `repair`.
+        """Replace a damaged file by one with the rows that can be read or restored; see the module `repair`.
 
         If some rows cannot be restored, the file stays as it is, unless `drop` is set.
         """
@@ -422,8 +424,8 @@ class ArchiveStore:
             return result
 
     def _subtract_never_stored(self, spans: Spans, file: DataFile) -> None:
-        """Remove messages that were recorded as lost before the end of a file and not found in it from the
-        spans."""
+        """Remove from the spans the messages that the file never contained: they were recorded as lost before
+        its end, and were not found within it."""
         for at, lost in self._lost_ranges:
             never = [(lost.first, lost.last)] if at < file.end else []
             for found_at, found in self._found_ranges:

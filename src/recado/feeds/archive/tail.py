@@ -2,8 +2,8 @@
 writer.
 
 Everything before the journal's durable mark is never written again, so any process can read it at any time. A
-segment that the writer drops stays readable for processes that have opened it; a reader that comes too late
-gets `SegmentGoneError` and finds a newer manifest.
+segment that the writer drops stays readable for processes that have opened it. A reader that opens it too late
+gets `SegmentGoneError` and reads the manifest again, which names a later start of the tail.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def durable_position(disk: ReadableDisk) -> int:
 
 
 class TailReader:
-    """Reads the records in [start, end); both are ends of groups."""
+    """Reads the records in [start, end); both are positions in the journal at which a record ends."""
 
     def __init__(self, disk: ReadableDisk, start: int, end: int) -> None:
         self._disk = disk

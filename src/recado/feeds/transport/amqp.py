@@ -68,7 +68,7 @@ QUEUE_WAIT_TIMEOUT_S: Final = 60.0
 """Time for the broker to notice that the previous connection of an archive is dead."""
 RETRY_INTERVAL_S: Final = 0.5
 CLOSE_TIMEOUT_S: Final = 2.0
-"""If closing takes longer, the connection is gone."""
+"""Seconds to wait for a channel to close; after that the connection is considered lost."""
 
 log = logging.getLogger("recado.feeds")
 
@@ -278,7 +278,8 @@ class AmqpEndpoint:
         sender = read_sender(delivery)
         if sender is not None:
             self.listener.packet_received(channel, sender, delivery.body, tag)
-        elif tag != NO_TAG:  # not a packet of a feed
+        elif tag != NO_TAG:
+            # Not a packet of a feed: the listener rejects the empty packet as malformed and settles its tag.
             self.listener.packet_received(channel, UNKNOWN_SENDER, b"", tag)
 
     def _notify_error(self, error: Exception) -> None:

@@ -6,7 +6,7 @@
 
 EP1  A packet arrives whole or not at all, with the id of its sender.
 EP2  `broadcasts_confirmed(n)` follows only after every broadcast up to number n is confirmed by the broker or,
-     without a broker, sent by the socket. Broadcasts have rising numbers, or 0.
+     without a broker, sent by the socket. Broadcasts with messages have rising numbers, all others have 0.
 EP3  Packets with a tag that were not settled are redelivered to an archiver that returns under its name, where
      the transport has queues (AMQP). Settling a tag settles all before it.
 EP4  A listener is never called from within a call to its endpoint.
@@ -47,7 +47,7 @@ class FeedEndpoint(Protocol):
         """Send a packet to one member, all members, all archives or all coordinators."""
 
     def listen_to_coordinators(self, *, enabled: bool) -> None:
-        """Whether to receive packets to coordinators; off for a member that has just joined."""
+        """Start or stop receiving packets to coordinators; initially off."""
 
     def settle(self, last_tag: int) -> None:
         """Packets up to this tag need not be redelivered; frees prefetch capacity."""

@@ -1,6 +1,7 @@
 """Feeds within one process and event loop: the in-memory twin of the transports, for tests.
 
-It behaves like a broker: one order for all, durable queues for archives, redelivery of unsettled packets.
+It behaves like a broker: all members receive broadcasts in the same order, archives have durable queues, and
+unsettled packets are redelivered.
 `accepts_packet` decides for each packet whether it is delivered, so that tests can drop packets.
 """
 

@@ -182,7 +182,7 @@ class UdpEndpoint:
         self._feed = feed
         self._member_text = format_target(member_id)
         self._listener = listener
-        self._accepted_targets: set[str] = {self._member_text, ""}
+        self._accepted_targets: set[str] = {self._member_text, ""}  # empty for broadcasts
         if role is not Role.PUBLISHER:
             self._accepted_targets.add(MEMBERS)
         if role is Role.ARCHIVE:
