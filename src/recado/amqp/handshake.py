@@ -103,7 +103,7 @@ class OpenRequested(msgspec.Struct, frozen=True):
 
 
 class ServerHandshake:
-    """The server's side: pass it the client's methods; it returns the decision of each."""
+    """The server's side: pass it the client's methods; it returns the credentials, limits or vhost to act on."""
 
     def __init__(
         self,

@@ -88,7 +88,7 @@ def _locate_message(
 ) -> tuple[MessageTraits, int, int] | None:
     """Return the traits, the body offset and the end of the message whose header frame is at `offset`.
 
-    Returns None if the message is not complete, or has more than one body frame of `single_frame_max` bytes.
+    Returns None if the message is not complete, or its body does not fit one frame (`single_frame_max` bytes).
     """
     if len(data) - offset < PROPERTIES_OFFSET:
         return None

@@ -111,7 +111,7 @@ def read_traits(properties: bytes) -> MessageTraits:
 
 
 def has_unique_fields(properties: bytes) -> bool:
-    """Return whether a property list has a correlation id, message id or timestamp, so that caching is useless."""
+    """Whether a property list has a correlation id, message id or timestamp, so that caching is useless."""
     return len(properties) > 1 and bool(properties[0] & 0x04 or properties[1] & 0xC0)
 
 

@@ -1,6 +1,13 @@
 """Verification of a whole journal, and its repair.
 
-A repair removes damaged records and leaves all others at their positions.
+Each file is scanned from its start. At a damaged record, the size field cannot be trusted, so the search for
+the next valid record tries every later offset where the byte of the kind is plausible, and accepts the first
+one whose checksum is right; the checksum covers the position, so other bytes do not pass. Damage before the
+durable mark is reported as a `DamagedRange`. Damage after it is a torn write, which the next start truncates.
+
+A repair removes damaged records and leaves all others at their positions: a damaged range becomes a VOID record
+of the same size. If no valid record follows in a file, the file is truncated, or filled up to the next file and
+sealed.
 """
 
 from __future__ import annotations
@@ -27,8 +34,8 @@ from .recovery import find_data_end, known_durable_position, read_mark
 from .segment import Segment, file_name, list_bases, open_segments, require_file
 
 _KIND_PATTERN = re.compile(rb"[\x01-\x04]")
-_KIND_OFFSET = 4  # of the kind in a record
-_HIGHEST_KIND = bytes((VOID,))  # an empty slice compares as less
+_KIND_OFFSET = 4  # of the byte of the kind in a record header
+_HIGHEST_KIND = bytes((VOID,))  # at the end of the file, `next_kind` is b"", which is less
 _SMALL_RECORD_MAX_BYTES = 1 << 20
 # If the next file is farther away than this, segments between the two were dropped on purpose.
 _VOID_MAX_BYTES = 256 << 20
@@ -54,7 +61,7 @@ class SegmentReport(NamedTuple):
     sealed: bool = False
     damages: tuple[DamagedRange, ...] = ()
     unfinished_bytes: int = 0
-    """Bytes of a torn write, which no client was told of; the next start truncates them."""
+    """Bytes of a torn write, which was never confirmed to a client; the next start truncates them."""
 
     @property
     def continues(self) -> bool:
@@ -91,6 +98,7 @@ def _read_mark(disk: Disk) -> int:
 
 
 def _check_segment(segment: Segment, durable: int) -> SegmentReport:
+    """Check one file. After damage below the position `durable`, continue at the next valid record."""
     file, base = require_file(segment), segment.base
     size = file.size()
     at, record_count = FILE_HEADER_BYTES, 0

@@ -1,7 +1,7 @@
 """The port to the disk (`Disk`, `DiskFile`), its implementation on a folder, and its in-memory twin.
 
-The port is as small as a log allows. Files are written at offsets. A write is durable only after `sync` of the
-file; creating, renaming or removing a file is durable only after `sync_folder`.
+The port has only the operations that a log needs. Files are written at offsets. A write is durable only after
+`sync` of the file; creating, renaming or removing a file is durable only after `sync_folder`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DiskFile(Protocol):
     def size(self) -> int: ...
 
     def reserve(self, size: int) -> None:
-        """Extend the file with zeros to `size` bytes and allocate them. Raises `OSError` if the disk is full."""
+        """Extend the file with zeros to `size` bytes and allocate them. Raises `OSError` on a full disk."""
 
     def truncate(self, size: int) -> None: ...
 

@@ -1,7 +1,7 @@
 """The free space of a disk, and a reserve for the moment when there is none.
 
-On a full disk nothing can be written, not even the settlement records that would free space. So a file without
-any content of use, the ballast, occupies some space while there is plenty. It is removed when the disk is full.
+On a full disk nothing can be written, not even the settlement records that would free space. So a file
+of zeros, the ballast, occupies some space while there is plenty. It is removed when the disk is full.
 """
 
 from __future__ import annotations

@@ -6,11 +6,12 @@ ones durable. Reading sees appended records at once.
 J1  Everything that `sync` covered is recovered: every record up to `durable_position`, or `CorruptJournalError`
     is raised.
 J2  The recovered records are a prefix of the appended ones, complete groups only, without dropped segments.
-J3  A position names one record for ever; dropping segments does not change it.
+J3  The position of a record never changes, and no other record gets it after its segment was dropped.
 J4  A record is returned only if its checksum is right.
 
-All methods except `sync` belong to the thread of the event loop; `sync` may run in another thread at the same
-time. `_lock` guards the state that both use: the written position, and the changes since the last sync.
+All methods belong to the thread of the event loop, except `sync`, `sync_mark` and `close_dropped`: these may
+run in another thread at the same time. `_lock` guards the state that both threads use: the written position,
+and the changes since the last sync.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ from .segment import Segment, open_segments, require_file
 
 SEGMENT_BYTES = 64 << 20
 RESERVE_FREE_FACTOR = 8
-"""Space for a segment is reserved while this many times its size is free; a small disk has better uses for it."""
+"""Space for a segment is reserved only while this many times its size is free on the disk."""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
 UNJOINED_PARTS_MAX = 64
-"""Up to this many parts are written without joining them: joining costs a copy, writing many parts costs more."""
+"""Up to this many parts are written by one pwritev; with more, joining them first is faster."""
 _pack = RECORD_HEADER.pack
 
 
@@ -246,8 +247,8 @@ class Journal:
     def sync_mark(self) -> None:
         """Make the durable mark itself durable.
 
-        Call it before dropping segments on the strength of later records: if those rot, recovery must report
-        them as corrupt rather than truncate them as a torn write.
+        Call it before dropping segments whose content later records replace. If bit rot damages those records,
+        recovery must report corruption; without the mark it would truncate them as a torn write.
         """
         assert self._mark is not None
         with self._recording_failure():
@@ -336,9 +337,9 @@ class Journal:
         self._segment_limit = 0
 
     def drop(self, base: int) -> None:
-        """Remove a segment, first, middle or last but one; `close_dropped` then frees its space.
+        """Remove any segment but the last; `close_dropped` then frees its space.
 
-        Raises `ValueError` unless something after it is durable, which proves where the journal continues.
+        Raises `ValueError` unless a record after it is durable, so that recovery can tell the gap from the end.
         Until the next sync, a crash may undo the removal.
         """
         index = self._bases.index(base)

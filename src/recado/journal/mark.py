@@ -2,9 +2,9 @@
 
     | position u64 | crc32 u32 |
 
-Recovery needs it to tell two kinds of damage apart. Damage before the mark is rot, because the record had been
-synced. Damage after it may be a torn write: the process or the power failed before the sync, so no client was
-told that the record is safe.
+Recovery needs it to tell two kinds of damage apart. Damage before the mark is bit rot, because the record had
+been synced. Damage after it may be a torn write: the process or the power failed before the sync, so the record
+was never confirmed to a client.
 
 The mark is written after each sync of the journal, but synced itself only before segments are dropped.
 Otherwise the operating system writes it back in its own time; a process that is killed does not lose it. The

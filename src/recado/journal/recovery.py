@@ -1,8 +1,8 @@
 """Recovery: reading the records that a crash of the process or a loss of power left in a folder.
 
 The journal ends after the last complete group before the first damage. If a durable mark says that the damaged
-bytes had been synced, they have rotted, and recovery raises `CorruptJournalError` instead of dropping anything.
-Otherwise they are a torn write, which no client was told of, and recovery truncates them.
+bytes had been synced, this is bit rot, and recovery raises `CorruptJournalError` instead of dropping anything.
+Otherwise they are a torn write, which was never confirmed to a client, and recovery truncates them.
 
 Before anything is appended, recovery makes two things durable:
 - the truncation, because the removed bytes could otherwise come back after newer records;

@@ -6,7 +6,8 @@ from urllib.parse import quote
 
 from recado.node.settings import Settings
 
-# Wildcard addresses cannot be connected to. Their loopback addresses also accept the user guest.
+# A client cannot connect to a wildcard address. Via the loopback address it can also log in as guest, which is
+# restricted to localhost (`access.loopback_users`).
 LOOPBACK_BY_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 

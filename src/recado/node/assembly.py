@@ -62,7 +62,7 @@ class ListenError(OSError):
     """The address cannot be bound; `key` is the setting with the port."""
 
     def __init__(self, key: str, host: str, port: int, cause: OSError) -> None:
-        # The text of the loop repeats the address as a tuple.
+        # Use the system's text: that of asyncio also has the address, which `__str__` adds.
         code = cause.errno or 0
         super().__init__(code, os.strerror(code) if code > 0 else cause.strerror)
         self.key = key

@@ -1,8 +1,8 @@
 """The initial state of a broker: its users and definitions before the first client connects.
 
 Three sources may define the same user: earlier imports in the data folder, the file of `node.definitions`, and
-the configuration. Later ones override earlier ones. If none of them defines any user, there is the user guest;
-so importing users without guest removes it.
+the configuration. Later ones override earlier ones. If none of them defines any user, the user guest is
+created; so there is no guest at a start if other users were imported.
 """
 
 from __future__ import annotations

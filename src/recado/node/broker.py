@@ -94,7 +94,7 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """The AMQP URL, with user and password if the default user guest exists. Raises `RuntimeError` if stopped."""
+        """The AMQP URL, with the login guest if that user exists. Raises `RuntimeError` if not running."""
         has_guest = (
             not self.settings.access.users
             and "guest" in self._require_running().server.broker.users
@@ -109,7 +109,7 @@ class Broker:
 
     @property
     def failure(self) -> asyncio.Future[str]:
-        """Completes with a reason when the broker had to stop, because the content of its disk is uncertain."""
+        """Completes with a reason if the broker had to stop because its journal cannot be written or read."""
         return self._require_running().server.failure
 
     def _require_running(self) -> RunningNode:
@@ -152,7 +152,7 @@ class Broker:
     def delete_policy(self, name: str, vhost: str = "/", *, operator: bool = False) -> None:
         """Delete a policy, or an operator policy, and undo its effects on queues and exchanges.
 
-        Raises `ValueError` if it does not exist.
+        Raises `ValueError` if the policy or the vhost does not exist.
         """
         from recado.definitions.document import DefinitionsError
 

@@ -5,8 +5,8 @@
     [server] port = 5673   recado.toml, given by --config or found in the current folder
 
 An unknown key is an error that names the key, where it is written, and similar keys. An invalid value is an
-error that names the key, down to the user and the permission it belongs to. The environment is an argument;
-only the file is read here.
+error that names the key, down to the user and the permission it belongs to. `load_config` gets the environment
+as an argument; only `read_settings` reads that of the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CONFIG_FILE = "recado.toml"
 VARIABLE_PREFIX = "RECADO_"
 DEFAULT_ORIGIN = "default"
-# Their values, and values below them, are not repeated in error messages.
+# Error messages do not repeat the values of these keys and of the keys below them.
 SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
 ARCHIVES_KEY = "feeds.archives"
 PATH_KEYS = (
@@ -239,7 +239,7 @@ def find_innermost(invalid: InvalidValue) -> InvalidValue:
     if isinstance(value, dict):
         for name, part in value.items():
             if is_struct(kind):
-                # With the struct, not only the type of the field: it may restrict its fields further.
+                # Convert a struct with this field only, because a struct may restrict more than the field type.
                 inner = {field.name: field.type for field in msgspec.structs.fields(kind)}[name]
                 error = find_validation_error({name: part}, kind)
             elif get_origin(kind) is dict:
@@ -326,7 +326,7 @@ def variable_name(key: str) -> str:
 
 
 def describe_origin(key: str, origins: Mapping[str, str]) -> str:
-    """Return where the value of a key is written, in parentheses; the key may be below one with an origin."""
+    """Return where a key is written, in parentheses; origins are known for the first two parts of a key."""
     setting = ".".join(key.split(".")[:2])
     return f" ({origins[setting]})" if setting in origins else ""
 

@@ -4,6 +4,7 @@ DIR/LOCK        names the process that has locked the folder
 DIR/BALLAST     reserves disk space: see `recado.journal.disk_space`
 DIR/journal/    the journal of all queues
 DIR/streams/N/  the journal of a stream, by the id of its queue
+DIR/feeds/NAME/ the archive of a feed without a folder of its own: see `recado.node.archives`
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class DataFolder:
             )
 
     def attach(self, server: Server, min_free_bytes: int) -> None:
-        """Make the server commit the store, with at least `min_free_bytes` of free disk space."""
+        """Make the server commit the store, and block publishers below `min_free_bytes` of free disk space."""
         committer = Committer(
             self.store,
             server.loop,

@@ -25,9 +25,9 @@ SHORT_WAIT_S = 300e-6
 """A wait that ends within this time is short."""
 
 SHORT_WAITS_MIN = 8
-"""Start polling after this many short waits in a row. They occur if one message is in flight at a time, or if a few
-thousand a second arrive steadily. They do not occur if many messages are in flight and all processors are busy:
-then polling would take CPU time away from other processes."""
+"""Start polling after this many short waits in a row. They occur if one message is in flight at a time, or if a
+few thousand a second arrive steadily. They do not occur if many messages are in flight and all processors are
+busy: then polling would take CPU time away from other processes."""
 
 
 class PollingSelector(selectors.DefaultSelector):

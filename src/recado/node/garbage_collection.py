@@ -5,9 +5,9 @@ collection visits every object, and the event loop stands still meanwhile: 0.1 s
 with 16 million messages in memory. So only new objects are collected. Those that survive a collection are moved
 to the permanent generation (`gc.freeze`), which no collection visits.
 
-Reference cycles that grow old would stay there for ever. The broker makes none: queues and connections break
-theirs when they end. For cycles of other origin, everything is collected every ten minutes, as long as the
-process is small.
+A reference cycle that survives one collection would never be freed. The broker leaves none: queues and
+connections break theirs when they end. For cycles of other origin, everything is collected every ten minutes,
+as long as the process is small.
 
 A node with archives (`feeds.archives`) does not use this, because they create reference cycles: it has Python's
 own collection (`garbage_collection` in cli/broker_process.py).
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from recado.server import memory
 
 # Python's default; 200 costs 10 % more CPU for each confirmed message. A list of messages counts as one object,
-# so these may refer to three million: 18 ms at worst.
+# so 700 new objects may refer to three million messages; to visit these takes 18 ms at worst.
 YOUNG_OBJECTS_MAX = 700
 FULL_COLLECTION_INTERVAL_S = 600.0
 # A full collection of a process that has grown by more would take longer than 20 ms.

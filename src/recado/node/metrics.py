@@ -1,7 +1,8 @@
-"""The counters of a node, published each second on the feed `recado.metrics` if `metrics.publish` is set.
+"""The counters of a node, published on the feed `recado.metrics` if `metrics.publish` is set.
 
-Nothing is counted specially: once per interval the counters that the parts of the node have anyway are read and
-published as one JSON object. A node that does not publish imports none of this.
+Every `metrics.interval` (1 s by default), `CounterReader` reads counters that the broker and the committer
+maintain in any case, and publishes them as one JSON object. A node that does not publish does not import this
+module.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class CounterReader:
         self._started = now_us()
 
     def read(self, late: float = 0.0) -> Counters:
-        """Read all counters, in the thread of the loop; the cost grows with the number of queues and channels."""
+        """Read all counters, in the thread of the loop; the cost grows with the queues and channels."""
         server, broker = self._server, self._server.broker
         channels = [
             channel

@@ -36,7 +36,7 @@ class NodeSettings(Section, frozen=True):
     definitions: str | None = None
     """A file in RabbitMQ's definitions format, imported at every start."""
     log: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level that the command line logs to standard error. An embedding program has its own logging."""
+    """The lowest level that `recado` logs to standard error. An embedding program has its own logging."""
     loop: Literal["auto", "asyncio", "uvloop"] = "auto"
     """`auto` is uvloop if it is installed."""
 
@@ -56,8 +56,8 @@ class ServerSettings(Section, frozen=True):
     heartbeat: Annotated[int, Meta(ge=0, le=65_535)] = 60
     frame_max: Annotated[int, Meta(ge=4_096, le=2**31 - 1)] = 131_072
     channel_max: Annotated[int, Meta(ge=1, le=65_535)] = 2_047
-    # Announced in connection.start: clients adapt to RabbitMQ by them. Only with a 3.x version, Celery uses a
-    # channel-wide prefetch.
+    # Announced in connection.start, because some clients adapt to the product and version of the server: Celery
+    # uses a channel-wide prefetch only with RabbitMQ 3.x.
     product: str = "RabbitMQ"
     version: str = "3.13.7"
 
@@ -116,7 +116,9 @@ class AccessSettings(Section, frozen=True):
 class ArchiveSettings(Section, frozen=True):
     """An archive of a feed on this broker, run by the node. Without `folder` it is in the data folder.
 
-    Durations are in seconds.
+    Durations are in seconds. Messages are first written to the journal of the archive; after `seal_rows` of
+    them or `seal_interval`, they are written to Parquet files. The limits `max_…` are those of
+    `RetentionLimits`. A removed file is deleted after `grace`, so that readers can finish.
     """
 
     feed: Annotated[str, Meta(min_length=1)]

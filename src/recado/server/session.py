@@ -417,7 +417,7 @@ class Session(OutputBuffer):
         reply: m.Method | None,
         ops_before: int,
     ) -> None:
-        """If the method has left work to `BackgroundWork`, handle no more input before it is done; then reply."""
+        """If the method has left work to `BackgroundWork`, handle no input before it is done; then reply."""
         background = self.broker.background
         if background.deferred_count != deferred_before:
             tasks = background.newest(background.deferred_count - deferred_before)

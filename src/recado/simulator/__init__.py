@@ -1,1 +1,4 @@
-"""The simulator: a disk, a network and a schedule that fail as real ones do, repeatably. It imports no other package."""
+"""The simulator: a disk, a network and a schedule with faults that a seed makes reproducible.
+
+It imports no other package.
+"""

@@ -1,8 +1,9 @@
-"""A disk that loses unsynced data, tears writes, fills up, fails and rots.
+"""A disk in memory that can lose unsynced data, tear writes, be full, fail to sync and flip bits.
 
-It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns the disk as
-a loss of power may leave it now, `crash_points` one for every moment of the log. Neither changes this disk, and
-randomness depends on seed and moment alone, so the same run meets the same failures.
+It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns another disk
+with the content that a loss of power may leave now; `crash_points` yields such a disk for the moment after each
+operation in the log. Neither changes this disk. The outcome depends only on the seed, the number of operations
+and the variant, so the same run has the same failures.
 
 A crash treats each operation since the last sync independently:
 - a write survives, is lost, or is torn by sectors or at a byte; its space may exist without its data, as zeros;
@@ -25,7 +26,7 @@ SECTOR_BYTES = 512
 
 
 class Inode:
-    """A file without its name: its content for programs, its durable content, and the changes between the two."""
+    """A file without its name: its content, its durable content, and the changes between the two."""
 
     def __init__(self, content: bytes = b"") -> None:
         self.content = bytearray(content)
@@ -142,8 +143,7 @@ class SimulatedDisk:
         """
         with self._lock:  # another thread may be writing
             random = Random(f"{self.seed} {len(self.log)} {variant}")
-            # All, nothing and mixtures are equally likely: syncs protect from all of them, and bugs hide in
-            # any.
+            # Often choose the extremes (nothing or everything survives): mixtures do not find all bugs.
             if survival_ratio is None:
                 survival_ratio = random.choice((0.0, 0.2, 0.5, 0.8, 1.0))
             names = dict(self._durable_names)
@@ -165,7 +165,7 @@ class SimulatedDisk:
             yield len(copy.log), copy.crash(variant)
 
     def replay(self, operation: Operation) -> None:
-        """Perform an operation from the log of another disk; it fails if it failed there."""
+        """Perform an operation from the log of another disk; an `OSError` is ignored, as it occurred there too."""
         name, *arguments = operation
         with contextlib.suppress(OSError):
             self.perform(str(name), *arguments)
@@ -173,7 +173,7 @@ class SimulatedDisk:
     # -- the operations ----------------------------------------------------------------------------
 
     def perform(self, name: str, *arguments: object) -> None:
-        """Log and perform one of the operations below, whose methods have its name with an underscore."""
+        """Log and perform an operation: `perform("write", …)` calls `_write(…)`."""
         if self.on_operation is not None:
             self.on_operation(name)
         with self._lock:

@@ -1,7 +1,7 @@
-"""A network that delays, loses, duplicates and reorders packets, can be cut in one direction, and has slow nodes.
+"""A network that delays, loses, duplicates and reorders packets, with one-way partitions and slow nodes.
 
-It knows nodes by name, and nothing of their packets. Randomness is an argument, and each packet takes the same
-number of draws whatever happens to it.
+Nodes are names, and packets are opaque. The source of randomness is an argument. Each packet takes the same
+number of random numbers, so a change in the fate of one packet does not change that of later packets.
 
 NW1  A packet arrives never, once or twice, unchanged, and after it was sent.
 NW2  On an ordered network, the packets from one node to another arrive in the order of sending.

@@ -1,7 +1,7 @@
 """Simulated time: a heap of actions, run one after the other.
 
-SC1  Time never goes back. An action sees in `now` the time it was scheduled for, or a later one if that was
-     past.
+SC1  Time never goes back. An action sees in `now` the time it was scheduled for. If that had passed already
+     when it was scheduled, it sees the time of scheduling.
 SC2  Of two actions for the same time, the one that was scheduled first runs first. So the order depends neither
      on hashes nor on the speed of the machine.
 """
@@ -33,7 +33,7 @@ class Schedule:
         self.call_at(self.now + delay, action, *arguments)
 
     def run(self, until: float = inf) -> None:
-        """Run all actions that are due by `until`, including newly scheduled ones; by default until none is left."""
+        """Run all actions that are due by `until`, also newly scheduled ones; by default until none is left."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, action, arguments = heappop(heap)

@@ -30,7 +30,7 @@ class StoreCatalogue:
     def __init__(self) -> None:
         self.exchanges: dict[QualifiedName, bytes] = {}
         self.queues: dict[int, bytes] = {}
-        self._bindings: dict[bytes, bytes] = {}  # by the whole record but its kind
+        self._bindings: dict[bytes, bytes] = {}  # by the record without its first byte, the kind
         self.metadata: dict[tuple[str, str, str], bytes] = {}
 
     # ── changes: each returns the record to append ────────────────────────────────────────────────────

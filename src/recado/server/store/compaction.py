@@ -1,9 +1,13 @@
-"""Compaction: the live messages of a segment that is mostly garbage are stored again, and the segment is dropped.
+"""Compaction: store the live messages of a segment that is mostly garbage again, and drop the segment.
 
 Without it, one message that is never consumed would retain a whole segment for ever. Compaction works in slices
-of some milliseconds. Each slice leaves everything consistent: a message is in the one segment or in the other.
-A moved message keeps its position in the queue. After a crash recovery may find both copies, and the later one
-counts.
+of some milliseconds. After each slice everything is consistent: the index has each message in its old segment
+or in its new one. A moved message keeps its position in the queue. If the process crashes, recovery may find
+both copies, and the later one counts (RV2).
+
+Compaction starts when there is as much garbage as live data, and at least four segments of garbage in addition.
+It then takes the segment with the smallest ratio of live messages, below `LIVE_RATIO_MAX`. When disk space is
+low, the amount of garbage does not matter, but only segments with little live data are taken.
 """
 
 from collections.abc import Iterator
@@ -48,7 +52,7 @@ class Compactor:
     def compact(self, *, low_on_disk: bool = False) -> bool:
         """Do a slice of the work; return whether to continue soon. Raises `CorruptJournalError`, `OSError`.
 
-        With `low_on_disk`, every segment with much garbage is worth the work.
+        With `low_on_disk`, it compacts even if there is little garbage in total.
         """
         if self._records is None:
             base = self._choose_segment(low_on_disk)

@@ -83,7 +83,8 @@ class JournalStore(LsnTracker):
         self.exchanges: dict[QualifiedName, Exchange[Any]] = {}
         self._batch = TurnBatch()
         self._deferred = DeferredActions(self)
-        # Message ids whose messages are not durable in a stream yet, and the LSN that they wait for.
+        # Ids of messages that go to a stream and are not durable there yet, and the LSN that makes them
+        # durable. A checkpoint must not contain these ids (see `record_message_id`).
         self._unsynced_ids: dict[tuple[Exchange[Any], bytes], int] = {}
         self._id_rewrite: StepTask[None] | None = None  # writes the message ids of a checkpoint
         self._ids_start: int | None = None  # journal position of the first of them
@@ -189,6 +190,9 @@ class JournalStore(LsnTracker):
         record = encode_message_ids(table, [(message_id, seen_at)])
         self.durable_ops += 1
         if isinstance(owner, Exchange) and self._includes_stream(targets):
+            # A stream has its own journal, so the message and its id cannot be one group. The id is written
+            # once the message is durable: otherwise a crash could leave the id alone, and the message that the
+            # publisher sends again would be dropped as a duplicate.
             self._unsynced_ids[owner, message_id] = self.lsn
             self._deferred.add(partial(self._append_message_id, vhost, owner, message_id, record))
         else:
@@ -269,7 +273,7 @@ class JournalStore(LsnTracker):
                 index.settled_spans += [
                     (entry.first_position, pending.count, 1) for pending, entry in bucket.unwritten
                 ]
-            else:  # all messages from the first paged-out one on are paged out
+            else:  # without priorities, all messages from `next_position` on are paged out
                 start = bucket.next_position
                 index.settled_spans.append((start, index.end_position - start, 1))
             bucket.unwritten.clear()
@@ -315,7 +319,8 @@ class JournalStore(LsnTracker):
             )
         else:
             self.settle(queue, first_position, count, stride)
-            # Otherwise a crash could leave both, and the message would be dead-lettered again.
+            # Otherwise a crash could leave both the dead letter and its original, which would be forwarded
+            # again.
             self._batch.is_atomic = True
 
     def _includes_stream(self, targets: Iterable[Queue]) -> bool:
@@ -370,7 +375,7 @@ class JournalStore(LsnTracker):
             self._advance_checkpoint()
 
     def roll(self) -> None:
-        """Begin a segment and a checkpoint, so that the last segment can be dropped (see `StoreSegments.roll`)."""
+        """Begin a segment and a checkpoint, so that the last segment can be dropped (`StoreSegments.roll`)."""
         self.segments.roll()
         self._id_rewrite = None  # ids in the last segment have to be written again
 

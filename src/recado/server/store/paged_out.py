@@ -30,7 +30,8 @@ from .records import (
     unpack_run_start,
 )
 
-# After a restart a queue may only look at its first messages, so the first read is small. Further ones grow.
+# The first read is small, because after a restart a queue often needs only its first messages. Each further
+# read is four times as large, up to the maximum.
 _READ_MIN_BYTES = 64 << 10
 _READ_MAX_BYTES = 1 << 20
 _MESSAGES_MAX = 4096
@@ -41,16 +42,16 @@ _Located = tuple[int, int, int, int, int]
 
 
 def page_in(journal: Journal, index: QueueIndex, priority: int) -> list[Run]:
-    """Return the next messages of a priority; they leave their bucket. Raises `CorruptJournalError`, `OSError`."""
+    """Remove and return the next messages of a priority. Raises `CorruptJournalError`, `OSError`."""
     bucket = index.paged_out[priority]
     bucket.read_bytes = min(bucket.read_bytes * 4 or _READ_MIN_BYTES, _READ_MAX_BYTES)
     if not bucket.stored_count:
         return _page_in_unwritten(bucket)
     runs: list[Run] = []
     size = count = 0
-    # The last record of one message, to compare the next with; where its payload begins; its extents; the
-    # position up to which messages are equally settled and delivered; the payloads of the run that it was added
-    # to.
+    # The next record is compared with `model`, the last record that ended a run. If they are alike, its payload
+    # (from offset `payload_start` on) is appended to `payloads`, those of the run. This holds within
+    # `model_extents` and before position `limit`, up to which all messages are equally settled and delivered.
     model, payload_start, model_extents, limit = b"", RUN_HEADER_BYTES, None, 0
     payloads = [b""]
     for extents, journal_position, record in _scan(journal, index, bucket, bucket.read_bytes):
@@ -114,8 +115,8 @@ def next_live_spans(
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Return spans of live messages from the cursor on and before `end`, and the cost of reading them.
 
-    The cursor advances. `starts` has for each priority the position from which on messages count. The journal
-    may change between two calls.
+    The cursor advances. `starts` maps each priority to its first position; earlier messages of that priority
+    are skipped, and so are other priorities. The journal may change between two calls.
     """
     spans: list[tuple[int, int, int]] = []
     cost = 0
@@ -180,9 +181,9 @@ def _live_ranges(
 def _scan(
     journal: Journal, index: QueueIndex, bucket: PagedOutBucket, read_bytes: int
 ) -> Iterator[tuple[SegmentExtents, int, bytes]]:
-    """Yield the records in the extents of a queue from the start of a bucket on, and where each of them is.
+    """Yield (extents, journal position, record) for the extents of a queue, from the start of a bucket on.
 
-    Records of other queues in the gaps of extents are among them.
+    An extent may also contain records of other queues, which the caller has to skip.
     """
     position = bucket.next_position
     for extents in index.extents[index.find_extents(position) :]:

@@ -1,7 +1,7 @@
 """The index of one queue: where its messages are stored, which are settled, and how often they were delivered.
 
-Messages are named by their position in the queue. The index stores nothing per message: adjacent records are
-one extent, so 10 M messages of 100 bytes that were published one by one need 29 extents and 0.1 MB.
+Messages are identified by their position in the queue. The index stores nothing per message: adjacent records
+are one extent, so 10 M messages of 100 bytes that were published one by one need 29 extents and 0.1 MB.
 
 QI1  Every position below `stored_end` is in `settled`, or its message is live: some extent contains it.
 QI2  A `SegmentExtents` is in one segment, and its offsets grow with positions. Those of a queue are ordered by
@@ -26,8 +26,8 @@ _GAP_BYTES = 1024
 _GAP_FACTOR = 4  # of the record's size
 _GAP_MAX_BYTES = 64 << 10
 
-_DELIVERED_RANGES_MAX = 1000  # before those of settled messages are pruned
-_DELIVERIES_MAX = 256  # that are distinguished
+_DELIVERED_RANGES_MAX = 1000  # above this, those of settled messages are pruned
+_DELIVERIES_MAX = 256  # further deliveries of a message are not counted
 
 
 class SegmentExtents:
@@ -62,7 +62,7 @@ class SegmentExtents:
         self.end = end
 
     def ranges_from(self, position: int) -> Iterator[tuple[int, int]]:
-        """Yield the extents from that of a position on, as ranges [start, end) of journal positions."""
+        """Yield the extent with a position and all later ones, as ranges [start, end) of the journal."""
         base = self.stats.base
         for number in range(self._extent_index(position), len(self.starts)):
             yield base + self.starts[number], base + self.ends[number]
@@ -139,7 +139,11 @@ class QueueIndex:
 
     @property
     def counts_deliveries(self) -> bool:
-        """Whether the number of deliveries matters, and not only whether there was one."""
+        """Whether the number of deliveries matters, and not only whether there was one.
+
+        Only quorum queues need it (x-delivery-limit). During recovery the type of the queue is not known yet,
+        so deliveries are counted, and `finish_recovery` discards the counts of other queues.
+        """
         return self.queue is None or self.queue.declared_settings.queue_type == "quorum"
 
     # ── where messages are ────────────────────────────────────────────────────────────────────────────
@@ -170,9 +174,11 @@ class QueueIndex:
 
     @property
     def _is_newest_small(self) -> bool:
+        """Whether the newest extents are so few that they can be used again after all messages were settled."""
         return self._newest_extents is not None and len(self._newest_extents.starts) < 2
 
     def _begin_extents(self, first: int, stats: SegmentStats) -> SegmentExtents:
+        """Append new extents for the next messages; remove the last ones if all their messages are settled."""
         if self.extents and not self.extents[-1].live_count and not self._is_recovering:
             self.extents.pop()
         self._newest_extents = SegmentExtents(first, stats)
@@ -287,7 +293,7 @@ class QueueIndex:
         return parts
 
     def uniform_until(self, position: int) -> int:
-        """Return the end of the range from `position` on that is equally settled and equally often delivered."""
+        """Return the first position after `position` that differs in being settled or in its deliveries."""
         sets = (self.settled, *self.delivered)
         return min(each.next_change(position) for each in sets)
 

@@ -104,7 +104,7 @@ class RangeSet:
 
     def add(self, start: int, end: int) -> None:
         chunks, last_ends = self._chunks, self._last_ends
-        # The first chunk with a range that it overlaps or touches.
+        # The first chunk with a range that the new one overlaps or touches.
         at = bisect_left(last_ends, start)
         if at == len(chunks):
             if not chunks:

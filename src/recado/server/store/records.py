@@ -17,9 +17,10 @@
     ranges      = | count u32 | { start u64 | end u64 } … |
     destination = | queue u32, or'ed with SPILLED_FLAG | first position u64 | expiry i64, -1 is never |
 
-The messages of a run are stored once for all their queues. `origin` is exchange and routing key as in a deliver
-frame. `payload` is the size of every payload, or VARYING_SIZES_FLAG, and then `count` sizes u32 follow. A
-destination with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables
+The messages of a run are stored once for all their queues. In the fixed part of a run, `origin`, `prefix` and
+`payload` are sizes in bytes. That of the payload holds for every payload; if they differ, it is
+VARYING_SIZES_FLAG, and `count` sizes u32 follow. The origin is exchange and routing key as in a deliver frame.
+A destination with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables
 are AMQP's, so that the arguments of a declaration keep their types.
 """
 
@@ -103,9 +104,9 @@ def encode_run(
     return b"".join((start, sizes, origin_bytes, prefix, *payloads))
 
 
-# Two records of one message for one queue have messages that are alike if they are equal in these parts (kind,
-# priority, count and queue; all further fixed fields except position and payload size), and from there to the
-# payload.
+# The parts of two records that must be equal so that their messages can be in one run; each record has one
+# message for one queue. LIKE_START is kind, priority, count and queue; LIKE_REST is all further fixed fields
+# except position and payload size. The bytes between the header and the payload must be equal, too.
 LIKE_START, LIKE_REST, POSITION_FIELD = slice(0, 12), slice(20, 41), slice(12, 20)
 RUN_HEADER_BYTES = _RUN_HEADER.size
 

@@ -85,7 +85,7 @@ class RecoveredState:
         self._check_for_gaps()
 
     def _check_for_gaps(self) -> None:
-        """Check that a checkpoint follows each gap: a segment is dropped only after a later checkpoint is durable."""
+        """Check that a checkpoint follows each gap: segments are dropped only after a durable checkpoint."""
         end = 0
         for segment in self._store.journal.segments:
             if end < segment.base > self._checkpoint_base:
@@ -162,7 +162,7 @@ class RecoveredState:
             self._message_ids[owner] = [each for each in known_ids if each[0] >= ids_start]
 
     def _sorted_ids(self, owner: QualifiedName | int) -> list[tuple[bytes, int]]:
-        """Return ids with their times, oldest first; a checkpoint may have written old ones after newer ones."""
+        """Return ids with their times, oldest first: a checkpoint writes old ids again after newer ones."""
         ids_and_times = [pair for _, ids in self._message_ids.get(owner, ()) for pair in ids]
         return sorted(ids_and_times, key=itemgetter(1))
 
@@ -176,6 +176,8 @@ class RecoveredState:
         store.begin_restore(self._catalogue, indexes, self._next_queue_id)
         orphaned_bindings = self._catalogue.restore_to(broker, now)
         store.end_restore()
+        # While the journal was read, settlements were not subtracted; `finish_recovery` counts live messages
+        # anew.
         for stats in store.segments.all_stats():
             stats.live_count = 0
         store.segments.resume(self._checkpoint_base)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from recado.journal.journal import Journal
 from recado.journal.segment import Segment
 
-CHECKPOINT_INTERVAL_FACTOR = 4  # times the size of a checkpoint is written between two, at least
+CHECKPOINT_INTERVAL_FACTOR = 4  # write at least this many times its size before the next one
 LIVE_RATIO_MAX = 0.3  # with a larger ratio of live messages a segment is not worth compacting
 ROLL_GAIN_MIN_BYTES = 1 << 20  # less would not pay for a new segment with its checkpoint
 
 
 class SegmentStats:
-    """The number of messages in a segment, each counted once per queue that it is in; their sizes are not tracked."""
+    """The number of messages in a segment, each counted once per queue; their sizes are not tracked."""
 
     __slots__ = ("base", "live_count", "stored_count")
 
@@ -52,7 +52,7 @@ class StoreSegments:
         self._current = SegmentStats(-1)  # of the segment that is appended to
         # Checkpoints that are not durable yet: (where it ends, base of the segment where it begins).
         self._checkpoints: deque[tuple[int, int]] = deque()
-        self._checkpoint_base = 0  # of the last durable checkpoint
+        self._checkpoint_base = 0  # base of the segment where the last durable checkpoint begins
         self._checkpoint_end = 0
         self._checkpoint_bytes = 0
         self._droppable_when_full: list[int] = []
@@ -74,7 +74,11 @@ class StoreSegments:
         return [(self._current, position - self._current.base) for position in positions]
 
     def append_checkpoint(self, record: bytes, since: int | None, size: int) -> None:
-        """Append a checkpoint. Further records of it, `size` bytes, begin at journal position `since`, if any."""
+        """Append a checkpoint.
+
+        `since` is the journal position of the first record that belongs to the checkpoint and was written
+        before it (message ids), or None; `size` is the total size of these records.
+        """
         self.append(record)
         self.checkpoint_due = False
         self._checkpoint_end = self._journal.position
@@ -98,7 +102,10 @@ class StoreSegments:
         return list(self._stats_by_base.values())
 
     def resume(self, checkpoint_base: int) -> None:
-        """After recovery: continue in the last segment. The last checkpoint is in that of `checkpoint_base`."""
+        """After recovery: continue in the last segment.
+
+        `checkpoint_base` is the base of the segment in which the last checkpoint begins.
+        """
         self._checkpoint_base = checkpoint_base
         segments = self._journal.segments
         if segments:
@@ -139,11 +146,11 @@ class StoreSegments:
         return [segment.base for segment, stats in self.before_checkpoint() if not stats.live_count]
 
     def remember_droppable(self) -> None:
-        """Right after a complete write: remember the segments that can be dropped even if the next write does not fit."""
+        """After a complete write: remember the segments that can be dropped even if the next write fails."""
         self._droppable_when_full = self.find_empty()
 
     def droppable_when_full(self) -> list[int]:
-        """Return the bases of segments that can be dropped although there are records that cannot be written."""
+        """Return the bases of segments that can be dropped although some records cannot be written."""
         return [base for base in self._droppable_when_full if base in self._stats_by_base]
 
     def drop(self, bases: Sequence[int]) -> None:

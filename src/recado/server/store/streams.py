@@ -70,7 +70,7 @@ class SparseIndex:
         self._positions.append(position)
 
     def find(self, key: int) -> int:
-        """Return a position after which all records with this key or a greater one are."""
+        """Return a journal position to scan from: no record before it has this key or a greater one."""
         number = bisect_left(self._keys, key)
         return self._positions[number - 1] if number else self._start
 
@@ -156,7 +156,7 @@ class StreamJournal:
                     self._restart_at(position, offset)
             self._index_record(position, offset, count, time)
         if self._spans:
-            self._drop_before(self._spans[0].base)  # dropped before a crash undid it
+            self._drop_before(self._spans[0].base)  # a crash may have undone their removal
 
     def _is_contiguous(self, position: int) -> bool:
         """Whether no segment is missing between this record and the one before it."""

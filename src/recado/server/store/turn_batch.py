@@ -39,7 +39,7 @@ class TurnBatch:
         self.is_atomic = False
         """Whether the whole batch must be one group of the journal."""
         self.is_urgent = False
-        """Whether it must be written at the end of this turn: a client waits for a record, or sees its effect."""
+        """Whether to write it at the end of this turn: a client waits for a record, or sees its effect."""
 
     def __bool__(self) -> bool:
         return bool(self._pending or self._touched)
@@ -51,7 +51,7 @@ class TurnBatch:
         self.is_urgent = True
 
     def add_run(self, index: QueueIndex, run: Run) -> None:
-        """Add durable messages. Single messages of fifty clients in one turn become one record, like a run."""
+        """Add durable messages. Single messages of several clients share one record if they are alike."""
         last = self._last
         if last is not None and last.can_absorb(index, run):
             run.stored = True
@@ -160,7 +160,8 @@ class TurnBatch:
         delivered = {index: _delivered_ranges(index) for index in touched if index.delivered_spans}
         for kind, ranges_by_index in ((SETTLED, settled), (DELIVERED, delivered)):
             for index, ranges in ranges_by_index.items():
-                # Positions that were never written may be assigned again after a restart.
+                # Leave out positions after the last written message: after a restart they are assigned to new
+                # messages, which must not count as settled.
                 end = written_end.get(index, index.stored_end)
                 ranges_by_index[index] = clip_ranges(ranges, end)
             durable = [
@@ -202,7 +203,10 @@ def _is_obsolete(
 
 
 def _delivered_ranges(index: QueueIndex) -> list[tuple[int, int]]:
-    """Return the positions delivered in this turn; repeated ones repeatedly where deliveries are counted."""
+    """Return the positions delivered in this turn.
+
+    If the queue counts deliveries, a position that was delivered several times is in several ranges.
+    """
     if index.counts_deliveries:
         return [ranges for span in index.delivered_spans for ranges in merge_spans([span])]
     return merge_spans(index.delivered_spans)
