@@ -1,7 +1,7 @@
 """Users, and their permissions in each vhost.
 
 A permission has three patterns, for configuring, writing and reading. As in RabbitMQ, a name is allowed if
-the pattern matches anywhere in it, and the empty pattern allows nothing. The default exchange is called
+the pattern matches anywhere in it, and the empty pattern allows no name. The default exchange is called
 `amq.default` here. A topic permission restricts by routing key what a user may write to or read from one
 topic exchange; `{username}` and `{vhost}` in its patterns are replaced by the names.
 

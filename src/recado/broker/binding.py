@@ -68,7 +68,7 @@ class Matcher(Protocol[T]):
 
     @property
     def add_cost(self) -> int:
-        """The maximum cost of adding a binding, in addition to the cost of any method."""
+        """The maximum cost of adding a binding, in addition to the base cost of an AMQP method."""
 
     def add(self, binding: Binding[T]) -> None:
         """Add a binding. Raises `PreconditionFailedError` and changes nothing if it is invalid."""

@@ -56,9 +56,9 @@ class ReplyQueue(Queue):
 class MessageCounters:
     """Totals of messages since the broker was started.
 
-    A message to several queues or consumers is published once and delivered several times. Channels maintain
-    the numbers anyway: the last delivery tag, the last confirmed message. They are read when needed, and
-    added here when a channel closes, so that nothing is counted twice.
+    A message to several queues or consumers is published once and delivered several times. An open channel
+    has its own counters (such as the last delivery tag), which `total_with` reads. They are added here
+    when the channel closes, so that no message is counted twice.
     """
 
     __slots__ = ("acknowledged", "confirmed", "delivered", "published")
@@ -87,7 +87,7 @@ class MessageCounters:
 
 
 class Broker:
-    has_ended = False
+    has_ended = False  # as `ExclusiveOwner` of the reply queues
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Broker:
         self.store = store or MessageStore()
         self.users: dict[str, User] = {}
         self.usage = Usage(self.users)
-        self.exclusive_queues: dict[Queue, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}  # the reply queues, which the broker owns
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self.deleting_vhosts: set[str] = set()
         self.global_parameters: dict[str, object] = {}
@@ -131,9 +131,9 @@ class Broker:
     def delete_vhost(self, name: str, now: int, on_deleted: Callable[[], None]) -> None:
         """Delete a vhost with its policies, queues and exchanges, and the permissions of users in it.
 
-        No client can enter it from now on; the caller closes the connections that are in it. Queues are deleted in
-        the background, and `on_deleted` is called when that is done. Until then the name is in `deleting_vhosts`
-        and must not be used again.
+        No client can enter it from now on; the caller closes the connections that are in it. Queues are
+        deleted in the background, and `on_deleted` is called when that is done. Until then the name is in
+        `deleting_vhosts` and must not be used again.
         """
         vhost = self.vhosts.pop(name)
         self.deleting_vhosts.add(name)
@@ -198,7 +198,7 @@ class Broker:
                 access.set_user(user)
 
     def restore_metadata(self, metadata: Mapping[tuple[str, str, str], bytes], now: int) -> None:
-        """Restore persisted vhosts, users and policies.
+        """Restore persisted vhosts, users, policies and global parameters.
 
         The keys of `metadata` are kind, vhost and name. Call this before queues and exchanges are restored,
         because they need the vhosts.

@@ -1,12 +1,14 @@
-"""The consuming half of a channel: consumers, deliveries, settlement, transactions. `publisher` is the
-other half.
+"""A channel. This module is its consuming half: consumers, deliveries, settlement, transactions.
+
+The publishing half is in `publisher`. To settle a delivery is to ack, requeue or reject it.
 
 CH1  Delivery tags count up from 1; a tag is settled once, by the channel that it belongs to.
 CH2  When the channel closes, its unsettled messages are requeued.
 CH3  In a transaction settlements are deferred to the commit; until then the same tags cannot be settled
      again.
 CH4  Messages that are requeued together are all in their queues before one of them is redelivered.
-CH5  The next single active consumer gets the messages that a closed channel held before newer ones.
+CH5  When the channel of a single active consumer closes, its messages are requeued before the next active
+     consumer gets any message.
 
 A range of tags with many deliveries is settled in bounded steps (see `steps` and `background_work`), and
 a channel with many consumers is closed in steps. For CH4 and CH5 the queues pause delivery until the
@@ -41,7 +43,7 @@ from .run import Run
 from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, run_to_completion
 from .unacked_deliveries import UnackedDeliveries
 
-# Deliveries to settle, including the messages dispatched in their place.
+# Entries of `UnackedDeliveries` to settle, including the dispatch of the messages that replace them.
 _ENTRIES_PER_UNIT: Final = 2
 _CONSUMERS_PER_UNIT: Final = 8  # to search for one with ready messages
 _RESUMED_CONSUMERS_PER_UNIT: Final = 32  # consumers without ready messages: 0.07 to 0.15 µs each
@@ -120,7 +122,8 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        # Totals since the channel was opened, for statistics; deliveries to be acked are the other tags.
+        # Totals since the channel was opened, for statistics. Deliveries that need an ack have no counter:
+        # they are the tags that none of these counts.
         self.acknowledged_count = self.redelivered_count = self.delivered_no_ack_count = 0
         self.get_count = self.get_no_ack_count = self.get_empty_count = 0
         self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
@@ -150,7 +153,7 @@ class Channel:
         exclusive: bool,
         now: int,
     ) -> Consumer:
-        """Add a consumer and return it; dispatch after the client has been told its tag.
+        """Add a consumer and return it. The caller dispatches after it has sent consume-ok.
 
         Raises `AccessRefusedError` if the queue is used exclusively, and `NotAllowedError` if the tag is in
         use.
@@ -381,7 +384,7 @@ class Channel:
     def _has_shared_limit(self) -> bool:
         """Whether several consumers share a prefetch.
 
-        It then frees one message at a time, for the next consumer in rotation.
+        Acks are then handled one at a time, because each makes room for the next consumer in rotation.
         """
         return self.global_prefetch > 0 and len(self.consumers) > 1
 
@@ -396,7 +399,7 @@ class Channel:
     def _ack(self, first: int, last: int, now: int) -> None:
         """Ack deliveries, and dispatch after the messages of each holder.
 
-        So it is not observable how the client batches its acks.
+        The result is therefore the same however the client batches its acks.
         """
         holder: Consumer | GetHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):

@@ -39,7 +39,7 @@ from .run import Origin, Run
 from .steps import Steps, StepTask
 from .vhost import Vhost
 
-# Of a header frame in addition to its properties, with a reserve.
+# The size of a header frame without its properties, with a reserve.
 _HEADER_OVERHEAD_BYTES = PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
 _DEATH_COUNT_MAX = 1 << 62  # limits the count in a client's header
 DEAD_LETTERS_PER_TURN = 128  # dead letters with different properties; about 10 ms of work

@@ -172,7 +172,7 @@ class Exchange(Generic[Q]):
 
     @property
     def bind_cost(self) -> int:
-        """The cost of adding a binding, in addition to that of any method."""
+        """The cost of adding a binding, in addition to the base cost of an AMQP method."""
         return self._primary_matcher.add_cost
 
     def bind(
@@ -196,7 +196,7 @@ class Exchange(Generic[Q]):
         return self.bindings.get((destination, routing_key, canonical_arguments(arguments)))
 
     def unbind(self, binding: Binding[Q | Exchange[Q]]) -> int:
-        """Remove a binding; return the cost beyond that of a short one."""
+        """Remove a binding; return the additional cost of a long routing key or long arguments."""
         destination, key = binding.destination, binding.routing_key
         arguments = canonical_arguments(binding.arguments)
         del self.bindings[destination, key, arguments]

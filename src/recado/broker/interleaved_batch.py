@@ -1,7 +1,8 @@
-"""Publishes of several routes in alternation that are published route by route.
+"""Publishes that alternate between several routes, regrouped so that each route is published as one run.
 
-Their publish numbers are those of the original order. So the batch can be confirmed only when all of it is
-published, and the number of a rejected message does not follow from its index within its route.
+A client numbers its publishes in their original order, and confirms use these numbers. Because the regrouped
+messages are published out of order, no message of the batch is confirmed until the whole batch is
+published, and the number of a rejected message has to be looked up.
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +52,11 @@ class InterleavedBatch:
         self.last_number = number_before + len(method_frames)
 
     def publish_numbers(self, published: int, indexes: Iterable[int]) -> Iterator[int]:
-        """Return the publish numbers of messages by their indexes after the first `published` ones."""
+        """Return the publish numbers of rejected messages.
+
+        `published` is the number of messages that the channel has published before the current run, and
+        `indexes` are the indexes of the rejected messages within the run.
+        """
         route_order = {method: i for i, method in enumerate(dict.fromkeys(self._method_frames))}
         arrival_order = sorted(
             range(len(self._method_frames)), key=lambda i: route_order[self._method_frames[i]]

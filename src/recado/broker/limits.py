@@ -33,7 +33,7 @@ class Usage:
     """Open connections by vhost and by user, and open channels by user."""
 
     def __init__(self, users: "Mapping[str, User]") -> None:
-        """`users` is the live mapping by name: changed limits apply to open connections too."""
+        """`users` is the live mapping by name, so that a changed limit applies to the next channel opened."""
         self._users = users
         self._connections_of_vhost: Counter[str] = Counter()
         self._connections_of_user: Counter[str] = Counter()

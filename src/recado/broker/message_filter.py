@@ -23,7 +23,7 @@ from .consumer import DISPATCH_BYTES
 from .run import Origin, Run
 
 FILTER_VALUE_HEADER: Final = "x-stream-filter-value"
-EVALUATION_COST_BYTES: Final = 1024  # of small messages are rendered in the time of one evaluation
+EVALUATION_COST_BYTES: Final = 1024  # one evaluation takes as long as rendering so many bytes
 _CACHED_PROPERTIES_BYTES_MAX: Final = 512  # longer properties are not cached, to bound the memory
 
 _STRING_PROPERTIES: Final = frozenset(

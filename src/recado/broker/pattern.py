@@ -9,8 +9,8 @@ A regex exchange matches its patterns in sets (`re2.Set`), which find all matche
 4,500 patterns take 0.03 ms, one by one 8 ms. A set is immutable, so new patterns are matched singly until
 there are enough of them for a set, and a set that has lost half of its patterns is dissolved. Sets are
 small for two reasons. Compiling one is part of a bind and must be fast. Matching must be fast even in the
-worst case, when the engine builds a new state for every byte of the key; that worst case is what a match is
-charged.
+worst case, when the engine builds a new state for every byte of the key. A match is charged for that worst
+case.
 """
 
 from collections.abc import Callable, Iterator

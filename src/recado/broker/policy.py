@@ -7,8 +7,8 @@ POL2  Declared settings are never changed: policies produce effective settings, 
 POL3  A policy with a key that a queue type does not support does not apply to queues of that type at all.
 
 An operator policy only has limits, and of two limits the lower one applies. Validation, texts and
-precedence are those of RabbitMQ 3.10, except that it leaves undefined which of two policies with equal
-priority applies.
+precedence are those of RabbitMQ 3.10. RabbitMQ leaves undefined which of two policies with equal priority
+applies.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -53,7 +53,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """RabbitMQ's word for it, and the kind under which it is stored."""
+        """The kind under which the policy is stored; also RabbitMQ's name for it."""
         return POLICY_KINDS[self.operator]
 
     @property
@@ -206,8 +206,8 @@ def _format_erlang(value: object) -> str:
 
 # ── effective settings ────────────────────────────────────────────────────────────────────────────────
 
-# If an argument and a policy set the same key, the lower limit applies, and otherwise the argument, except
-# for these keys, for which the policy takes precedence.
+# The keys for which a policy takes precedence over an argument of the declaration. For other keys that both
+# set, the lower of two limits applies, and the argument if the key is not a limit.
 _POLICY_PRECEDENCE_KEYS: Final[dict[str, frozenset[str]]] = {
     "classic": frozenset(),
     "quorum": frozenset({"overflow", "expires"}),

@@ -5,7 +5,8 @@ BKT2  A requeued message precedes every message that has not left yet, because i
 BKT3  Paged-out messages follow all messages in memory; while there are any, new messages are paged out
       behind them.
 
-So requeued runs wait in a heap of their own and are never inserted among the fresh runs.
+Because of BKT2, requeued runs wait in a heap of their own. They are never inserted among the *fresh* runs,
+those that have not been delivered yet.
 """
 
 from collections import deque

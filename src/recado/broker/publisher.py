@@ -2,8 +2,9 @@
 
 PUB1  An unroutable mandatory message is returned before it is confirmed.
 PUB2  Every message is confirmed once: with an ack if it was accepted, with a nack if a queue rejected it.
-PUB3  The messages of a transaction are published at commit, all of them or none.
-PUB4  A confirm is sent when its messages are accepted, and durable if the store has them.
+PUB3  The messages of a transaction are published at commit, all of them or none. Only a crash during the
+      commit of a large transaction may leave a part of them (see `channel`).
+PUB4  A confirm is sent when its messages have been accepted and those that the store records are durable.
 PUB5  The messages of a channel enter each queue in the order in which they were published.
 
 Most publishes have a cached route to a few queues and are handled in one call. A search for the route,
@@ -288,7 +289,7 @@ class Publisher:
         )
 
     def _publish_run(self, route: Route, event: Published, now: int) -> None:
-        """Publish like messages in one step."""
+        """Publish the messages of one event in one step."""
         frame_max, queues = self._connection.frame_max, route.queues
         # Inlined `_make_run`: another call would cost 1 % of a message.
         run = Run(
@@ -318,7 +319,7 @@ class Publisher:
     def _publish_in_steps(
         self, route: Route, event: Published, queues: Sequence[Queue]
     ) -> Steps[None]:
-        """Publish like messages to many queues, or to queues that need them one by one."""
+        """Publish the messages of one event to many queues, or to queues that need them one by one."""
         if len(event.payloads) > 1 and any(queue.is_per_message for queue in queues):
             for message in self._single_runs(route, event):
                 yield from self._enqueue(route, message, queues)

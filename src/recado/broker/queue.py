@@ -4,7 +4,7 @@ The subclasses are `WorkQueue` (each message to one consumer), `Stream`, and the
 `ReplyQueue`. They define how messages enter and leave.
 """
 
-# ruff: noqa: B027 - what a kind of queue has no use for does nothing
+# ruff: noqa: B027 - a hook that a kind of queue does not override does nothing
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,10 +31,10 @@ SetTimer = Callable[["Queue", int], None]
 
 
 class ExclusiveOwner(Protocol):
-    """The owner of exclusive queues: a connection."""
+    """The owner of exclusive queues: a connection, or the broker for the addresses of direct replies."""
 
     has_ended: bool
-    """The connection has closed, and its queues are about to be deleted."""
+    """The owner is a connection that has closed, and its queues are about to be deleted."""
 
     exclusive_queues: "dict[Queue, None]"
 
@@ -111,12 +111,12 @@ class Queue(ABC):
         self.shared_channel_consumers = 0  # consumers that share a channel with other consumers
         self.ready = 0
         self.unacked = 0
-        self.delivery_pauses = 0  # by channels that requeue messages in steps
+        self.delivery_pauses = 0  # the number of channels that are requeueing messages in steps
         self.deleted = False
         self.dead_lettering_runs = 0  # runs waiting to be dead-lettered
         self.held_dead_letters = 0  # dead letters waiting for their targets, see `at_least_once`
         self.held_dead_letter_bytes = 0
-        self.stalled = False  # by so many waiting dead letters that no more messages may die
+        self.stalled = False  # too many dead letters are waiting: deliver and drop nothing
         self.survives_restart = settings.durable and not settings.exclusive
         self.deduplication_window = create_window(
             settings.deduplication, store, vhost.name, self, persist=self.survives_restart
@@ -360,7 +360,11 @@ class Queue(ABC):
         """Raise an error if this kind of queue cannot serve the consumer."""
 
     def excludes_consumer(self, exclusive: bool) -> bool:
-        """Whether an exclusive consumer forbids another consumer."""
+        """Whether a new consumer must be refused.
+
+        That is if an existing consumer is exclusive, or if the new one is exclusive and the queue has
+        consumers or a single active consumer.
+        """
         if exclusive:
             return bool(self.consumers) or self.settings.single_active_consumer
         return any(consumer.exclusive for consumer in islice(self.consumers, 1))

@@ -29,7 +29,7 @@ _CACHED_ROUTES_MAX = 8192  # bounds the memory for a publisher that never repeat
 
 
 class Route(Origin):
-    """The queues of all messages with one publish method."""
+    """The route of all messages whose basic.publish frames are equal: their exchange and queues."""
 
     __slots__ = ("mandatory", "queues", "returns_messages", "source_exchange")
 

@@ -1,8 +1,8 @@
-"""A run: consecutive like messages, stored and moved as one object.
+"""A run: consecutive messages of one route with equal traits, stored and moved as one object.
 
-Message i of a run is `prefix + payloads[i]`: raw header and body frames as the publisher sent them (see
-`recado.amqp.runs`). All other attributes (origin, expiry, redelivery) are common to the messages of the
-run.
+Other modules call such messages *like messages*. Message i of a run is `prefix + payloads[i]`: raw header
+and body frames as the publisher sent them (see `recado.amqp.runs`). All other attributes (origin, expiry,
+redelivery) are common to the messages of the run.
 
 Each message has a *position*, a number that its queue assigns when it enters. A requeued message returns to
 its position. A run of n messages has the positions `first_position`, `first_position + stride`, …:
@@ -43,7 +43,7 @@ class Origin:
 
 
 class Run(msgspec.Struct, eq=False):
-    """Consecutive like messages; see the module."""
+    """Consecutive messages of one route with equal traits; see the module."""
 
     origin: Origin
     traits: MessageTraits
@@ -192,7 +192,8 @@ class Run(msgspec.Struct, eq=False):
         """Return (prefix, payloads) for another channel and maximum frame size."""
         if frame_max < self.frame_max:
             return b"", [resize_frames(content, channel, frame_max) for content in self.contents()]
-        if self.prefix:  # equal to the byte: only the common prefix contains the channel number
+        # The frame headers, with the channel number, are all in the common prefix, if there is one.
+        if self.prefix:
             return move_to_channel(self.prefix, channel), self.payloads
         return b"", [move_to_channel(payload, channel) for payload in self.payloads]
 

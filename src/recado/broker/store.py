@@ -1,4 +1,4 @@
-"""The broker's durability port: what must survive the process, or does not fit into memory.
+"""The broker's durability port, for data that must survive the process or does not fit into memory.
 
 The broker notifies its store of each change; the store never decides. The store in this module stores
 nothing, so that a broker with it loses everything at its end. `recado.server.store` has the store that
@@ -32,24 +32,24 @@ class DurabilityListener(Protocol):
 
 
 class MessageStore:
-    """The default store: it stores nothing, and everything is durable immediately."""
+    """The default store. It stores nothing: `durable_ops` stays 0, so no reply ever waits for durability."""
 
     has_disk = False
     memory_pressure = False  # page in only as fast as acks free memory
-    durable_ops = 0  # counts operations that need an fsync, for which their reply, if any, waits
-    lsn = 1  # of operations at this time
+    durable_ops = 0  # number of operations that need an fsync; their replies wait for it
+    lsn = 1  # the LSN of an operation that is stored now
     durable_lsn = 0  # operations up to this LSN are on disk
     topology_lsn = 0  # LSN of the last declaration, deletion or purge
     page_out_bytes = 1 << 62  # ready bytes of a queue in memory; further messages are paged out
 
     @property
     def has_pending_writes(self) -> bool:
-        """Whether records must be written now."""
+        """Whether records must be written or synced at the end of this turn."""
         return False
 
     @property
     def has_deferred_writes(self) -> bool:
-        """Whether records must be written soon, alone or with the next ones."""
+        """Whether records that no reply waits for are buffered, to be written after a short delay."""
         return False
 
     # The store is notified of durable entities only: bindings between two durable entities, and no
@@ -125,8 +125,8 @@ class MessageStore:
     def record_delivery(self, queue: "Queue", first_position: int, count: int, stride: int) -> None:
         """Stored messages were delivered to a client that will acknowledge them.
 
-        Quorum queues count this: after a restart a message has been redelivered as often as it was
-        delivered, the restart included.
+        Quorum queues count deliveries: after a restart, which requeues the message, its redelivery count is
+        the number of its recorded deliveries.
         """
 
     def record_message_id(
@@ -145,7 +145,7 @@ class MessageStore:
         """
 
     def require_sync(self) -> None:
-        """A reply will wait for all operations so far, although it stores nothing itself."""
+        """Sync all operations so far, because a reply waits for them that stores nothing itself."""
 
     def begin_atomic_group(self) -> None:
         """Start an atomic group: all operations until `end_atomic_group` are stored together or not at all."""

@@ -8,11 +8,12 @@ The patterns form a trie with one node per word:
 
 A search walks the trie word by word with the list of all reached nodes, so that the work is at most words ×
 nodes for any patterns; following each alternative separately would be exponential in the number of `#`. A
-`#` that was reached stays reached for the rest of the key. So it is visited once: its children are
-registered under the words that lead to them, and a child that leads only to another `#` is dropped after it
-was reached once. For patterns such as `#.a.#.b.#` the work is then about the number of nodes, not words ×
-nodes. Since `#.#` is equivalent to `#`, repeated ones are stored as one, and one step from a node is enough
-to find the nodes for "no word".
+`#` node that was reached stays reached for the rest of the key. So it is visited only once: its children
+are registered by word (`_TopicWalk`), and each later word of the key reaches the children registered for
+it. A registered child that leads only to another `#` is dropped after it was reached once, because that `#`
+then stays reached. For patterns such as `#.a.#.b.#` the work is then about the number of nodes, not words ×
+nodes. Since `#.#` is equivalent to `#`, repeated ones are stored as one. So at most one `#` child has to be
+entered from a node to cover the case that the `#` matches no word.
 
 The search runs in steps (see `steps`) and holds nodes between them: a binding that exists during the whole
 search is found, because its nodes do not move; one that is added or removed meanwhile may be found or not.

@@ -18,7 +18,7 @@ from .run import Origin, Run
 
 Holder = TypeVar("Holder")
 
-# Replaces settled entries before the start, whose memory is freed one by one.
+# Replaces each settled entry before `_start`, so that its memory is freed at once.
 _FREED_ENTRY: Any = None
 _NO_MESSAGES = Run(Origin("", ""), DEFAULT_TRAITS, 0, 0, b"", [], False)
 _JOINED_MESSAGES_MAX = 64  # because an entry stays in memory until its last message is settled
@@ -143,7 +143,7 @@ class UnackedDeliveries(Generic[Holder]):
                     yield tag
 
     def end_of_entries(self, first: int, last: int, count: int) -> int:
-        """Return the end of the part of first..last in the next `count` entries."""
+        """Return the last tag of first..last that is within the next `count` entries."""
         behind = max(self._find(first), self._start) + count
         if behind >= len(self._entries):
             return last

@@ -6,8 +6,7 @@ VH2  An auto-delete exchange that had bindings still has one.
 VH3  `epoch` grows with every change that may change the route of a message, so that routes can be cached
      for an epoch.
 
-Entities are found or refused with RabbitMQ's codes and texts. Permissions are checked before (see
-`access`).
+Errors have RabbitMQ's codes and texts. The caller checks permissions first (see `access`).
 """
 
 from collections.abc import Collection, Iterator, Sequence

@@ -9,13 +9,13 @@ WQ5  Each consumer gets the same messages whether they are published one by one 
 WQ6  No expired message is delivered.
 WQ7  Paged-out messages are dropped in small portions, one per turn, and none while dead letters of the last
      portion are pending: a mass expiry needs little memory and does not block other clients. From memory
-     4,096 runs are dropped per turn. Until then the queue may exceed its limits, and basic.get may find it
-     empty.
+     4,096 runs are dropped per turn. While messages wait to be dropped, the queue may exceed its limits,
+     and basic.get may find it empty.
 
-For WQ5 a run is split among consumers in round-robin order. In two cases a client could observe the order
-among several receivers, and messages are handled one by one: consumers that share a channel, because they
-share its delivery tags (`shared_channel_consumers`), and queues that dead-letter to other queues
-(`has_dead_letter_exchange`).
+For WQ5 a run is split among consumers in round-robin order. Where a client could observe in which order the
+messages of a run are handled, they are handled one by one (`is_per_message`): if consumers share a channel
+and so its delivery tags (`shared_channel_consumers`), if the queue dead-letters to other queues
+(`has_dead_letter_exchange`), rejects publishes beyond its limits, or deduplicates.
 """
 
 from collections import deque
@@ -115,7 +115,7 @@ class WorkQueue(Queue):
         self._has_limits = settings.max_length is not None or settings.max_length_bytes is not None
         self._rejects_publishes = self._has_limits and settings.overflow != "drop-head"
         self.has_dead_letter_exchange = settings.dead_letter_exchange is not None
-        # Messages that only have to be enqueued and dispatched.
+        # Whether a message only has to be enqueued and dispatched, unless it has a time to live.
         self._is_simple = (
             settings.message_ttl_ms is None
             and not settings.is_at_least_once
@@ -305,6 +305,7 @@ class WorkQueue(Queue):
                     self._ring.sleep(consumer)
             if not receivers:
                 continue
+            # Not the whole group receives: one message each, so that the rotation goes on from there.
             if len(receivers) < len(group):
                 credit_min = 1
             run = self._take_front(min(credit_min, self._write_batch_size()) * len(receivers))
