@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_OK
     except BrokenPipeError:  # the reader has closed the pipe: `recado config show | head -1`
-        # Otherwise it is flushed at exit and fails again.
+        # Otherwise standard output is flushed at exit and fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return EXIT_FAILED
 
@@ -145,7 +145,8 @@ def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[s
 def describe_os_error(error: OSError) -> str:
     """Return the system's error message, with the file that it concerns."""
     reason = error.strerror or str(error)
-    if isinstance(error, FileExistsError):  # we only create folders without checking
+    # Commands create folders without checking first, so an existing file is in the way.
+    if isinstance(error, FileExistsError):
         reason = "a file is in the place of the folder"
     return f"{error.filename}: {reason}" if error.filename else reason
 

@@ -4,7 +4,7 @@
     recado definitions import FILE --data DIR       import them into the folder, all or nothing
     recado definitions check FILE [--data DIR]      check whether they could be imported
 
-No broker may run on the folder. A running broker imports the file of `node.definitions` when it starts.
+No broker may run on the folder. A broker imports the file that `node.definitions` names when it starts.
 """
 
 from __future__ import annotations

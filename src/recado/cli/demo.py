@@ -1,7 +1,7 @@
 """`recado demo`: the end-to-end demo, which `./dev run` runs.
 
-A broker, a market on a feed, bars computed by Spark, and a recorder that is killed and recovers. In a terminal the
-broker runs until Ctrl-C.
+A broker, a market on a feed, bars computed by Spark, and a recorder that is killed and recovers. In a
+terminal the broker runs until Ctrl-C.
 """
 
 from __future__ import annotations

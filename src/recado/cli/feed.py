@@ -58,7 +58,7 @@ def run_verb(verb: str, args: argparse.Namespace) -> int:
         return print_error(f"--url: {error}", EXIT_USAGE)
     except SelectorError as error:
         return print_error(f"--selector: {error}", EXIT_USAGE)
-    except ValueError as error:  # StackError is one, and a FeedError as well
+    except ValueError as error:  # before FeedError, because `StackError` is both
         return print_error(str(error), EXIT_USAGE)
     except FeedError as error:
         return print_error(str(error), EXIT_FAILED)

@@ -135,7 +135,10 @@ def explain(draft: Draft, args: argparse.Namespace) -> int:
 
 
 def examine_draft(draft: Draft, args: argparse.Namespace) -> tuple[CheckedPipeline, str]:
-    """Return the fields between steps, and why SQL was not checked, if it was not. Raises `InvalidPipelineError`."""
+    """Return the checked pipeline, and the reason if Spark did not check its SQL, otherwise "".
+
+    Raises `InvalidPipelineError`.
+    """
     from recado.pipeline.definition.checker import examine
     from recado.pipeline.java import JavaNotFoundError
 

@@ -32,6 +32,6 @@ def import_asyncio_without_tls() -> None:
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment] # that is how an import is made to fail
         try:
-            import asyncio  # noqa: F401 - for what it remembers
+            import asyncio  # noqa: F401 - its modules store that ssl is missing
         finally:
             del sys.modules["ssl"]

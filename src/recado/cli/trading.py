@@ -8,6 +8,9 @@ and its processes, to be started by hand on several machines:
 recado trading serve          the exchange: order books, matching engines, receivers, receptionist
 recado trading trade          clients that send orders and publish their response times
 recado trading network        a TCP proxy that adds latency
+
+The dissertation is Thadeu de Russo e Carmo, *Uso do padrão AMQP para transporte de mensagens entre atores
+remotos*; see docs/trading.md.
 """
 
 from __future__ import annotations

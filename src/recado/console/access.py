@@ -2,13 +2,13 @@
 
 | tag | may |
 |---|---|
-| management | use the API, for the vhosts in which the user has permissions, and see the user's own connections |
+| management | use the API for the vhosts in which the user has permissions, and see its own connections |
 | policymaker | also manage policies and parameters of those vhosts |
 | monitoring | also see all vhosts, connections and channels, and the nodes |
 | administrator | everything |
 
-An object that a user may not see is reported as forbidden if its vhost exists, and as not found if it does not.
-RabbitMQ answers 401 in both cases of missing rights, for a wrong password as for a missing tag, and so does recado.
+As in RabbitMQ, a wrong password, a missing tag and a vhost that the user may not enter are all answered with
+401. A vhost that does not exist is answered with 404.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Access(Enum):
     """What a route requires of the user."""
 
     PUBLIC = auto()  # no login
-    MANAGEMENT = auto()  # any tag
+    MANAGEMENT = auto()  # any of `MANAGEMENT_TAGS`
     VHOST = auto()  # permissions in the vhost of the path, or administrator
     VISIBLE_VHOST = auto()  # as VHOST, or monitoring
     MONITORING = auto()
     POLICIES = auto()  # policymaker with permissions in the vhost of the path, or administrator
-    GLOBAL_PARAMETERS = auto()  # policymaker
+    GLOBAL_PARAMETERS = auto()  # policymaker, or administrator
     ADMINISTRATOR = auto()
 
 
@@ -60,8 +60,8 @@ def visible_vhosts(user: User, broker: Broker) -> list[str]:
 def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) -> str | None:
     """Return why a user may not use a route, None if it may.
 
-    `vhost` is the one named by the path, None if the path names none or one that does not exist: the route then
-    answers that it is not found.
+    `vhost` is the name in the path, if the path has one. A vhost that does not exist is not refused here:
+    the handler answers 404.
     """
     if access is Access.PUBLIC:
         return None
@@ -86,6 +86,6 @@ def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) 
 
 
 def filter_visible(names: Iterable[str], user: User, broker: Broker) -> list[str]:
-    """Return those vhosts that exist and that the user may enter; a monitor enters all for reading."""
+    """Return those vhosts that exist and that the user may see; a monitor sees all."""
     allowed = set(visible_vhosts(user, broker))
     return [name for name in names if name in allowed]

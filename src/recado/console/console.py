@@ -68,7 +68,7 @@ class ResourceLimits(msgspec.Struct, frozen=True):
 
 
 class Console:
-    """One per node."""
+    """The state of the HTTP API of one node, and the operations that its handlers share."""
 
     def __init__(
         self,
@@ -116,7 +116,10 @@ class Console:
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 
     async def authenticate(self, name: str, password: str, peer: str) -> User:
-        """Return the user with this password. Raises `ApiError` 401, the same for all causes, or 429 if throttled."""
+        """Return the user with this name and password.
+
+        Raises `ApiError`: 401, the same for all causes, or 429 if the login is throttled.
+        """
         clock = asyncio.get_running_loop().time
         wait = self._throttle.delay(peer, name, clock())
         if wait:
@@ -182,7 +185,7 @@ class Console:
             connection.close_forced(reason)
         return len(chosen)
 
-    # ── what the overview and the node show ───────────────────────────────────────────────────────────
+    # ── data for the overview and the node ────────────────────────────────────────────────────────────
 
     def read_totals(self, queues: Iterable[Queue]) -> Steps[tuple[dict[str, int], dict[str, int]]]:
         """Return the message counters and the lengths of all queues together, in bounded steps."""
@@ -234,7 +237,7 @@ class Console:
         ]
 
     def expiring_certificates(self, seconds: int) -> list[dict[str, Any]]:
-        """Return the certificates that expire within some seconds."""
+        """Return the certificates that expire within some seconds: always none, because none are inspected."""
         return []
 
 

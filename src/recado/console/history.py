@@ -1,13 +1,13 @@
 """Rates and time series of counters, from samples that are taken every few seconds.
 
-The hot path only adds to counters. Every `interval` a sampler reads them, in bounded steps, into a generation: one
-dictionary with the values of every object that exists at the time. A rate is the difference between the two newest
-generations. Because each generation is built anew, the memory for an object that is gone is freed with the second
-next sample, however many objects come and go.
+The hot path only adds to counters. Every `SAMPLE_INTERVAL_S` the sampler reads them, in bounded steps, into a
+*generation*: one dictionary with the values of every object that exists at the time. A rate is the
+difference between the two newest generations. Because each generation is built anew, the memory for an
+object that is gone is freed two samples later, however many objects come and go.
 
-Time series need more samples. They are kept for the totals of the node always, and for other objects only while
-their values change: at most `SERIES_MAX_COUNT` objects, of which the one that has not changed for longest is
-forgotten first.
+Time series need more than two samples. A sample is added to the series of an object only if its values have
+changed; between two samples the earlier value applies. One `CounterHistory` has series for at most
+`SERIES_MAX_COUNT` objects: the series that has not changed for longest is evicted first.
 
 HI1  A rate is never negative: a counter that is smaller than before belongs to a new object.
 HI2  Memory is in proportion to the objects that exist, plus a constant for the series.

@@ -1,6 +1,6 @@
 """An AMQP channel without a socket, by which the HTTP API publishes and gets messages on behalf of its user.
 
-Messages pass the same code as those of AMQP clients: permissions, routing, confirms and settlements are the broker's.
+Messages pass the same code as those of AMQP clients: the broker checks permissions, routes and settles.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class GotMessage(NamedTuple):
 
 
 class LocalChannel:
-    """One channel for one request; `close` returns what is not settled."""
+    """A channel for one request; `close` requeues the messages that are not settled."""
 
-    # What the broker asks of a connection (`PeerConnection`).
+    # The attributes of a `PeerConnection`, which this class implements for its channel.
     frame_max = FRAME_MAX_DEFAULT_BYTES
     congested = False
     supports_cancel_notify = False
@@ -57,7 +57,7 @@ class LocalChannel:
         self._output.append(data)
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
-        """Nothing to tell: the request fails by itself."""
+        """Do nothing: there is no peer to notify, and the request fails with its own error."""
 
     def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> bool:
         """Publish a message; return whether it was routed to a queue. Raises `AmqpError`."""

@@ -1,4 +1,7 @@
-"""How late the event loop runs its timers, as a histogram: the time that a message may have to wait for its turn."""
+"""Event loop lag: a histogram of how late the loop runs its timers.
+
+This is the time that a message may have to wait until the loop reads it.
+"""
 
 from __future__ import annotations
 

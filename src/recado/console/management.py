@@ -45,7 +45,7 @@ class MetricsPortError(OSError):
 
 
 class Management:
-    """A site that listens and a sampler that runs."""
+    """The running HTTP API: its listening sites, the sampler and the probe of the event loop."""
 
     def __init__(
         self, console: Console, sites: list[Site], port: int, metrics_port: int | None

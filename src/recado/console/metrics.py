@@ -1,11 +1,12 @@
-"""Prometheus metrics with the names and labels of RabbitMQ's plugin, and recado's own with the prefix `recado_`.
+"""Prometheus metrics: those of RabbitMQ's plugin, with its names, and recado's own (`recado_…`).
 
     /metrics              totals of the node
     /metrics/per-object   a time series for each queue, channel and connection
     /metrics/detailed     chosen families per object: ?family=queue_coarse_metrics&vhost=…&queue=REGEX
 
-The text is rendered as it is written, a slice at a time, so a scrape of 20,000 queues delays no message. A client
-library would build all samples as objects first, in one call; only the format is shared with it.
+The functions are generators, and the text is written while it is rendered, a slice at a time, so that a
+scrape of 20,000 queues does not delay messages. The Prometheus client library is not used, because it builds
+all samples as objects in one call.
 """
 
 from __future__ import annotations
@@ -490,7 +491,11 @@ def _run_steps(steps: Steps[T]) -> Generator[bytes, None, T]:
 def _render_global(
     console: Console, writer: Writer, consumer_count: int
 ) -> Generator[bytes, None, None]:
-    """Render the message counters of all queues and channels, also of those that no longer exist."""
+    """Render the message counters of the node.
+
+    `received`, `confirmed`, `delivered` and `acknowledged` include closed channels. The others are sums over
+    the queues that exist, so they decrease when a queue is deleted.
+    """
     counters, _ = yield from _run_steps(console.read_totals(_queues(console)))
     total = console.broker.counters.total_with(_channels(console))
     labels: Labels = (("protocol", "amqp091"),)

@@ -1,10 +1,12 @@
 """The query parameters that all lists of the HTTP API share: sort, columns, pages and filters by name.
 
-A list is given as small *entries*, whose full JSON objects are built only when they are needed: `sort=name` on
-100,000 queues builds no object, and a page of 100 builds a hundred. All work is done in bounded steps: the functions
-are generators that yield after each portion, and the caller decides when other work of the event loop runs.
+A list consists of *entries*, such as the broker's queue objects. The JSON object of an entry is built only
+when it is needed: `sort=name` on 100,000 queues builds no object, and a page of 100 builds a hundred. All
+work is done in bounded steps: the functions are generators that yield after each portion, and the caller
+decides when other work of the event loop runs.
 
-RabbitMQ compares values in the order of Erlang's terms: numbers, then null and booleans, then objects, then strings.
+RabbitMQ compares values in the order of Erlang's terms: numbers, then null and booleans, then objects, then
+strings.
 """
 
 from __future__ import annotations
@@ -156,8 +158,8 @@ def select_columns(item: JsonObject, columns: tuple[tuple[str, ...], ...] | None
 class Listing(msgspec.Struct, frozen=True):
     """A list to be rendered: its entries, and how to make JSON objects of them.
 
-    `name_of` is the name that `name=` filters by, `sort_value` reads one sort column from an entry without building
-    its object; None means that the object has to be built.
+    `name_of` returns the name that `name=` filters by. `sort_values` has, by sort column, a function that
+    reads the value from an entry. For other columns the objects have to be built to sort by them.
     """
 
     entries: Sequence[Any]

@@ -1,4 +1,7 @@
-"""Requests and answers as values: handlers are functions from one to the other and know nothing of HTTP sockets."""
+"""Requests and answers of the HTTP API as values.
+
+A handler is a function from an `ApiRequest` to an `Answer`, without access to the HTTP connection.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True):
     paginated: bool = False
     headers: Mapping[str, str] = {}
     durable: bool = False
-    """The answer waits until all changes up to now are on disk."""
+    """Send the answer only when all changes up to now are on disk."""
     wait: Callable[[], Awaitable[Answer]] | None = None
 
 
@@ -84,7 +87,7 @@ class ApiRequest(msgspec.Struct):
     accept: str = ""
     """The header `Accept`."""
     reason: str = ""
-    """The header `X-Reason`, for the log of the client whose connection is closed."""
+    """The header `X-Reason`, which is sent to the client whose connection is closed."""
     _connections: dict[Session, Connection] | None = None
 
     def connection_of(self, session: object) -> Connection | None:

@@ -1,4 +1,4 @@
-"""The table of routes, from which requests are dispatched and the OpenAPI description is generated.
+"""The table of routes: the path, the required access and the handler of each request.
 
 A path is matched segment by segment before any decoding, so that `%2F` in the name of a vhost or a queue never
 separates segments: `/api/queues/%2F/my%2Fq` names the queue `my/q` in the vhost `/`.

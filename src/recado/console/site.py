@@ -1,8 +1,9 @@
-"""The HTTP listener: authenticates requests, dispatches them by the route table, and renders answers in bounded steps.
+"""The HTTP listener: authenticates requests, dispatches them by the route table, and renders the answers.
 
-Everything runs in the event loop that also serves AMQP, so nothing here may take long. A handler runs between two
-reads, as an AMQP method does, and only arranges an answer; long lists are then rendered a millisecond at a time, and
-written as they are rendered. Requests are bounded in size, in the time they may take to arrive, and in number.
+Everything runs in the event loop that also serves AMQP, so nothing here may take long. A handler runs as one
+turn of the broker, as an AMQP method does, and only prepares an answer. Long lists are rendered a millisecond
+at a time and written while they are rendered. Requests are limited in size and in the time they may take to
+arrive, and connections in number.
 """
 
 from __future__ import annotations

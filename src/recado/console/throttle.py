@@ -1,9 +1,11 @@
 """Throttling of logins: wrong passwords make the next attempts wait, per address and per user.
 
-Each address and each pair of address and user has a bucket of failures that leaks with time. Below the free failures
-nothing happens; above them an attempt has to wait, twice as long for each failure more, up to a limit. A user's
-bucket counts only failures from the same address, so an attacker cannot lock a user out from elsewhere, and a
-successful login empties the bucket of that pair. Memory is bounded: the oldest buckets are forgotten first.
+Each address, and each pair of address and user, has a leaky bucket of failures: one failure is forgiven every
+`LEAK_INTERVAL_S`. While the bucket has fewer than `FREE_FAILURES_COUNT` failures (ten times as many for an
+address), attempts do not wait. From then on the wait after a failure doubles with each further failure, up
+to `WAIT_MAX_S`. A user's bucket counts only failures from the same address, so that an attacker cannot lock
+a user out from elsewhere. A successful login empties the bucket of the pair. Memory is bounded: the buckets
+without a failure for longest are evicted.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Final
 FREE_FAILURES_COUNT: Final = 10
 WAIT_FIRST_S: Final = 0.5
 WAIT_MAX_S: Final = 60.0
-LEAK_INTERVAL_S: Final = 30.0  # one failure is forgiven after each
+LEAK_INTERVAL_S: Final = 30.0  # one failure is forgiven per interval
 BUCKETS_MAX_COUNT: Final = 10_000
 ADDRESS_FACTOR: Final = 10  # an address stands for many users, behind a NAT for instance
 

@@ -1,8 +1,8 @@
-"""The document: definitions in RabbitMQ's JSON, read into values and checked.
+"""Reads and checks a definitions document: RabbitMQ's JSON, converted to typed values.
 
-Three kinds of files are supported: exports of RabbitMQ's HTTP API, those of `rabbitmqctl export_definitions`, which has
-some tables as lists of pairs, and those of one vhost, whose entries do not name it. Errors name the entry:
-`queues[2] ('orders'): …`.
+Three kinds of files are supported: exports of RabbitMQ's HTTP API; exports of `rabbitmqctl
+export_definitions`, in which some objects are written as lists of pairs; and exports of one vhost, whose
+entries do not name the vhost. Errors name the entry: `queues[2] ('orders'): …`.
 """
 
 from __future__ import annotations
@@ -408,7 +408,10 @@ def parse_json(text: bytes | str) -> object:
 
 
 def read_definitions(document: object, vhost: str | None = None) -> Definitions:
-    """Return the definitions of a document, all of them in `vhost` if that is given. Raises `DefinitionsError`."""
+    """Return the definitions of a document, all of them in `vhost` if that is given.
+
+    Raises `DefinitionsError`.
+    """
     if not isinstance(document, Mapping):
         raise DefinitionsError("definitions must be an object with lists such as queues")
     if not any(section in document for section in SECTIONS):

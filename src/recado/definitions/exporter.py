@@ -1,7 +1,7 @@
 """Export of the definitions of a broker, as a document that RabbitMQ 3.10 and recado import.
 
-Entities that clients cannot declare are skipped: exclusive queues, and names with `amq.`. JSON has fewer types than AMQP:
-a timestamp is written in seconds, bytes as text, and every integer is imported as a 64-bit one.
+Exclusive queues and entities named `amq.…` are skipped, and so are global parameters. JSON has fewer types
+than AMQP: a timestamp is written in seconds, bytes as text, and every integer is imported as a 64-bit one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from recado.server.passwords import find_hash_algorithm
 
 from .document import DefinitionsError
 
-RABBITMQ_VERSION = "3.10.8"  # whose format this is
+RABBITMQ_VERSION = "3.10.8"  # the RabbitMQ version whose format is written
 
 JsonObject = dict[str, Any]
 
@@ -185,7 +185,10 @@ def _without_vhost(entries: Iterable[JsonObject]) -> Iterator[JsonObject]:
 
 
 def _export_user(user: User) -> JsonObject:
-    """Export a user. RabbitMQ does not support argon2: such a user cannot log in there until it gets a password."""
+    """Export a user.
+
+    RabbitMQ does not support argon2: a user with such a hash cannot log in there until it gets a password.
+    """
     algorithm = find_hash_algorithm(user.password_hash)
     entry: JsonObject = {
         "name": user.name,
@@ -217,7 +220,11 @@ def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
 
 
 def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:
-    """Export a queue, with its type if importing it would choose another: the default of the vhost is newer."""
+    """Export a queue.
+
+    Its type is written if its arguments do not name one and the vhost has a default queue type, which was
+    set after the queue was declared: otherwise the import would apply that default.
+    """
     has_default_type = "x-queue-type" not in declared.arguments
     is_explicit = has_default_type and vhost.settings.default_queue_type is not None
     return {

@@ -1,11 +1,13 @@
 """Import of definitions into a broker: all of them, or none if any of them cannot be imported.
 
-As with RabbitMQ, entities that the document does not mention stay; users, permissions and policies of the same name are
-replaced; entities named `amq.…` are skipped, and bindings to entities that do not exist, which RabbitMQ's exports have.
-An existing queue or exchange that differs is an error; RabbitMQ silently leaves it as it is.
+As with RabbitMQ, entities that the document does not mention stay, and users, permissions and policies of the
+same name are replaced. Entities named `amq.…` are skipped, and so are bindings to entities that do not exist,
+which occur in RabbitMQ's exports. An existing queue or exchange that differs is an error; RabbitMQ silently
+leaves it as it is.
 
 DI1  After an import, everything that the document defines exists as it is defined there.
-DI2  A failed import has changed nothing, because it is tried on a copy first; a crash does not leave half of it either.
+DI2  A failed import has changed nothing, because it is tried on a copy first. A crash leaves all of it or
+     nothing, because it is one atomic group for the store.
 DI3  Importing the same document again changes nothing.
 """
 
@@ -60,8 +62,8 @@ def import_definitions(
 ) -> list[str]:
     """Import a parsed JSON document; return notes on skipped entries.
 
-    With `vhost`, everything is imported into that vhost. `loopback_users` are the users that can only log in via
-    localhost. Raises `DefinitionsError`.
+    With `vhost`, everything is imported into that vhost. `loopback_users` are the users that can only log in
+    via localhost. Raises `DefinitionsError`.
     """
     definitions = read_definitions(document, vhost)
     for name in definitions.vhosts:
@@ -85,7 +87,10 @@ class _PlaceholderOwner:
 
 
 def copy_topology(broker: Broker) -> Broker:
-    """Return a broker with the same vhosts, users, exchanges, queues and bindings, without messages or a disk."""
+    """Return a broker with the same vhosts, users, exchanges, queues and bindings.
+
+    It has no messages and no disk.
+    """
     copy = Broker(broker.new_name, broker.vhosts)
     copy.users.update(broker.users)
     for name, vhost in broker.vhosts.items():
@@ -267,7 +272,10 @@ class DefinitionsImporter:
             raise _error_at(wanted, error.reply_text) from None
 
     def _is_bound(self, vhost: Vhost[Queue], wanted: BindingDefinition) -> bool:
-        """Whether the binding exists, also if arguments differ only in a way that JSON loses, such as integer width."""
+        """Whether the binding exists.
+
+        Arguments are equal if they differ only in details that JSON does not express, such as integer width.
+        """
         if not wanted.arguments:
             return False
         if vhost.name not in self._bound:

@@ -145,7 +145,10 @@ def _listing(request: ApiRequest, connections: list[Connection]) -> Answer:
 
 
 def _find(request: ApiRequest) -> Connection:
-    """Return the connection that a path names. Raises `ApiError` if there is none, or it belongs to another user."""
+    """Return the connection that a path names.
+
+    Raises `ApiError` if there is none, or if it belongs to another user and this one may not see or close it.
+    """
     name = request.parameters["connection"]
     for connection in request.console.server.connections:
         if connection.session.access is not None and connection_name(connection) == name:

@@ -1,7 +1,7 @@
 """Export and import of definitions, for the whole node and for one vhost.
 
-An import is atomic: if any part of the document is invalid, nothing is changed. With `dry_run=true` nothing is
-changed in any case.
+An import is atomic: if any part of the document is invalid, nothing is changed. With `dry_run=true` the
+document is only checked.
 """
 
 from __future__ import annotations

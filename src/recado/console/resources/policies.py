@@ -1,7 +1,8 @@
 """Policies, operator policies, and parameters.
 
-recado has one component with parameters, `vhost-limits`; those of plugins that it does not have are refused, as
-RabbitMQ does without the plugin.
+The only component with parameters is `vhost-limits`. Its parameters can be read here, and are changed by
+`/api/vhost-limits` (see `vhosts`). Every PUT of a parameter is refused, with the error that RabbitMQ has for
+a component whose plugin is not enabled.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ def get_parameter(request: ApiRequest) -> Answer:
 
 @API.add("PUT", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
 def put_parameter(request: ApiRequest) -> Answer:
-    """Set a parameter; the components of RabbitMQ's plugins do not exist."""
+    """Refuse to set a parameter: no component has parameters that can be set here."""
     request.vhost()
     request.require("value")
     component = request.parameters["component"]
@@ -201,7 +202,7 @@ def put_parameter(request: ApiRequest) -> Answer:
 
 @API.add("DELETE", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
 def delete_parameter(request: ApiRequest) -> Answer:
-    """Delete a parameter."""
+    """Answer 404: no parameter can be deleted here."""
     request.vhost()
     raise not_found()
 

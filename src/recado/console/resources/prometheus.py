@@ -27,7 +27,10 @@ def _objects(request: ApiRequest) -> Answer:
 
 
 def _detailed(request: ApiRequest) -> Answer:
-    """Return chosen families of metrics per object: `family`, `vhost` (both repeatable) and `queue`, a pattern."""
+    """Return chosen families of metrics per object.
+
+    The query has `family` and `vhost`, both repeatable, and `queue`, a pattern.
+    """
     writer, headers = _writer(request)
     families, vhosts = request.repeated("family"), set(request.repeated("vhost"))
     pattern = request.query.get("queue")

@@ -1,7 +1,7 @@
 """Exchanges, queues and bindings: list, show, declare, delete and purge.
 
-Declarations go through the same functions as AMQP methods do, so limits, equivalence of arguments and reserved names
-are checked alike; the user needs the same permissions.
+Declarations call the same functions as AMQP methods, which check limits, equivalence of arguments and
+reserved names. The user needs the same permissions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INTEGER_BITS: Final = 64
 
 
 def permissions_of(request: ApiRequest, vhost: Vhost[Queue]) -> PermissionChecker:
-    """Return what the user may do in a vhost. Raises `NotAllowedError`, as a login to the vhost would."""
+    """Return the permissions of the user in a vhost. Raises `NotAllowedError` if it may not enter the vhost."""
     return PermissionChecker(request.user, vhost.name)
 
 
@@ -305,7 +305,7 @@ def put_queue(request: ApiRequest) -> Answer:
 
 @API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST)
 def delete_queue(request: ApiRequest) -> Answer:
-    """Delete a queue; with `if-empty=true` or `if-unused=true` only then."""
+    """Delete a queue; with `if-empty=true` or `if-unused=true` only if it is empty or unused."""
     queue = _find_queue(request)
     permissions_of(request, queue.vhost).check_configure("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)  # not one that a connection has to itself
@@ -330,7 +330,7 @@ def purge_queue(request: ApiRequest) -> Answer:
 
 @API.add("POST", "/api/queues/{vhost}/{queue}/actions", Access.ADMINISTRATOR)
 def act_on_queue(request: ApiRequest) -> Answer:
-    """Accept `sync` and `cancel_sync` of mirrored queues, which have nothing to do here."""
+    """Accept `sync` and `cancel_sync`, and do nothing: there are no mirrored queues."""
     _find_queue(request)
     action = request.require("action")["action"]
     if action not in ("sync", "cancel_sync"):
@@ -340,7 +340,7 @@ def act_on_queue(request: ApiRequest) -> Answer:
 
 @API.add("POST", "/api/rebalance/queues", Access.ADMINISTRATOR)
 def rebalance_queues(request: ApiRequest) -> Answer:
-    """Rebalance the leaders of queues, which one node has nothing to do for."""
+    """Accept the request to rebalance queue leaders, and do nothing: there is one node."""
     return Answer(204)
 
 
@@ -348,7 +348,7 @@ def rebalance_queues(request: ApiRequest) -> Answer:
 
 
 def properties_key(routing_key: str, arguments: FieldTable) -> str:
-    """Return the name of a binding among those with the same ends, as RabbitMQ forms it.
+    """Return the name of a binding among those with the same source and destination, as in RabbitMQ.
 
     It is the encoded routing key, `~` if that is empty; with arguments a hash of them follows.
     """

@@ -87,7 +87,7 @@ def get_user(request: ApiRequest) -> Answer:
 def put_user(request: ApiRequest) -> Answer:
     """Create a user, or replace its password and tags; permissions and limits stay.
 
-    Without `password` and `password_hash` nobody can log in as the user by a password.
+    Without `password` and `password_hash`, no password is valid for the user.
     """
     name, body = request.parameters["user"], request.object()
     known = request.broker.users.get(name)
@@ -226,7 +226,7 @@ def _user_and_vhost(request: ApiRequest) -> tuple[User, str]:
 
 @API.add("DELETE", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
 def delete_permission(request: ApiRequest) -> Answer:
-    """Take away the permission of a user in a vhost."""
+    """Delete the permission of a user in a vhost."""
     user, vhost = _user(request), request.vhost().name
     if vhost not in user.permissions:
         raise not_found()
