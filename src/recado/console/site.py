@@ -73,7 +73,10 @@ class _TimedHandler(RequestHandler):
         self.force_close()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """Log a malformed request or a lost client as one line: aiohttp's text quotes headers, with passwords."""
+        """Log a malformed request or a lost client as one line.
+
+        The text of aiohttp is not logged, because it quotes headers and so passwords.
+        """
         error = kw.get("exc_info")
         address = self.peername
         peer = address[0] if isinstance(address, tuple) else address
@@ -208,7 +211,10 @@ class Site:
         return user
 
     def _refresh(self, user: User, route: ApiRoute, vhost: str | None) -> User:
-        """Return the user as it is now: it may have changed while the password was checked or the body arrived."""
+        """Return the current state of the user, and check its access again.
+
+        The user may have been changed while the password was checked or the body arrived.
+        """
         current = self._console.broker.users.get(user.name)
         if current is user or user is ANONYMOUS:
             return user
