@@ -145,7 +145,7 @@ class MessageStore:
         """
 
     def require_sync(self) -> None:
-        """Sync all operations so far, because a reply waits for them that stores nothing itself."""
+        """Require an fsync of all operations so far, for a reply that stores nothing itself."""
 
     def begin_atomic_group(self) -> None:
         """Start an atomic group: all operations until `end_atomic_group` are stored together or not at all."""

@@ -308,7 +308,7 @@ def delete_queue(request: ApiRequest) -> Answer:
     """Delete a queue; with `if-empty=true` or `if-unused=true` only if it is empty or unused."""
     queue = _find_queue(request)
     permissions_of(request, queue.vhost).check_configure("queue", queue.name)
-    queue.vhost.find_accessible_queue(None, queue.name)  # not one that a connection has to itself
+    queue.vhost.find_accessible_queue(None, queue.name)  # refuses exclusive queues
     request.broker.delete_queue(
         queue,
         request.now_ms,
