@@ -103,7 +103,7 @@ class OpenRequested(msgspec.Struct, frozen=True):
 
 
 class ServerHandshake:
-    """The server's side: pass it the client's methods; it returns the credentials, limits or vhost to act on."""
+    """The server's side: pass it the client's methods; it returns the credentials, limits or vhost in them."""
 
     def __init__(
         self,

@@ -94,7 +94,10 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """The AMQP URL, with the login guest if that user exists. Raises `RuntimeError` if not running."""
+        """The AMQP URL, with the login of the default user guest if it exists.
+
+        Raises `RuntimeError` if the broker is not running.
+        """
         has_guest = (
             not self.settings.access.users
             and "guest" in self._require_running().server.broker.users

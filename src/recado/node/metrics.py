@@ -1,8 +1,8 @@
 """The counters of a node, published on the feed `recado.metrics` if `metrics.publish` is set.
 
 Every `metrics.interval` (1 s by default), `CounterReader` reads counters that the broker and the committer
-maintain in any case, and publishes them as one JSON object. A node that does not publish does not import this
-module.
+maintain in any case, and `MetricsPublisher` publishes them as one JSON object. A node that does not publish
+does not import this module.
 """
 
 from __future__ import annotations

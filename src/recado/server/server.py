@@ -6,8 +6,9 @@ together at its end.
 
 Each read is handled between `begin_turn` and `end_turn`, and so are finished syncs and maintenance. A turn has
 many such pairs; `end_turn` flushes at once if its read was the last one of the turn, and otherwise schedules
-one flush for all reads. The order of a flush is: publish the coalesced messages, commit the journal, write
-output, resume input.
+one flush for all reads. With uvloop it always schedules, because the ready callbacks of that loop are not
+visible. The order of a flush is: publish the coalesced messages, commit the journal, write output, resume
+input.
 """
 
 import asyncio

@@ -165,7 +165,7 @@ class SimulatedDisk:
             yield len(copy.log), copy.crash(variant)
 
     def replay(self, operation: Operation) -> None:
-        """Perform an operation from the log of another disk; an `OSError` is ignored, as it occurred there too."""
+        """Perform an operation from the log of another disk; ignore an `OSError`, which occurred there too."""
         name, *arguments = operation
         with contextlib.suppress(OSError):
             self.perform(str(name), *arguments)

@@ -10,7 +10,7 @@
     binding    | 9 | table | arguments |      deleted | 10 | table | arguments |
     metadata   | 11 | table | value |         deleted | 12 | table |
     checkpoint | 13 | next queue id u32 | { size u32 | record } … |
-    queue index| 14 | queue u32 | stored end u64 | ranges: settled | delivered at least once | at least twice | … |
+    queue index| 14 | queue u32 | stored end u64 | ranges: settled | delivered ≥ 1 time | ≥ 2 times | … |
     message ids| 15 | table | { time u64 | size u16 | message id } … |
     ids start  | 16 | journal position u64 |  in a checkpoint: message ids before this position do not count
 
