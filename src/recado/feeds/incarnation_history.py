@@ -123,13 +123,14 @@ class IncarnationHistory:
         is_continuous = not self._archives[old].isdisjoint(self._archives[new])
         excluded = self._archive_names[old] - self._archive_names[new]
         if is_continuous and (self._views[new].complete or not excluded):
-            return []
+            return []  # an archive saw the change, and no excluded one can have formed a group
         bound = self._next_bounding_view(new)
         if bound is not None:
             if is_continuous and excluded <= self._archive_names[bound]:
-                return []
+                return []  # the excluded archives are back, with their records
             if not is_continuous and not self._archives[old].isdisjoint(self._archives[bound]):
-                return []
+                return []  # an archive of the old view was alive all the time, and has its records
+            # Incarnations up to the old view are recorded: only messages after its cut are uncertain.
             if is_continuous or self._archive_names[old] <= self._archive_names[bound]:
                 return [(self._views[old].cut, self._bound_at(bound))]
         return [(Vector(), self._bound_at(bound))]
