@@ -1,7 +1,8 @@
 """The records of the message store as bytes. The first byte is the kind; numbers are big-endian, as in AMQP.
 
     run        | 1 | priority u8 | more u16 | count u32 | destination | flags u8 | channel u16 | frame max u32 |
-               | origin u16 | prefix u32 | payload u32 | `more` destinations | sizes | origin | prefix | payloads |
+               | origin u16 | prefix u32 | payload u32 | `more` destinations | sizes |
+               | origin | prefix | payloads |
     moved run  | 2 | the same: compaction has moved it here from another segment |
     settled    | 3 | { queue u32 | ranges } … |
     delivered  | 4 | the same |
