@@ -46,11 +46,11 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     transport: Literal["none", "tcp", "amqp"] = "none"
     """How other nodes are reached."""
     client_id: str | None = None
-    """The id under which servers reply to this node on a broker; by default its name."""
+    """The id to which other nodes send their replies through a broker; by default the name of this node."""
     cookie: str | None = None
     """The secret by which nodes authenticate their frames."""
     require_cookie: bool | None = None
-    """Whether frames without it are rejected; by default if there is a cookie."""
+    """Whether frames that are not authenticated by the cookie are rejected; by default if a cookie is set."""
     untrusted: bool = False
     """Whether other nodes are untrusted: they cannot create, move, stop or supervise actors here."""
     serializer: Literal["msgpack", "json"] = "msgpack"
@@ -61,7 +61,7 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_frame_bytes: Annotated[int, Meta(ge=1024)] = 1 << 20
     max_decompressed_bytes: Annotated[int, Meta(ge=1024)] = 16 << 20
     warm_up: Annotated[float, Meta(ge=0)] = 2.0
-    """How long messages wait after the start for actors that are not spawned yet."""
+    """Seconds after the start in which messages wait for actors that are not spawned yet."""
 
     connect_timeout: Seconds = 5.0
     read_timeout: Seconds = 20.0

@@ -1,10 +1,10 @@
-"""Dispatchers: which thread runs a cell, and when. The default is the event loop itself, which runs cells in
-turns.
+"""Dispatchers: which thread runs a cell, and when. The default is LoopDispatcher, which runs cells on the event
+loop, in turns. A turn is one callback of the loop that runs many ready cells.
 
 TU1  A cell that has work runs within a bounded number of turns, however much work other cells have: each turn
      runs at most TURN_CELLS_MAX ready cells, in order, and handles at most CELL_MESSAGES_MAX messages of each.
      A turn ends with the first cell that has more messages than that.
-TU2  A turn is one callback of the loop for all ready cells: 0.6 µs less per cell than one callback for each.
+TU2  At most one turn is scheduled at a time: 0.6 µs less per cell than one callback for each ready cell.
 TU3  A task that asks, and is about to await the reply, may run the asked cell at once, at most EARLY_RUNS_MAX
      times between two turns. An ask takes 3.5 µs instead of 9.5, because the loop does not poll its sockets
      twice before the reply.
