@@ -13,7 +13,6 @@ As in RabbitMQ, a wrong password, a missing tag and a vhost that the user may no
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum, auto
 
 from recado.broker.access import User
@@ -83,9 +82,3 @@ def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) 
     if access is Access.GLOBAL_PARAMETERS:
         return None if is_policymaker(user) else "User not authorised to access object"
     return "Not administrator user"
-
-
-def filter_visible(names: Iterable[str], user: User, broker: Broker) -> list[str]:
-    """Return those vhosts that exist and that the user may see; a monitor sees all."""
-    allowed = set(visible_vhosts(user, broker))
-    return [name for name in names if name in allowed]

@@ -236,9 +236,10 @@ class Console:
             if each.protocol.startswith("http")
         ]
 
-    def expiring_certificates(self, seconds: int) -> list[dict[str, Any]]:
-        """Return the certificates that expire within some seconds: always none, because none are inspected."""
-        return []
+    @property
+    def has_tls(self) -> bool:
+        """Whether any port is served with a certificate."""
+        return any(each.protocol in ("amqp/ssl", "https") for each in self.listeners)
 
 
 def _count_open_files() -> int:

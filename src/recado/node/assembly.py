@@ -92,12 +92,15 @@ async def start_node(settings: Settings) -> RunningNode:
             port = await listen(server, settings.server, "port")
             tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
             archives = await start_archives(settings, port)
+            metrics = None
             try:
                 metrics = await start_metrics(settings, port, server, data_folder)
                 management = await start_management(
                     settings, server, data_folder, tls, (port, tls_port)
                 )
             except BaseException:
+                if metrics is not None:
+                    await metrics.stop()
                 if archives is not None:
                     await archives.stop()
                 raise

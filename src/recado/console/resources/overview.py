@@ -6,16 +6,20 @@ import os
 import time
 from typing import Any, Final
 
+from recado.amqp.properties import Properties
+from recado.broker.arguments import QueueSettings
+from recado.broker.channel import Settlement
 from recado.broker.exchange import EXCHANGE_TYPES
 from recado.server import memory
 
 from ..access import Access, is_monitor, visible_vhosts
 from ..query import Listing
-from ..request import NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..request import NO_CONTENT, Answer, ApiError, ApiRequest, bad_request, not_found, read_field
 from ..routes import API
 from ..sampler import TOTALS_KEY
 from ..site import run_in_slices
 from .statistics import RequestedSeries, counter_object
+from .topology import permissions_of
 
 PRODUCT: Final = "RabbitMQ"
 
@@ -207,6 +211,7 @@ def list_used_deprecated_features(request: ApiRequest) -> Answer:
 # ── health ──────────────────────────────────────────────────────────────────────────────────────────
 
 OK: Final = {"status": "ok"}
+ALIVENESS_QUEUE: Final = "aliveness-test"
 SINGLE_NODE: Final = {"status": "ok", "reason": "single node cluster"}
 
 
@@ -216,9 +221,20 @@ def _failed(reason: str, **fields: Any) -> Answer:
 
 @API.add("GET", "/api/aliveness-test/{vhost}", Access.VHOST)
 def test_aliveness(request: ApiRequest) -> Answer:
-    """Answer ok if the vhost exists; unlike in RabbitMQ no message is published."""
-    request.vhost()
-    return Answer(body=OK)
+    """Declare the queue `aliveness-test`, publish to it and get the message back."""
+    vhost = request.vhost()
+    permissions_of(request, vhost).check_configure("queue", ALIVENESS_QUEUE)
+    if ALIVENESS_QUEUE not in vhost.queues:
+        request.broker.check_queue_limit(vhost, ALIVENESS_QUEUE)
+        request.broker.create_queue(vhost, ALIVENESS_QUEUE, QueueSettings(), None, request.now_ms)
+    channel = request.console.open_channel(request, vhost.name)
+    try:
+        channel.publish("", ALIVENESS_QUEUE, Properties(), b"test_message")
+        message = channel.get(vhost.find_accessible_queue(None, ALIVENESS_QUEUE))
+        channel.settle(Settlement.ACK)
+    finally:
+        channel.close()
+    return Answer(body=OK) if message is not None else _failed("no message came back")
 
 
 def _alarms(request: ApiRequest) -> Answer:
@@ -273,14 +289,14 @@ def check_virtual_hosts(request: ApiRequest) -> Answer:
 
 @API.add("GET", "/api/health/checks/certificate-expiration/{within}/{unit}", Access.MANAGEMENT)
 def check_certificate_expiration(request: ApiRequest) -> Answer:
-    """Answer 503 if a certificate expires within some days, weeks, months or years."""
-    days = {"days": 1, "weeks": 7, "months": 30, "years": 365}.get(request.parameters["unit"])
+    """Answer ok if no port uses TLS; otherwise 501, because certificates are not inspected yet."""
     within = request.parameters["within"]
-    if days is None or not (within.isascii() and within.isdigit() and len(within) < 6):
+    if request.parameters["unit"] not in ("days", "weeks", "months", "years") or not (
+        within.isascii() and within.isdigit() and len(within) < 6
+    ):
         raise bad_request("Invalid expiration unit")
-    expired = request.console.expiring_certificates(int(within) * days * 86_400)
-    if expired:
-        return _failed("Certificates expiring", expired=expired)
+    if request.console.has_tls:
+        raise ApiError(501, "not_implemented", "certificates are not inspected yet")
     return Answer(body=OK)
 
 
