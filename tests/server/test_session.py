@@ -420,7 +420,8 @@ def test_a_run_that_is_much_work_takes_several_turns(broker: Broker) -> None:
 def test_nothing_is_confirmed_that_waits_for_its_turn(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages with two alternating routes are published one route after the other, and other clients are served in between."""
+    """Messages with two alternating routes are published one route after the other; other clients are served
+    in between."""
     client = Client(broker)
     client.call(QueueDeclare("a"), QueueDeclare("b"), ConfirmSelect())
     client.feed(publishing(1, "a", b"0") + publishing(1, "b", b"0"))

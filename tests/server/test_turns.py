@@ -1,5 +1,5 @@
-"""The order within a turn of the loop: coalesced messages while a sync begins or ends, whose publishers wait for the next one;
-and deliveries, while the journal is written."""
+"""The order within a turn of the loop: coalesced messages while a sync begins or ends, whose publishers wait for
+the next one; and deliveries, while the journal is written."""
 
 import threading
 from collections.abc import Callable

@@ -73,7 +73,8 @@ class FramingLostError(FrameError):
 
 
 class AmqpSyntaxError(ConnectionLevelError):
-    """Input beyond a limit of this implementation; malformed input is a `FrameError`, as in RabbitMQ."""
+    """A malformed login response, content without a publish, or a field table beyond a limit of this
+    implementation. Malformed frames and method arguments are a `FrameError`, as in RabbitMQ."""
 
     code = 502
     name = "SYNTAX_ERROR"

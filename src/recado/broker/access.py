@@ -1,9 +1,10 @@
 """Users, and their permissions in each vhost.
 
 A permission has three patterns, for configuring, writing and reading. As in RabbitMQ, a name is allowed if
-the pattern matches anywhere in it, and the empty pattern allows no name. The default exchange is called
-`amq.default` here. A topic permission restricts by routing key what a user may write to or read from one
-topic exchange; `{username}` and `{vhost}` in its patterns are replaced by the names.
+the pattern matches anywhere in it; the empty pattern allows only the empty name, which no queue or exchange
+has, because the default exchange is called `amq.default` here. A topic permission restricts by routing key
+what a user may write to or read from one topic exchange; `{username}` and `{vhost}` in its patterns are
+replaced by the names.
 
 Passwords are verified by the server (`recado.server.authentication`), because hashing is slow by design.
 """
@@ -165,5 +166,6 @@ def _compile_topic_predicate(pattern: str, user: str, vhost: str) -> _NamePredic
     try:
         return _compile_predicate(pattern)
     except ValueError:
-        # The inserted names made a valid pattern too long. Refusing is safe and affects this user only.
+        # The inserted names made a valid pattern too long. Refusing all routing keys but the empty one is safe
+        # and affects this user only.
         return _allow_empty_only

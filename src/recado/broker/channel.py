@@ -1,6 +1,7 @@
 """A channel. This module is its consuming half: consumers, deliveries, settlement, transactions.
 
-The publishing half is in `publisher`. To settle a delivery is to ack, requeue or reject it.
+The publishing half is in `publisher`. A delivery is settled by an ack, a requeue or a reject. A requeued
+message is delivered again, with another tag.
 
 CH1  Delivery tags count up from 1; a tag is settled once, by the channel that it belongs to.
 CH2  When the channel closes, its unsettled messages are requeued.
@@ -122,8 +123,8 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        # Totals since the channel was opened, for statistics. Deliveries that need an ack have no counter:
-        # they are the tags that none of these counts.
+        # Totals since the channel was opened, for statistics. Deliveries to consumers that ack have no counter:
+        # they are all tags but those of `delivered_no_ack_count`, `get_count` and `get_no_ack_count`.
         self.acknowledged_count = self.redelivered_count = self.delivered_no_ack_count = 0
         self.get_count = self.get_no_ack_count = self.get_empty_count = 0
         self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
@@ -349,7 +350,10 @@ class Channel:
             yield cost
 
     def _requeue_undeferred(self, last: int) -> Steps[None]:
-        """Requeue one by one, because deferred settlements lie in between."""
+        """Requeue one by one, because deferred settlements lie in between.
+
+        An exception to CH4: the first of them can be redelivered before the last is requeued.
+        """
         for first, end in self._tag_ranges(0, last):
             for tag in list(self.unacked.unsettled_tags(max(first, self._deferred_up_to + 1), end)):
                 if tag not in self._deferred_tags:

@@ -128,7 +128,8 @@ def print_report(
     else:
         for result in repaired:
             print(
-                f"{result.path}: {result.damaged_rows:,} damaged rows, {result.journal_rows:,} restored from the journal, "
+                f"{result.path}: {result.damaged_rows:,} damaged rows, {result.journal_rows:,} restored"
+                " from the journal, "
                 f"{result.archive_rows:,} from other archives; {count_lost(result):,} messages could not be restored"
             )
         for check in damaged:

@@ -272,9 +272,11 @@ class DefinitionsImporter:
             raise _error_at(wanted, error.reply_text) from None
 
     def _is_bound(self, vhost: Vhost[Queue], wanted: BindingDefinition) -> bool:
-        """Whether the binding exists.
+        """Whether a binding with arguments exists already.
 
-        Arguments are equal if they differ only in details that JSON does not express, such as integer width.
+        Binding again does nothing if the arguments are identical. Those of a document may differ from those of
+        the existing binding in details that JSON does not express, such as integer width, so they are compared
+        without these. A binding without arguments is simply bound again.
         """
         if not wanted.arguments:
             return False

@@ -174,17 +174,23 @@ class DeliveryStatus:
 
 
 def acknowledgement_weight(ack: AcknowledgementRecord) -> int:
-    """Order the acknowledgements of one incarnation: the newer one is heavier, because it contains more
-    delivered messages or more holes at the end."""
+    """Return a number that grows with each acknowledgement of one incarnation.
+
+    A vector that advances by one counts 4 if the message was delivered, and 2 if it was skipped and is a hole;
+    a hole that is filled counts 2. The final acknowledgement of the same vector counts 1 more.
+    """
     vector = ack.vector
     holes = sum(high - low + 1 for spans in vector.holes.values() for low, high in spans)
     return 2 * (2 * sum(vector.values()) - holes) + ack.is_final
 
 
 def _uncertain_start(ack: AcknowledgementRecord | None) -> Vector:
-    """Return a vector that contains all messages except those that an incarnation may have received without
-    acknowledging them: the messages after its acknowledgement, and holes that it started with, which may have
-    been filled. Holes that arose later are no holes of the result: skipped messages never reached it."""
+    """Return the vector behind which, and in whose holes, messages are uncertain.
+
+    An incarnation may have received two kinds of messages without acknowledging them: those after its last
+    acknowledgement, and those in holes that it started with, because a recovery may have filled them. A hole
+    that arose later is left out of the result: its messages were skipped, so the subscriber cannot have them.
+    """
     if ack is None:
         return Vector()
     start_holes = ack.start.holes

@@ -1,5 +1,8 @@
-"""Observes the members of a feed without joining: requests the members of views from coordinators, and listens
-to heartbeats of newcomers and publishers."""
+"""Observes the members of a feed without becoming one of them.
+
+It opens an endpoint as a subscriber does, but sends no heartbeats, so no view contains it. It requests the
+members of views from coordinators, and listens to heartbeats of newcomers and publishers.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,8 @@ def test_a_bit_that_is_wrong_is_found() -> None:
 
 
 def test_an_incomplete_journal_is_consistent_or_refused() -> None:
-    """Files at the end are missing, and so is the durable mark: segments were dropped on the strength of records that are
+    """Files at the end are missing, and so is the durable mark: segments were dropped on the strength of
+    records that are
     missing now."""
     era = Era(work.FOLDER_SEED, work.SMALL)
     era.populate()

@@ -1,12 +1,13 @@
 """A watchdog that logs handlers which block the event loop.
 
 A handler that computes or blocks without `await` stops every actor, timer and connection of its loop. The loop
-records a heartbeat twice a second, and a thread checks it: if the last one is older than BLOCKED_S, the thread
-reads the stack of the loop's thread, and logs the actor whose handler runs and the line that it has reached. So
+records a heartbeat every BEAT_INTERVAL_S, and a thread checks it. If the next heartbeat is late, the thread reads
+the stack of the loop's thread; if it is late by BLOCKED_S or more because of one handler, the thread logs the
+actor and the line that the handler has reached. So
 a handler that never ends is reported, too, and there is no cost per message. All systems of a loop share one
 watchdog, which ends with the last of them, or with the loop.
 
-The reported time begins at the check before the one that first finds a handler of this actor on the stack. It
+The reported time begins at the check before the first one that found this handler on the stack. It
 excludes delays of the heartbeat by earlier callbacks, and the time in which the loop was not running or the
 process was stopped. A handler that is stopped in a debugger is not reported. A single call of C code that holds
 the GIL cannot be noticed, because no thread runs meanwhile.
@@ -84,7 +85,7 @@ class Watchdog:
             if top is None or cell is None or cell.system._loop is not self._loop:
                 blocking, limit_s = None, BLOCKED_S
                 continue
-            if cell is not blocking:  # its handler began after the previous check
+            if cell is not blocking:  # the previous check did not find its handler
                 blocking, counted_from, limit_s = cell, before, BLOCKED_S
             if checked_at - before > BEAT_INTERVAL_S:
                 counted_from = checked_at  # the whole process was stopped

@@ -1,8 +1,8 @@
 """Apply all steps of a pipeline in order, and collect the rows of each sink.
 
 A stream runs in two parts. Steps up to the last stateful one are part of the streaming query; the steps after
-it are applied to each batch that comes out of the query, as to any batch. So a pipeline without stateful
-steps reads each row once, however many sinks it has.
+it are applied to each batch that comes out of the query, as to any batch. A batch is persisted before it is
+written (`runner`), so each row is read once, however many sinks there are.
 
 The rows that the first part sends to sinks must come out of the same query: `bundle` combines all outputs
 into one DataFrame, and `unbundle` separates them again.
