@@ -6,8 +6,8 @@ separates segments: `/api/queues/%2F/my%2Fq` names the queue `my/q` in the vhost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -29,16 +29,6 @@ class ApiRoute(msgspec.Struct, frozen=True):
     path: str
     access: Access
     handler: Handler
-    summary: str
-    body: Mapping[str, Any] | None = None
-    """The JSON Schema of the request body."""
-
-
-class Match(msgspec.Struct, frozen=True):
-    """A route with the decoded parameters of a path."""
-
-    route: ApiRoute
-    parameters: dict[str, str]
 
 
 class RouteTable:
@@ -48,19 +38,11 @@ class RouteTable:
         self.routes: list[ApiRoute] = []
         self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, ApiRoute]]]] = {}
 
-    def add(
-        self,
-        method: str,
-        path: str,
-        access: Access,
-        *,
-        body: Mapping[str, Any] | None = None,
-    ) -> Callable[[H], H]:
-        """Return a decorator that registers a handler; the first line of its docstring is the summary."""
+    def add(self, method: str, path: str, access: Access) -> Callable[[H], H]:
+        """Return a decorator that registers a handler."""
 
         def register(handler: H) -> H:
-            summary = (handler.__doc__ or "").strip().split("\n")[0]
-            self._insert(ApiRoute(method, path, access, handler, summary, body))
+            self._insert(ApiRoute(method, path, access, handler))
             return handler
 
         return register

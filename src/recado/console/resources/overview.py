@@ -36,12 +36,12 @@ def get_overview(request: ApiRequest) -> Answer:
     """Return versions, totals, rates and listeners of the node."""
 
     async def wait() -> Answer:
-        return Answer(body=await _describe_node(request))
+        return Answer(body=await _describe_overview(request))
 
     return Answer(wait=wait)
 
 
-async def _describe_node(request: ApiRequest) -> dict[str, Any]:
+async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
     console, broker = request.console, request.broker
     names = visible_vhosts(request.user, broker)
     vhosts = [broker.vhosts[name] for name in names]

@@ -7,7 +7,6 @@ a component whose plugin is not enabled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -88,54 +87,28 @@ def _delete(request: ApiRequest, *, operator: bool) -> Answer:
     return NO_CONTENT
 
 
-def _register(path: str, noun: str, change: Access, *, operator: bool) -> None:
+def _register(path: str, change: Access, *, operator: bool) -> None:
     """Register the five routes that policies and operator policies have in common."""
-
-    def add(
-        method: str, suffix: str, access: Access, doc: str, action: Callable[[ApiRequest], Answer]
-    ) -> None:
-        action.__doc__ = doc
-        API.add(method, f"/api/{path}{suffix}", access)(action)
-
-    add(
-        "GET",
-        "",
-        Access.MANAGEMENT,
-        f"List the {noun} of all visible vhosts.",
-        lambda request: _entries(_visible(request), operator=operator),
+    all_of_kind, of_vhost, one = (
+        f"/api/{path}",
+        f"/api/{path}/{{vhost}}",
+        f"/api/{path}/{{vhost}}/{{name}}",
     )
-    add(
-        "GET",
-        "/{vhost}",
-        Access.VHOST,
-        f"List the {noun} of one vhost.",
-        lambda request: _entries([request.vhost()], operator=operator),
+    API.add("GET", all_of_kind, Access.MANAGEMENT)(
+        lambda request: _entries(_visible(request), operator=operator)
     )
-    add(
-        "GET",
-        "/{vhost}/{name}",
-        Access.POLICIES,
-        f"Return one of the {noun}.",
-        lambda request: Answer(body=policy_object(_find(request, operator=operator))),
+    API.add("GET", of_vhost, Access.VHOST)(
+        lambda request: _entries([request.vhost()], operator=operator)
     )
-    add(
-        "PUT",
-        "/{vhost}/{name}",
-        change,
-        f"Create or replace one of the {noun}.",
-        lambda request: _put(request, operator=operator),
+    API.add("GET", one, Access.POLICIES)(
+        lambda request: Answer(body=policy_object(_find(request, operator=operator)))
     )
-    add(
-        "DELETE",
-        "/{vhost}/{name}",
-        change,
-        f"Delete one of the {noun}.",
-        lambda request: _delete(request, operator=operator),
-    )
+    API.add("PUT", one, change)(lambda request: _put(request, operator=operator))
+    API.add("DELETE", one, change)(lambda request: _delete(request, operator=operator))
 
 
-_register("policies", "policies", Access.POLICIES, operator=False)
-_register("operator-policies", "operator policies", Access.ADMINISTRATOR, operator=True)
+_register("policies", Access.POLICIES, operator=False)
+_register("operator-policies", Access.ADMINISTRATOR, operator=True)
 
 
 # ── parameters ──────────────────────────────────────────────────────────────────────────────────────
