@@ -118,9 +118,8 @@ class DurableMailboxes:
     def _decode_ref(self, wanted: type, value: object) -> object:
         if issubclass(typing.get_origin(wanted) or wanted, ActorRef) and isinstance(value, str):
             return self._system.ref(value)
-        raise NotImplementedError(
-            f"{wanted} cannot be stored"
-        )  # the exception that msgspec expects
+        # The exception that msgspec expects of a hook that does not know a type.
+        raise NotImplementedError(f"{wanted} cannot be stored")
 
 
 def _encode_ref(value: object) -> object:
