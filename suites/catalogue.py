@@ -143,7 +143,10 @@ def amqplib(server: Server, _redis: int) -> dict[str, str]:
 
 
 BEYOND_LOOPBACK = "connects to badssl.com, a public host; no broker takes part"
-NEEDS_HTTP_API = "needs the HTTP API of RabbitMQ's management plugin, which recado does not have"
+NEEDS_HTTP_API = (
+    "needs RabbitMQ's HTTP API, which the suites do not start; "
+    "`tests/e2e/test_management.py` tests recado's"
+)
 PIKA = Repository(
     url="https://github.com/pika/pika",
     commit="2126d43a76c14fb8d365d96bd1bdcef13dad75b5",

@@ -320,6 +320,9 @@ def test_a_malformed_selector_is_refused_with_its_place() -> None:
 
 @pytest.mark.parametrize("queue_type", ["classic", "quorum"])
 def test_only_streams_have_selectors(queue_type: str) -> None:
-    told = f"invalid arg 'x-selector' for queue 'q' in vhost '/' of queue type rabbit_{queue_type}_queue"
+    told = (
+        f"invalid arg 'x-selector', it needs a stream, but the queue type is {queue_type}; "
+        "for queue 'q' in vhost '/'"
+    )
     assert refusal("priority > 3", queue_type) == told
     assert refusal("priority >", queue_type) == told

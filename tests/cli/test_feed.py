@@ -344,14 +344,25 @@ def test_a_vector_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert f"{vector}: invalid entry 'nonsense'" in said
 
 
-@pytest.mark.parametrize("command", ["feed", "quotes"])
+@pytest.mark.parametrize(
+    ("command", "verb"),
+    [
+        ("definitions", "  export     Export"),
+        ("feed", "  publish    Publish"),
+        ("pipeline", "  run        Run a pipeline"),
+        ("quotes", "  publish    Publish"),
+        ("trading", "  report     Show"),
+    ],
+)
 def test_a_command_of_several_verbs_tells_them(
-    command: str, capsys: pytest.CaptureFixture[str]
+    command: str, verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "--help"]) == 0
-    assert "  publish    Publish" in capsys.readouterr().out
+    assert verb in capsys.readouterr().out
     assert main([command]) == 2
-    assert f"recado: {command}: missing verb\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"recado: {command}: missing verb\n" in said
+    assert verb in said
     assert main([command, "bogus"]) == 2
     assert f"recado: unknown command '{command} bogus'\n" in capsys.readouterr().err
 

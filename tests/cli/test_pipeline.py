@@ -88,6 +88,13 @@ def test_a_misspelt_step_hides_no_other_mistake(
     assert capsys.readouterr().err.replace("recado: ", "").splitlines() == lines
 
 
+def test_a_file_that_is_no_pipeline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pipeline", "run", "nope.py"]) == 2
+    said = capsys.readouterr().err
+    hint = "write FILE.toml, FILE.yaml or MODULE:NAME"
+    assert said == f"recado: nope.py: not the name of a pipeline; {hint}\n"
+
+
 def test_without_spark_it_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("x.toml").write_text(pipeline_of("length(body) > > 3"))
     assert main(["pipeline", "check", "x.toml", "--no-spark"]) == 0

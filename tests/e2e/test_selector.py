@@ -106,7 +106,8 @@ def test_queues_that_are_no_streams_have_none(
     channel = connect().channel()
     queue = channel.queue_declare(name("queue"), exclusive=True).method.queue
     with pytest.raises(
-        ChannelClosedByBroker, match=r"invalid arg .x-selector..*rabbit_classic_queue"
+        ChannelClosedByBroker,
+        match=r"invalid arg .x-selector..*it needs a stream, but the queue type is classic",
     ):
         channel.basic_consume(queue, lambda *_: None, arguments={"x-selector": "TRUE"})
 

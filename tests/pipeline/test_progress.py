@@ -35,7 +35,13 @@ def told(batch: int, rows: int, *, at: int = 0, late: int = 0, done: bool = True
                 "latestOffset": {"archive": "a", "next": 100},
             }
         ],
-        "stateOperators": [{"numRowsDroppedByWatermark": late}],
+        "stateOperators": [
+            {
+                "numRowsDroppedByWatermark": late,
+                "customMetrics": {"numDroppedDuplicateRows": 2 * late},
+            },
+            {"numRowsDroppedByWatermark": 0},
+        ],
     }
 
 
@@ -52,6 +58,7 @@ def test_a_report_of_two_batches() -> None:
     tally.add_dead_letters("step 2 (filter)", 0)
     report = following.update(told(1, 10, at=2, late=2))
     assert (report.batch, report.batches, report.rows, report.late) == (1, 2, 40, 3)
+    assert report.duplicates == 6
     assert (report.batch_seconds, report.sources["archive"].lag) == (1.5, 60)
     assert report.dead == {"step 1 (translate)": 5}
     assert report.text().splitlines() == [
@@ -60,6 +67,7 @@ def test_a_report_of_two_batches() -> None:
         "  into out: 25 rows",
         "  dead letters of step 1 (translate): 5",
         "  dropped as late: 3 rows",
+        "  dropped as duplicates: 6 rows",
     ]
     lines, out = io.StringIO(), io.StringIO()
     shown = ProgressLines(lines)

@@ -335,6 +335,11 @@ def parse_consumer_arguments(
         ),
     )
     _check_argument(queue, arguments, "x-cancel-on-ha-failover", checks.boolean, False)
+    if "x-selector" in arguments and queue_type != "stream":
+        raise PreconditionFailedError(
+            f"invalid arg 'x-selector', it needs a stream, but the queue type is {queue_type}; "
+            f"for {queue}"
+        )
     _reject_foreign_arguments(queue, arguments, queue_type, _CONSUMER_ARGUMENTS)
     filter_values = _check_argument(queue, arguments, "x-stream-filter", checks.filter_values)
     unfiltered = _check_argument(

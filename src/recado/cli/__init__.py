@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; an expected failure is one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["serve"]:
-        # No garbage collection until the broker listens: it finds nothing among modules, and costs 5 %.
+        # No garbage collection until the broker listens: modules contain no garbage, and scanning them takes
+        # 5 % of the start.
         gc.disable()
     try:
         return run(words)
@@ -109,6 +110,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.actors import run_actors
 
                 return run_actors(options)
+            case ["definitions", *rest]:
+                from recado.cli.definitions import DESCRIPTIONS
+
+                return print_verbs("definitions", DESCRIPTIONS, rest)
             case ["feed", *rest]:
                 from recado.cli.feed import DESCRIPTIONS
 
@@ -117,6 +122,14 @@ def run(words: list[str]) -> int:
                 from recado.cli.quotes import DESCRIPTIONS
 
                 return print_verbs("quotes", DESCRIPTIONS, rest)
+            case ["trading", *rest]:
+                from recado.cli.trading import DESCRIPTIONS
+
+                return print_verbs("trading", DESCRIPTIONS, rest)
+            case ["pipeline", *rest]:
+                from recado.cli.pipeline import DESCRIPTIONS
+
+                return print_verbs("pipeline", DESCRIPTIONS, rest)
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
@@ -131,7 +144,10 @@ def run(words: list[str]) -> int:
 
 
 def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[str]) -> int:
-    """Print the verbs of a command if none or an unknown one was given."""
+    """Print the verbs of a command; return an error status unless `words` asks for help.
+
+    `words` follow the command: nothing, `--help`, or an unknown verb.
+    """
     verbs = "\n".join(f"  {verb:11}{text}" for verb, text in descriptions.items())
     end = f"`recado {command} VERB --help` shows the options of each."
     usage = f"usage: recado {command} VERB [options]\n\n{verbs}\n\n{end}"

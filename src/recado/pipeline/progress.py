@@ -19,7 +19,7 @@ from .report import PipelineReport, RowCounter, SourceReport
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-_NEXT_KEY: Final = "next"  # the next row, in the offsets of recado's sources
+_NEXT_KEY: Final = "next"  # the offsets of recado's sources have the next row under this key
 
 
 class ProgressTracker:
@@ -55,6 +55,8 @@ class ProgressTracker:
             source_report.lag = compute_lag(source.get("endOffset"), source.get("latestOffset"))
         for operator in progress.get("stateOperators", []) if is_new else []:
             report.late += int(operator.get("numRowsDroppedByWatermark", 0))
+            metrics = operator.get("customMetrics", {})
+            report.duplicates += int(metrics.get("numDroppedDuplicateRows", 0))
         return self.with_sink_counts()
 
     def with_sink_counts(self) -> PipelineReport:
@@ -212,4 +214,6 @@ def render_table(report: PipelineReport) -> RenderableType:
         table.add_row(f"dead letters of {step}", f"{rows:,}", "", "", style="yellow")
     if report.late:
         table.add_row("dropped as late", f"{report.late:,}", "", "", style="yellow")
+    if report.duplicates:
+        table.add_row("dropped as duplicates", f"{report.duplicates:,}", "", "", style="yellow")
     return table

@@ -32,7 +32,9 @@ class PipelineReport(msgspec.Struct):
     dead: dict[str, int] = {}
     """Dead letters of this run, by the label of the step."""
     late: int = 0
-    """Rows dropped because their window was already closed."""
+    """Rows that Spark dropped because their time was before the watermark."""
+    duplicates: int = 0
+    """Rows that the step `deduplicate` of a stream dropped. In a batch they are not counted."""
 
     @property
     def rows(self) -> int:
@@ -50,6 +52,8 @@ class PipelineReport(msgspec.Struct):
         lines += [f"  dead letters of {step}: {rows}" for step, rows in self.dead.items()]
         if self.late:
             lines.append(f"  dropped as late: {self.late} rows")
+        if self.duplicates:
+            lines.append(f"  dropped as duplicates: {self.duplicates} rows")
         return "\n".join(lines)
 
 

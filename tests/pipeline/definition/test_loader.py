@@ -238,7 +238,16 @@ def test_times_are_written_as_the_files_have_them(tmp_path: Path) -> None:
         assert told == "2027-01-15T10:00:00+00:00"
 
 
-@pytest.mark.parametrize("place", ["orders", "no.such.module:x", f"{__name__}:nothing", "os:sep"])
-def test_a_place_without_a_pipeline(place: str) -> None:
-    with pytest.raises(InvalidPipelineError, match="place: "):
-        load(place)
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("orders", "not the name of a pipeline; write FILE.toml, FILE.yaml or MODULE:NAME"),
+        ("no.such.module:x", "No module named 'no'"),
+        (f"{__name__}:nothing", f"module '{__name__}' has no attribute 'nothing'"),
+        ("os:sep", "is a str, not a Pipeline"),
+    ],
+)
+def test_a_location_without_a_pipeline(location: str, message: str) -> None:
+    with pytest.raises(InvalidPipelineError) as raised:
+        load(location)
+    assert str(raised.value) == f"{location}: {message}"

@@ -100,6 +100,7 @@ def test_windows_of_what_comes_twice(spark: SparkSession, tmp_path: Path) -> Non
     assert as_told(rows_of(tmp_path / "bars")) == [
         bar for bar in truth if bar[0] < LATER.timestamp() - 60 and bar[0] < START.timestamp() + 390
     ]
+    assert report.duplicates == 7
     assert report.late == 1  # what came an hour too late is in no window, and is counted
     tapped = [row["sequence"] for row in rows_of(tmp_path / "tap")]
     assert sorted(tapped) == sorted(

@@ -78,9 +78,7 @@ def load_draft(location: str | Path) -> Draft:
     module, colon, name = str(location).partition(":")
     if not colon:
         hint = "write FILE.toml, FILE.yaml or MODULE:NAME"
-        raise InvalidPipelineError(
-            str(location), [Problem("place", "not the name of a pipeline", hint)]
-        )
+        raise InvalidPipelineError(str(location), [Problem("", "not the name of a pipeline", hint)])
     return Draft(import_pipeline(module, name), [])
 
 
@@ -98,11 +96,11 @@ def import_pipeline(module: str, name: str) -> Pipeline:
     try:
         found = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise InvalidPipelineError(where, [Problem("place", str(error))]) from error
+        raise InvalidPipelineError(where, [Problem("", str(error))]) from error
     pipeline = found() if callable(found) else found
     if not isinstance(pipeline, Pipeline):
         raise InvalidPipelineError(
-            where, [Problem("place", f"is a {type(pipeline).__name__}, not a Pipeline")]
+            where, [Problem("", f"is a {type(pipeline).__name__}, not a Pipeline")]
         )
     return pipeline
 
@@ -182,13 +180,13 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
     sources = _parse_endpoints(tree, "sources", Source, folder, problems)
     sinks = _parse_endpoints(tree, "sinks", Sink, folder, problems)
     steps = []
-    rows = tree.get("steps", [])
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+    tables = tree.get("steps", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         problems.append(Problem("steps", "must be tables", "write [[steps]] for each"))
-        rows = []
-    for number, row in enumerate(rows, 1):
-        options = {str(key): value for key, value in row.items() if key != "step"}
-        step, step_problems = parse_step(row.get("step"), options, number)
+        tables = []
+    for number, table in enumerate(tables, 1):
+        options = {str(key): value for key, value in table.items() if key != "step"}
+        step, step_problems = parse_step(table.get("step"), options, number)
         steps.append(step)
         problems += step_problems
     pipeline = Pipeline(**text_values, sources=sources, steps=tuple(steps), sinks=sinks)

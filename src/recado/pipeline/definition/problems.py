@@ -16,12 +16,13 @@ class Problem(NamedTuple):
     """One problem of a definition."""
 
     location: str
-    """The part of the definition: `step 2 (filter)`, `sink bars`."""
+    """The part of the definition: `step 2 (filter)`, `sink bars`; empty if it is not about a part."""
     message: str
     hint: str = ""
 
     def __str__(self) -> str:
-        return f"{self.location}: {self.message}" + (f"; {self.hint}" if self.hint else "")
+        location = f"{self.location}: " if self.location else ""
+        return f"{location}{self.message}" + (f"; {self.hint}" if self.hint else "")
 
 
 class InvalidPipelineError(PipelineError, ValueError):

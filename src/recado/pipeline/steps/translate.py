@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ROW_COLUMN: Final = "__row"
 _TEXT_COLUMN: Final = "__text"
-_VARIANT_COLUMN: Final = "__tree"
+_VARIANT_COLUMN: Final = "__variant"  # the body, parsed to Spark's variant type
 _FAILS_COLUMN: Final = "__fails"
 _EXCERPT_CHARACTER_COUNT: Final = 80
 _DOUBLE_MAX_SQL: Final = "1.7976931348623157E308D"  # the largest double
@@ -130,17 +130,17 @@ def _add_json_fields(step: TranslateStep, rows: DataFrame) -> DataFrame:
     return rows.withColumns(found_values).drop(_TEXT_COLUMN, _VARIANT_COLUMN, *values)
 
 
-def _infinite_sql(value: str, kind: str, tree: str = "", depth: int = 0) -> str:
+def _infinite_sql(value: str, kind: str, variant: str = "", depth: int = 0) -> str:
     """Return SQL that is true if a number in the value is infinite or NaN; empty for other types.
 
     JSON has no such numbers, but Spark reads `1e400` as infinite, and strings such as "NaN" as numbers.
-    `tree` is the variant from which the value was taken.
+    `variant` is SQL of the variant from which the value was extracted; empty for values nested in it.
     """
     if kind in ("double", "float"):
         # In Spark, NaN is larger than any number.
         return f"NOT ({value} BETWEEN -{_DOUBLE_MAX_SQL} AND {_DOUBLE_MAX_SQL})"
-    if kind == "string" and tree:
-        return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({tree}) = 'DOUBLE')"
+    if kind == "string" and variant:
+        return f"({value} IN ('Infinity', '-Infinity') AND schema_of_variant({variant}) = 'DOUBLE')"
     each = f"__each_{depth}"
     if inner := array_element_type(kind):
         found = _infinite_sql(each, inner, depth=depth + 1)
@@ -173,5 +173,5 @@ def _json_path(name: str, spec: str | JsonField) -> list[str]:
 
 
 def _text_literal(text: str) -> str:
-    """Return a string literal in SQL that is independent of its contents and of the session's escape rules."""
+    """Return SQL of a string constant. It is in hexadecimal, so nothing in the text needs escaping."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"

@@ -53,7 +53,7 @@ from .watermark import watermark_delays
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_OUTPUT_COLUMN: Final = "__outlet"
+_OUTPUT_COLUMN: Final = "__output"  # the index of the output that a bundled row belongs to
 _UNROUTED_REASON: Final = "no branch matched, and there is no sink for other rows"
 
 
