@@ -90,9 +90,9 @@ def test_a_batch_with_a_name_is_recognised_by_what_it_reads(
         run(pipeline, spark, batch=True, name="a")
     assert len(rows_of(tmp_path / "out")) == 1
     one, two = spark.range(1), spark.range(2)
-    read = {runner._batch_content(pipeline, one, {"table": each}) for each in (one, one, two)}
+    read = {runner._batch_retry_key(pipeline, one, {"table": each}) for each in (one, one, two)}
     others = (pipeline, pipeline.filter("true"), pipeline.apply(unchanged))
-    steps = {runner._batch_content(each, one, {}) for each in others}
+    steps = {runner._batch_retry_key(each, one, {}) for each in others}
     assert (len(read), len(steps)) == (2, 3)
 
 

@@ -39,7 +39,8 @@ def print_messages(args: argparse.Namespace) -> int:
             found = islice(messages, args.count)
             while batch := list(islice(found, LINES_PER_WRITE)):
                 lines = (
-                    format_message(check, as_json=args.json, offset=check.offset) for check in batch
+                    format_message(message, as_json=args.json, offset=message.offset)
+                    for message in batch
                 )
                 sys.stdout.write("".join(lines))
     except ArchiveError as error:
@@ -157,7 +158,7 @@ def advise(args: argparse.Namespace, damaged: list[FileCheck]) -> str:
 
 def count_lost(repaired: RepairResult) -> int:
     """Return the number of messages that could not be restored."""
-    return sum(check.last - check.first + 1 for check in repaired.lost)
+    return sum(lost.last - lost.first + 1 for lost in repaired.lost)
 
 
 def to_json(found: list[FileCheck], repaired: Sequence[RepairResult]) -> dict[str, object]:
@@ -176,8 +177,8 @@ def to_json(found: list[FileCheck], repaired: Sequence[RepairResult]) -> dict[st
                 "from_journal": result.journal_rows,
                 "from_archives": result.archive_rows,
                 "lost": [
-                    {"publisher": check.publisher.hex(), "first": check.first, "last": check.last}
-                    for check in result.lost
+                    {"publisher": lost.publisher.hex(), "first": lost.first, "last": lost.last}
+                    for lost in result.lost
                 ],
             }
             for result in repaired

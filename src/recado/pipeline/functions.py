@@ -1,4 +1,4 @@
-"""Column functions that decode the headers and properties of an archive's table, by Arrow batches."""
+"""Column functions that decode the headers and properties of an archive's table, one Arrow batch at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from .row_schema import FEED_SCHEMA, decode_header_column, decode_property_column
 
-# Types instead of type names, because parsing a name needs a running Spark. PySpark's stubs require the
-# function type as well, but passing it causes a warning.
+# The return types are objects, because parsing the name of a type needs a running Spark. PySpark's stubs require
+# the function type as well, but passing it causes a warning.
 _HEADERS_TYPE = from_arrow_type(FEED_SCHEMA.field("headers").type)
 _PROPERTIES_TYPE = from_arrow_type(FEED_SCHEMA.field("properties").type)
 

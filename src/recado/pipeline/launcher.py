@@ -9,12 +9,15 @@ from pathlib import Path
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory for launchers, of this user, so that no other user can replace a script in it."""
+    """Return the directory for launchers. It belongs to this user, so no other user can replace a script."""
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache", "recado")
 
 
 def write_launcher(program: Path, text: str) -> Path:
-    """Write a script atomically, since several processes may do so at once, and return its path."""
+    """Write a script unless it has this text already, and return its path.
+
+    The file is replaced atomically, because several processes may write it at once.
+    """
     if not program.is_file() or program.read_text() != text:
         program.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=program.parent, delete=False) as file:

@@ -92,7 +92,8 @@ def check_message_columns(
 
     Args:
         types: the columns with Spark's type names; None if the type is not known yet.
-        known: the accepted types of the columns that have a meaning, complete or without parameters.
+        known: the columns that the sink uses, each with its accepted types. A type without parameters, such as
+            `struct`, accepts all parameters.
     """
     if "body" not in types:
         raise OptionError(
@@ -144,15 +145,15 @@ def _parse_table(text: str) -> object:
     }
 
 
-def _to_option_error(source: str, error_text: str, values: Mapping[str, object]) -> OptionError:
-    what, _, place = error_text.partition(" - at `$.")
-    name = place.rstrip("`")
+def _to_option_error(format_: str, error_text: str, values: Mapping[str, object]) -> OptionError:
+    what, _, path = error_text.partition(" - at `$.")
+    name = path.rstrip("`")
     if name in values:
         what = what[:1].lower() + what[1:]
         if is_secret(name):
             return OptionError(
-                f'option {name} of format("{source}"): {what}; write a table of strings'
+                f'option {name} of format("{format_}"): {what}; write a table of strings'
             )
-        return OptionError(f'option {name} of format("{source}") is {values[name]!r}: {what}')
+        return OptionError(f'option {name} of format("{format_}") is {values[name]!r}: {what}')
     missing = what.rpartition("missing required field `")[2].rstrip("`")
-    return OptionError(f'format("{source}") needs the option {missing}')
+    return OptionError(f'format("{format_}") needs the option {missing}')

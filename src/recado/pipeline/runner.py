@@ -83,7 +83,8 @@ def run(
         spark: the session to run it in. A stream needs a session of this process, not one of Spark Connect.
         batch: process the rows available now, once, instead of streaming.
         name: the name of the batch. A named batch is written once, however often it is run.
-        on_report: called with the report so far after each batch of a stream, and at the end.
+        on_report: called with the report so far: for a stream after each batch and each trigger without new
+            rows, for a batch once at the end.
         should_stop: polled twice a second; a stream stops when it returns true.
 
     Returns:
@@ -238,7 +239,9 @@ def _run_batch(pipeline: Pipeline, spark: SparkSession, name: str) -> PipelineRe
         flow = apply_steps(pipeline, Flow(rows), tables, is_streaming=False)
         batch = Batch(name or uuid.uuid4().hex[:16], 0)
         if name:
-            batch = batch._replace(retry_key=_batch_content(pipeline, rows, tables), is_named=True)
+            batch = batch._replace(
+                retry_key=_batch_retry_key(pipeline, rows, tables), is_named=True
+            )
         write_sinks(pipeline, rows_by_sink(pipeline, flow), batch, counter)
         source_report = SourceReport(rows.count())
     finally:
@@ -260,8 +263,8 @@ def _check_batch_name(pipeline: Pipeline, name: str) -> Iterator[Problem]:
             yield Problem(f"sink {sink_name}", message, "otherwise each run would publish it again")
 
 
-def _batch_content(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
-    """Return the retry key of a named batch: it is equal as long as its content is.
+def _batch_retry_key(pipeline: Pipeline, rows: DataFrame, tables: Mapping[str, DataFrame]) -> str:
+    """Return the retry key of a named batch: two batches with the same content have the same key.
 
     The content is the source rows, the lookup tables and the steps; functions are compared by name.
     """
@@ -275,8 +278,8 @@ def write_sinks(
 ) -> None:
     """Write one batch to all sinks and count its rows.
 
-    `batch.writer` identifies the stream, or the batch if it is not part of a stream. Each sink gets it with
-    its own name added.
+    `batch.writer` identifies the stream, or the batch if it is not part of a stream. For each sink, the names of
+    the pipeline and of the sink are put in front of it.
     """
     staging = ""
     if pipeline.has_local_checkpoint:
@@ -289,7 +292,7 @@ def write_sinks(
         ]
         counts.append(f.count(f.lit(1)).alias("rows"))
         sink_batch = batch._replace(writer=f"{pipeline.name}-{sink}-{batch.writer}")
-        # An Observation sees only the rows that are read, and the console reads the first ones only.
+        # An Observation counts only the rows that the sink reads, and the console reads only the first ones.
         observation = None if pipeline.sinks[sink].format == "console" else Observation()
         observed = sink_rows if observation is None else sink_rows.observe(observation, *counts)
         if write_batch(observed, pipeline.sinks[sink], sink_batch, staging=staging):

@@ -124,13 +124,13 @@ def _batch_numbers(files: CheckpointFiles, folder: str) -> list[int]:
 
 def _parse_offsets(entry: bytes) -> list[Any]:
     """Parse an entry of the offset log: a version, a line of Spark's metadata, and a line for each source."""
-    read = []
+    offsets: list[Any] = []
     for line in entry.decode().splitlines()[2:]:
         try:
-            read.append(json.loads(line))
+            offsets.append(json.loads(line))
         except ValueError:
-            read.append(line)
-    return read
+            offsets.append(line)
+    return offsets
 
 
 def _is_alive(process: int) -> bool:

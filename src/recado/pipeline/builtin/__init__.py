@@ -1,4 +1,4 @@
-"""Built-in pipelines: functions on DataFrames that work on batches and streams.
+"""Built-in pipelines as functions on DataFrames, and maintenance of archives.
 
 bars.py          quotes and trades to bars: open, high, low, close, vwap, volatility
 percentiles.py   the measurements of the Trading System to its tables

@@ -6,7 +6,7 @@ process writes it. Readers are not disturbed: replaced and removed files stay fo
 
 AM1  The manifest names a new file only when it is complete, durable and read back.
 AM2  Rows are removed only when they are in the other table. If the process is killed in between, they are in
-     both, and the next run moves them again to the same place.
+     both, and the next run writes them again to the same folder.
 """
 
 from __future__ import annotations

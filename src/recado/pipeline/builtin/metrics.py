@@ -1,8 +1,8 @@
 """Broker metrics over time: from the counters on the feed `recado.metrics` to one row per node and interval.
 
 Gauges (connections, messages ready …) are averaged, with their maximum. For totals the rate is computed,
-between the first and the last sample of the interval. A node that restarts counts from 0 again, so each run
-of a node has rows of its own.
+between the first and the last sample of the interval. A node that restarts counts from 0 again, so each incarnation of
+a node has rows of its own.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ def _replace_headers(selector: Selector, node: Condition, headers: dict[str, str
 
 
 def _header_sql(name: str, kind: ValueType) -> str:
-    quoted = name.encode().hex()
-    text = f"`headers`[CAST(X'{quoted}' AS STRING)]"
+    hex_name = name.encode().hex()  # needs no escaping in SQL
+    text = f"`headers`[CAST(X'{hex_name}' AS STRING)]"
     match kind:
         case ValueType.NUMBER:
             return f"CASE WHEN {text} RLIKE '{_NUMBER_PATTERN}' THEN TRY_CAST({text} AS DOUBLE) END"

@@ -113,7 +113,7 @@ class SqlAnalyser(Protocol):
 
 
 class TokenAnalyser:
-    """Checks tokens and brackets only. With fields of unknown type it reports that nothing can fail."""
+    """Checks tokens and brackets only. If a field has an unknown type, it reports that nothing can fail."""
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         return self.analyse_column(sql, fields)
@@ -171,7 +171,10 @@ def is_safe(expression: str, fields: Fields) -> bool:
 
 
 def _token_type(token: SqlToken, fields: Fields) -> str | None:
-    """Return `number`, or the type of a constant or column without parameters; None for any other name."""
+    """Return `number` for a numeric constant or column, otherwise its type without parameters.
+
+    None for a word that is not a column, and for a column of unknown type.
+    """
     match token.kind:
         case "text":
             return "string"

@@ -54,8 +54,8 @@ def source_options(pipeline: Pipeline, name: str) -> dict[str, str]:
     """Return the options of a source for Spark. The default spool of a queue is in the checkpoint."""
     source = pipeline.sources[name]
     options = {key: value for key, value in source.options.items() if key != SCHEMA_OPTION}
-    is_spooled = has_option(options, "spool")
-    if source.format == "amqp" and not is_spooled and pipeline.has_local_checkpoint:
+    has_spool = has_option(options, "spool")
+    if source.format == "amqp" and not has_spool and pipeline.has_local_checkpoint:
         options["spool"] = str(to_local_path(pipeline.checkpoint) / "spool" / name)
     return options
 
@@ -64,7 +64,7 @@ def check_source(
     pipeline: Pipeline, name: str, *, is_streaming: bool
 ) -> tuple[Fields, list[Problem]]:
     """Return the fields of a source's rows, and its problems."""
-    source, place = pipeline.sources[name], f"source {name}"
+    source, location = pipeline.sources[name], f"source {name}"
     known = (
         "recado",
         *(_SPARK_FORMATS if is_streaming else (*_SPARK_FORMATS, *_BATCH_ONLY_FORMATS)),
@@ -72,25 +72,27 @@ def check_source(
     )
     if source.format in _BATCH_ONLY_FORMATS and is_streaming:
         hint = "use it as the table of a step enrich, or run with --batch"
-        return UNKNOWN_FIELDS, [Problem(place, f"{source.format} cannot be read as a stream", hint)]
+        return UNKNOWN_FIELDS, [
+            Problem(location, f"{source.format} cannot be read as a stream", hint)
+        ]
     if source.format not in known and "." not in source.format:
         what = f"there is no format {source.format!r}"
-        return UNKNOWN_FIELDS, [Problem(place, what, suggest_name(source.format, known))]
+        return UNKNOWN_FIELDS, [Problem(location, what, suggest_name(source.format, known))]
     if source.format == "amqp" and not is_streaming:
         hint = "run the pipeline as a stream; --available-now stops when the queue is read"
-        return UNKNOWN_FIELDS, [Problem(place, "a queue cannot be read as a batch", hint)]
+        return UNKNOWN_FIELDS, [Problem(location, "a queue cannot be read as a batch", hint)]
     options = source_options(pipeline, name)
     try:
         _check_options(source.format, options, is_streaming=is_streaming)
         problems = []
     except OptionError as error:
-        problems = [Problem(place, str(error))]
+        problems = [Problem(location, str(error))]
     try:
         return _source_fields(source, options), problems
     except UnknownTypeError as error:
         hint = "write for example id bigint, name string"
         return UNKNOWN_FIELDS, [
-            Problem(place, f"invalid type in schema: {quote_excerpt(str(error))}", hint)
+            Problem(location, f"invalid type in schema: {quote_excerpt(str(error))}", hint)
         ]
 
 
@@ -136,12 +138,12 @@ def _parquet_fields(path: str) -> Fields:
     """Return the fields of the first file, if it is local; other files of a folder may have more."""
     import pyarrow.parquet as pq
 
-    place = Path(path)
-    files: Iterator[Path] = iter([place] if place.is_file() else sorted(place.rglob("*.parquet")))
+    local = Path(path)
+    files: Iterator[Path] = iter([local] if local.is_file() else sorted(local.rglob("*.parquet")))
     first = next(files, None)
     if not path or first is None:
         return UNKNOWN_FIELDS
-    return fields_from_arrow(pq.read_schema(first), is_open=not place.is_file())
+    return fields_from_arrow(pq.read_schema(first), is_open=not local.is_file())
 
 
 def fields_from_arrow(schema: pa.Schema, *, is_open: bool = False) -> Fields:

@@ -64,8 +64,8 @@ class Source(Endpoint, frozen=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        has_place = any(has_option(self.options, name) for name in ("path", "config"))
-        if self.format == "recado" and not has_place:
+        has_location = any(has_option(self.options, name) for name in ("path", "config"))
+        if self.format == "recado" and not has_location:
             from recado.node.config import CONFIG_FILE
 
             self.options["config"] = resolve(
@@ -80,9 +80,9 @@ class Sink(Endpoint, frozen=True):
 class Pipeline(msgspec.Struct, frozen=True):
     """Sources, steps and sinks under a name.
 
-    A source that a step `enrich` names is a lookup table, read once at the start; the other sources are
-    merged into one stream. A sink that a step names gets the rows that the step sends; the other sinks get
-    the rows after the last step.
+    A source that a step `enrich` names is a lookup table, which `run` reads once at the start; the other sources
+    are merged into one stream. A sink that a step names gets the rows that the step sends, and the sink
+    `dead_letters` gets the dead letters; the other sinks get the rows after the last step.
     """
 
     name: str
@@ -186,7 +186,7 @@ class Pipeline(msgspec.Struct, frozen=True):
         missing: MissingPolicy = "dead_letter",
         name: str = "",
     ) -> Pipeline:
-        """Add fields of the row in a lookup table that has the same key."""
+        """Add fields from the row of a lookup table that has the same key."""
         return self.add_step(
             "enrich", table=table, on=on, fields=fields, missing=missing, name=name
         )

@@ -183,7 +183,10 @@ def _apply_condition(condition: Condition, values: dict[tuple[str, ...], Possibl
 def _values_of(
     value: Value, values: dict[tuple[str, ...], PossibleValues]
 ) -> PossibleValues | None:
-    """Return the possible values of a compared field, which is then not NULL and of the compared type."""
+    """Return the possible values of a field that a condition compares; None if the value is not a field.
+
+    A true comparison implies that the field is not NULL and has the compared type.
+    """
     if not isinstance(value, MessageField | NestedField):
         return None
     possible = values.setdefault(_key(value), _initial_values(value))

@@ -114,8 +114,8 @@ class SchemaInference:
             hint = "resequence must be the only stateful step; a function may set stateful = false"
             self._add_problem(f"it is stateful, and so is {self._stateful_step}", hint)
         if self._aggregate_step and isinstance(step, AggregateStep | DeduplicateStep):
-            # The watermark of a query is that of its slowest step. This step has none until rows arrive,
-            # and no rows arrive without a watermark: the query would silently never produce any.
+            # A query has one watermark, the lowest of its steps. This step has none until rows reach it, and
+            # the aggregate passes rows on only when the watermark advances: the query would never produce rows.
             hint = "read the output of this pipeline with another one, or run it with --batch"
             self._add_problem(f"it uses the time of rows after {self._aggregate_step}", hint)
         self._stateful_step = self._location

@@ -64,7 +64,7 @@ class RouteStep(Step, frozen=True, kw_only=True, tag="route"):
 
 
 class EnrichStep(Step, frozen=True, kw_only=True, tag="enrich"):
-    """Add fields of the row in a lookup table that has the same key."""
+    """Add fields from the row of a lookup table that has the same key."""
 
     table: str
     on: tuple[str, ...]
@@ -115,7 +115,7 @@ class DeduplicateStep(Step, frozen=True, kw_only=True, tag="deduplicate"):
 
 
 class WireTapStep(Step, frozen=True, kw_only=True, tag="wire_tap"):
-    """Send a copy of each matching row to a sink."""
+    """Send a copy of each row to a sink; with a condition, of each matching row."""
 
     to: str
     where: str = ""
@@ -175,7 +175,10 @@ def step_label(number: int, step: Step) -> str:
 
 
 def is_stateful(step: AnyStep) -> bool:
-    """Whether a step remembers rows of earlier batches; then it is part of the streaming query itself."""
+    """Whether the result of a step can depend on other rows than the current one.
+
+    Such a step is part of the streaming query itself, because these rows can be in earlier batches.
+    """
     if isinstance(step, ApplyStep):
         return step.stateful
     return isinstance(step, AggregateStep | ResequenceStep | DeduplicateStep)

@@ -202,7 +202,7 @@ _COLUMN_TYPES: Final = {
     "headers": ("map<string,string>",),
     "properties": ("struct",),
 }
-"""Accepted types of the columns that have a meaning, by Spark's names."""
+"""The columns that the sink uses, and their accepted types by Spark's names."""
 
 
 class FeedWriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -253,8 +253,10 @@ def resolve_id_columns(
 def staging_folder(options: FeedWriteOptions, given: Mapping[str, str]) -> Path | None:
     """Return the staging folder of a stream: in its checkpoint, or its own subfolder of `staging`.
 
-    Batches are numbered per query. A query whose checkpoint was deleted is a new query, so its folder is
-    named after the query id in the checkpoint, and its batches are not mistaken for those of the old one.
+    Batches are numbered per query, and a query whose checkpoint was deleted is a new query. So the subfolder is
+    named after the query id in the checkpoint, and batches of the new query are not mistaken for those of the old
+    one. For a checkpoint that is not local, it is named after a digest of the checkpoint's location.
+    Without a checkpoint, `staging` itself is returned, or None.
     """
     checkpoint = given.get("checkpointLocation") or given.get("checkpointlocation")
     if checkpoint is None:

@@ -8,8 +8,10 @@ again) continues by its vector. Its next positions also have `skip`: the sequenc
 and must skip in the new archive, until it is past all of them.
 
 FP1  `vector` covers all rows that were read or are before the start; it only grows.
-FP2  A row is between two positions if its sequence is after the first vector and its offset before `next` of
-     the second. Within one archive these are the offsets in between, without those to skip.
+FP2  A row is between two positions if its sequence is after the vector of the first, and its offset is before
+     `next` of the second. In another archive than that of the second position, offsets differ: there the
+     row's sequence must not be after the vector of the second. If both positions are in one archive, these are
+     the offsets in between, without those to skip.
 FP3  Equal positions have equal JSON, because Spark compares the text to find out whether there are new rows.
 """
 
@@ -36,9 +38,9 @@ class FeedPosition(msgspec.Struct, frozen=True):
     skip: LastSequences = {}
 
     @classmethod
-    def from_json(cls, noted: Mapping[str, Any]) -> Self:
+    def from_json(cls, offset: Mapping[str, Any]) -> Self:
         """Convert an offset that Spark passes back."""
-        return msgspec.convert(noted, cls)
+        return msgspec.convert(offset, cls)
 
     def to_json(self) -> dict[str, Any]:
         """Convert to an offset for Spark, with sorted keys (FP3)."""

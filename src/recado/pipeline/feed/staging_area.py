@@ -139,14 +139,14 @@ class StagingArea:
     def load_record(self) -> PublishRecord:
         """Load the publish record, or create one with a new publisher."""
         try:
-            note = msgspec.json.decode(self._record_file.read_bytes(), type=PublishRecord)
+            record = msgspec.json.decode(self._record_file.read_bytes(), type=PublishRecord)
         except FileNotFoundError:
             return PublishRecord(secrets.token_hex(16))
         try:
             is_sealed = self._seal_file.read_text() == self._seal_text()
         except FileNotFoundError:
             is_sealed = True  # written before seals were introduced
-        return note if is_sealed else replace(note, is_copy=True)
+        return record if is_sealed else replace(record, is_copy=True)
 
     def save_record(self, record: PublishRecord) -> None:
         """Store the publish record; it is durable on return (FS1)."""
@@ -184,6 +184,6 @@ def digest_rows(table: pa.Table) -> str:
 
 
 def split_rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of equal size."""
+    """Yield the rows in batches of at most 10,000."""
     for start in range(0, table.num_rows, _CHUNK_ROW_COUNT):
         yield table.slice(start, _CHUNK_ROW_COUNT).combine_chunks().to_batches()[0]

@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     """The identity of a batch."""
 
     writer: str
-    """The pipeline, its sink and the stream id, of letters, digits, - and _."""
+    """PIPELINE-SINK-ID; ID is the stream id, or the name of a named batch."""
     number: int
     retry_key: str = ""
     """A text that only retries of the batch have: a digest of its entry in Spark's offset log, or for a named

@@ -13,14 +13,17 @@ class TableError(PipelineError):
 
 
 def unreachable_error(location: str, error: Exception) -> TableError:
-    """An object store cannot be accessed. Joins the lines of deltalake's message, without colour codes."""
+    """Return the error for an object store that cannot be accessed.
+
+    The lines of deltalake's message are joined, without colour codes.
+    """
     lines = (re.sub(r"\x1b\[\d+m|↳", "", line).strip() for line in str(error).splitlines())
     why = ": ".join(line for line in lines if line)
     return TableError(f"{location} cannot be accessed: {why}; check the option storage")
 
 
 def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
-    """The table is partitioned by other columns than those of `partitionBy`."""
+    """Return the error for a table that is partitioned by other columns than those of `partitionBy`."""
     return TableError(
         f"{table} is partitioned by {', '.join(names) or 'no column'}: set the option partitionBy accordingly"
     )
@@ -29,7 +32,7 @@ def partition_mismatch_error(table: str, names: Sequence[str]) -> TableError:
 def schema_mismatch_error(
     table: str, name: str, table_type: str | None, row_type: str
 ) -> TableError:
-    """The table has a column with another type, or not at all."""
+    """Return the error for a column that the table has with another type, or does not have."""
     if table_type is None:
         return TableError(
             f"{table} has no column {name} of type {row_type}; the option evolve=true adds it, "

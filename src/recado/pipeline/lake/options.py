@@ -78,11 +78,11 @@ class IcebergSourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="ca
 
 
 def check_parquet_path(path: str) -> None:
-    """Raises OptionError."""
+    """Check the location of a Parquet table. Raises OptionError."""
     if is_object_store(path):
         raise OptionError(
             f"option path is {path}: a Parquet table commits a batch by renaming a folder, which an "
-            "object store cannot do that atomically; use the format delta or iceberg there"
+            "object store cannot do atomically; use the format delta or iceberg there"
         )
     if not is_local(path):
         raise OptionError(
@@ -110,7 +110,7 @@ def check_table_location(option: str, location: str) -> None:
 
 
 def check_catalogue(options: IcebergOptions | IcebergSourceOptions) -> None:
-    """Raises OptionError."""
+    """Check the location of an Iceberg table and of its catalogue. Raises OptionError."""
     check_table_location("warehouse", options.warehouse)
     if is_object_store(options.warehouse) and not options.catalogue:
         raise OptionError(

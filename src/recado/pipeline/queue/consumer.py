@@ -1,8 +1,8 @@
 """Consume a queue into a spool, in a thread of its own: receive, write, fsync, acknowledge.
 
 A message is acknowledged only when its row, or the row of the message that it duplicates, is durable.
-Messages that arrive during one fsync form the next group, at most fifty groups a second, so groups grow with
-the load.
+Messages that arrive during one fsync form the next group, so groups grow with the load. After a small group
+there is a pause, so that there are at most fifty small groups a second.
 
     Spark's thread                              the loop's thread                    a worker thread
     start, durable_end, slice_rows, commit      connection, spool (all but sync)     Spool.sync
@@ -43,7 +43,7 @@ log = logging.getLogger("recado.pipeline")
 
 TASK_BYTES: Final = 8 << 20  # approximate size of a task
 SYNC_INTERVAL_MIN_S: Final = 0.02
-"""Minimum time between groups: each costs half a millisecond, however many rows it has."""
+"""Minimum time from one small group to the next: each costs half a millisecond, however many rows it has."""
 _LARGE_BATCH_ROW_COUNT: Final = 100_000  # enough for an efficient batch
 _LOCK_TIMEOUT_S: Final = 30.0  # for another process to release the spool
 _POLL_INTERVAL_S: Final = 0.1

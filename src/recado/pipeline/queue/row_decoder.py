@@ -40,7 +40,7 @@ def decode_rows(
 
 
 def _coalesce(rows: Iterable[SpooledRows]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Merge small records: a query that reads little at a time writes many small records."""
+    """Merge small records, which a consumer writes that receives few messages at a time."""
     pending: list[pa.RecordBatch] = []
     first = count = size = 0
     for offset, batch in rows:

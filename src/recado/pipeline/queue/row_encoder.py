@@ -27,7 +27,7 @@ from .options import QueueWriteOptions
 PERSISTENT_MODE_CODE: Final = 2
 _MESSAGE_ID_FLAG, _TIMESTAMP_FLAG = 0x80, 0x40
 _ROUTING_HEADERS: Final = frozenset({"CC", "BCC"})
-"""Headers by which a broker routes a message; it was already routed when it was first published."""
+"""Headers with further routing keys. They are removed: the message was routed by them when it was first published."""
 _pack_seconds = Struct(">Q").pack
 _CACHE_ENTRY_COUNT_MAX: Final = 10_000  # distinct properties
 _COLUMN_TYPES: Final = {
@@ -38,7 +38,7 @@ _COLUMN_TYPES: Final = {
     "headers": ("map",),
     "properties": ("struct",),
 }
-"""Accepted types of the columns that have a meaning, by Spark's names without parameters."""
+"""The columns that the sink uses, and their accepted types by Spark's names without parameters."""
 
 
 class RowEncodingError(PipelineError):

@@ -271,8 +271,8 @@ class Spool:
         self._journal.close()
 
 
-def _first_offset(place: _RecordEntry) -> int:
-    return place.offset
+def _first_offset(record: _RecordEntry) -> int:
+    return record.offset
 
 
 def _split_by_size(deliveries: list[Delivery]) -> Iterator[list[Delivery]]:

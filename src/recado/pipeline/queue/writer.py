@@ -79,10 +79,10 @@ class _PublishingWriter:
 class _PublishTask:
     """Publishes the rows of one task; runs in the loop's thread."""
 
-    def __init__(self, options: QueueWriteOptions, rendering: RowEncoder) -> None:
+    def __init__(self, options: QueueWriteOptions, encoder: RowEncoder) -> None:
         self.count = 0
         self._options = options
-        self._encoder = rendering
+        self._encoder = encoder
         self._connection: RobustConnection | None = None
         self._channel: RobustChannel
         self._first_returned: list[ReturnedMessage] = []

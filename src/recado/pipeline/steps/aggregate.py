@@ -1,7 +1,8 @@
 """aggregate: one row per key, or per key and time window.
 
 A stream emits a window once, when the watermark passes its end. The watermark is the latest time of any row minus
-the option `late` of the step. Spark drops rows that arrive even later and counts them; the report has the number.
+the option `late` of the step; if several steps use the same time column, minus the longest delay of these steps
+(`watermark`). Spark drops rows that arrive even later and counts them; the report has the number.
 """
 
 from __future__ import annotations

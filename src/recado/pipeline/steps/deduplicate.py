@@ -1,6 +1,7 @@
-"""deduplicate: one of the rows with the same key.
+"""deduplicate: pass one of the rows with the same key, and drop the others.
 
-A row whose key is NULL is a dead letter, since it cannot be compared with others.
+A row whose key is NULL becomes a dead letter, because it cannot be compared with other rows; in a stream also a
+row whose time is NULL.
 """
 
 from __future__ import annotations

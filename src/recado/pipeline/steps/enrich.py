@@ -1,4 +1,4 @@
-"""enrich: fields of the row in a lookup table that has the same key.
+"""enrich: add fields from the row of a lookup table that has the same key.
 
 Keys must be unique in the table, or rows would be duplicated; this is checked when the pipeline starts.
 """

@@ -1,8 +1,8 @@
 """The state of a resequencer for one key: pure, so that tests can try any order of arrivals.
 
 ROB1  Numbers are emitted in order, each once.
-ROB2  A number is held only while an earlier number may still arrive.
-ROB3  A number that was emitted or skipped is refused when it arrives again.
+ROB2  A row is held only while a row with a lower number is missing.
+ROB3  A row whose number was emitted, was skipped or is held already is refused.
 """
 
 from __future__ import annotations

@@ -46,5 +46,5 @@ def apply_split(step: SplitStep, flow: Flow, context: StepContext) -> Flow:
     parts = parts.drop(_INDEX_COLUMN, _ELEMENT_COLUMN)
     if step.empty != "dead_letter":
         return flow.with_rows(parts)
-    nothing = rows.where(array.isNull() | (f.size(array) == 0))
-    return flow.with_rows(parts, make_dead_letters(context, nothing, f"{step.column} is empty"))
+    empty = rows.where(array.isNull() | (f.size(array) == 0))
+    return flow.with_rows(parts, make_dead_letters(context, empty, f"{step.column} is empty"))
