@@ -34,7 +34,7 @@ _unpack_header = CONTENT_HEADER_START.unpack_from
 
 
 class DeliveryRoute(msgspec.Struct, frozen=True):
-    """The consumer that deliveries are for, and the exchange and routing key of their messages."""
+    """The arguments of basic.deliver that all deliveries of a run share: all but the delivery tag."""
 
     consumer_tag: str
     redelivered: bool
@@ -171,8 +171,8 @@ def _scan_fixed_stride(
 
         | start | tag u64 | before | varying | between | body | 0xCE |
 
-    Returns the varying bytes, the bodies, and the offset behind the last message. The scan works in windows
-    that grow, so the window in which the first different message is found costs no more than those before it.
+    Returns the varying bytes, the bodies, and the offset behind the last message. The scan unpacks windows of
+    16, 64, 256 … messages, so for n messages found it unpacks at most 4 n + 16.
     """
     layout = _compile_stride_layout(len(start), len(before), varying, len(between), body_size)
     stride, window = layout.size, 16

@@ -1,7 +1,7 @@
-"""The errors of AMQP 0-9-1, one class per reply code.
+"""The errors of AMQP 0-9-1, with their reply codes.
 
-A class has the reply code; its base class says whether the error closes the channel or the connection. So an
-error can be raised anywhere and is answered in one place. Texts follow RabbitMQ's ("no queue 'x' in vhost
+Each class has one reply code, and its base class says whether the error closes the channel or the connection.
+So an error can be raised anywhere and is answered in one place. Texts follow RabbitMQ's ("no queue 'x' in vhost
 '/'"), because people search for them.
 """
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 
 
 class AmqpError(Exception):
-    """An error that is sent to the peer with a reply code."""
+    """An error of the protocol. The reply code and text are sent to the peer in channel.close or connection.close."""
 
     code: ClassVar[int]
     name: ClassVar[str]

@@ -31,8 +31,10 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class InterleavedPublished(msgspec.Struct, frozen=True):
-    """Publishes that differ only in routing key and body: message i has `method_frames[i]` and the content
-    `prefix + payloads[i]`."""
+    """A run of publishes whose method frames have equal size but differ, usually in the routing key.
+
+    Message i has `method_frames[i]` and the content `prefix + payloads[i]`.
+    """
 
     channel: int
     traits: MessageTraits
@@ -65,7 +67,7 @@ class OversizedBodyReceived(msgspec.Struct, frozen=True):
 
 
 class Discarded(msgspec.Struct, frozen=True):
-    """A frame on a channel that awaits close-ok. It has no effect, but the session counts its cost."""
+    """A frame or run on a channel that awaits close-ok. It has no effect, but the session counts its cost."""
 
 
 class HeartbeatReceived(msgspec.Struct, frozen=True):

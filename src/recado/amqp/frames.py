@@ -7,7 +7,8 @@ A message is a method frame, a header frame and zero or more body frames:
     header payload  | class u16 | weight u16 | body size u64 | property flags u16 | properties |
 
 The *content* of a message is its header frame and body frames back to back, as raw bytes. Messages are stored
-and forwarded in this form, so a consumer receives exactly the bytes that the publisher sent.
+and forwarded in this form. A consumer receives the same properties and body bytes as the publisher sent; only
+the channel number and the split of the body into frames may differ.
 """
 
 from struct import Struct

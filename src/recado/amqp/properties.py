@@ -6,8 +6,8 @@ The highest flag belongs to the first property. Fourteen properties are defined;
 would announce further flags, which AMQP 0-9-1 never needs. The broker forwards properties as the bytes that it
 received; it decodes them to inspect them and encodes only the ones that it changes.
 
-Some clients send strings that are not UTF-8, and RabbitMQ forwards them. They are decoded with surrogate
-escapes, so encoding them restores the same bytes.
+Some clients send strings that are not UTF-8, and RabbitMQ forwards them. Short strings are decoded with
+surrogate escapes and header values as `LongString`, so encoding them restores the same bytes.
 """
 
 import struct

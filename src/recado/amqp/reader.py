@@ -3,7 +3,8 @@
 `feed` takes the bytes of one socket read and yields events. Publishes, deliveries and acks are recognised in
 runs (`runs.py`, `deliveries.py`). Messages that do not fit a run (a body in several frames, frames of other
 channels in between, the end of the buffer) are assembled frame by frame, per channel. The reader buffers at
-most one incomplete frame, and the frames of incomplete messages that have arrived.
+most one incomplete frame, the frames of incomplete messages that have arrived, and after an error the rest of
+the read.
 
 ARD1  Events do not depend on how the bytes are split into reads (except that a run may be split into several).
 ARD2  A payload larger than `frame_max` is refused when its size is read, before it has arrived. As in RabbitMQ,
@@ -95,13 +96,14 @@ class FrameReader:
 
         `frame_max` and `body_max` are limits in bytes, `run_limit` is the maximum number of messages of a run.
         `expects_protocol_header` makes the first eight bytes a `ProtocolHeaderReceived` (servers). If
-        `open_channels` is given, content on other channels is an error. With `batch_deliveries` (clients),
-        deliveries are reported in runs as `Delivered` instead of one `ContentReceived` each.
+        `open_channels` is given, the reader does not assemble messages on other channels frame by frame, but
+        raises `ChannelError`; runs are reported on any channel. With `batch_deliveries` (clients), deliveries
+        are reported in runs as `Delivered` instead of one `ContentReceived` each.
         """
         self.body_max = body_max
         self.frame_max = frame_max
         self.run_limit = run_limit
-        # Channels that await close-ok; all their other methods are discarded.
+        # Channels that await close-ok; only channel.open, close and close-ok are not discarded on them.
         self.closing_channels: set[int] = set()
         self.channel_frame_policy: ChannelFramePolicy | None = None  # None: frames are accepted
         self._open_channels = open_channels
@@ -214,7 +216,7 @@ class FrameReader:
             self._buffer_rest(data, offset, needed_bytes)
 
     def _buffer_rest(self, data: bytes, offset: int, needed_bytes: int) -> None:
-        """Buffer an incomplete frame that is `needed_bytes` long until more data arrives."""
+        """Buffer the data from `offset` on, until `needed_bytes` are there; 0: until the next call of `feed`."""
         self._buffered_bytes = len(data) - offset
         self._needed_bytes = needed_bytes
         self._chunks.append(data[offset:])
@@ -248,7 +250,7 @@ class FrameReader:
         partial = self._partial_messages.get(channel)
         if partial is not None:
             method_type = find_method_type(payload)
-            # An oversized message closes its channel before its last frame.
+            # After an oversized body was reported, its channel may close before the last body frame arrives.
             if partial.body is not None or method_type not in (ChannelClose, ChannelCloseOk):
                 raise UnexpectedFrameError(
                     f"expected the content of {partial.method.name} on channel {channel}, got "

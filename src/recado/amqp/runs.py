@@ -8,7 +8,7 @@ two noisy cores):
 - Messages that differ only in a body of equal size repeat at a fixed stride, so one `struct` unpacks all of
   them: 0.12 µs, where a loop in Python takes 0.66 µs. Their prefix is the header frame and the start of the
   body frame; their payloads are the bodies, each with the frame end byte.
-- The same works for messages that also differ in a routing key of equal length, in any order: 0.3 µs.
+- The same works if the method frames differ but have equal size, usually in the routing key: 0.3 µs.
 - Deliveries are rendered by chained C iterators: 0.19 µs.
 - Acks of consecutive tags are recognised by rendering the expected bytes and comparing.
 """
@@ -152,8 +152,8 @@ def _scan_fixed_stride(
 ) -> tuple[list[bytes], int]:
     """Scan messages that begin with `start` and repeat at the stride of the first, `data[offset:after]`.
 
-    Returns their payloads and the offset behind the last one. The scan works in windows that grow, so the
-    window in which the first different message is found costs no more than those before it.
+    Returns their payloads and the offset behind the last one. The scan unpacks windows of 16, 64, 256 …
+    messages, so for n messages found it unpacks at most 4 n + 16.
     """
     stride, window = after - offset, 16
     unpack = _compile_stride_layout(len(start), stride - len(start)).iter_unpack
@@ -178,7 +178,7 @@ def _scan_fixed_stride(
 def _scan_interleaved(
     data: bytes, offset: int, after: int, method: bytes, prefix: bytes, run_limit: int
 ) -> tuple[list[bytes], list[bytes], int]:
-    """Scan messages at a fixed stride whose publish frames have equal size but different routing keys.
+    """Scan messages at a fixed stride whose publish frames have equal size but different arguments.
 
     Returns the publish frames, the payloads, and the offset behind the last message.
     """

@@ -1,7 +1,8 @@
 """Traits: the few properties of a message that a broker acts on.
 
 A broker forwards properties unchanged and needs only a few of them. Messages with equal traits are handled
-together as a run, so equal traits are interned: one object, compared by identity. Results are cached by the
+together as a run, so equal traits are interned and compared by identity. The cache of interned traits is
+limited; if equal traits become two objects after an eviction, a run is only split. Results are cached by the
 property bytes, because most publishers repeat them: a hit takes 0.1 µs for a 16-byte message, a miss 2 µs.
 """
 
@@ -52,7 +53,7 @@ _TYPE_BY_FLAG = {
 
 
 class MessageTraits(msgspec.Struct, frozen=True):
-    """The traits of a message; equal ones are the same object."""
+    """The traits of a message. `read_traits` interns them, so they are compared by identity."""
 
     persistent: bool = False
     priority: int = 0
@@ -104,7 +105,10 @@ def _parse_expiration(expiration: str) -> tuple[int | None, str | None]:
 
 
 def read_traits(properties: bytes) -> MessageTraits:
-    """Return the traits of a property list (flags and values); raises `FrameError` if it is malformed."""
+    """Return the traits of a property list (flags and values).
+
+    Raises `FrameError` if it is malformed, and `AmqpSyntaxError` if its headers exceed a limit.
+    """
     if len(properties) > _CACHED_MAX_BYTES or has_unique_fields(properties):
         return _parse_traits(properties)
     return _parse_traits_cached(properties)

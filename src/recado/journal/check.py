@@ -1,13 +1,13 @@
 """Verification of a whole journal, and its repair.
 
-Each file is scanned from its start. At a damaged record, the size field cannot be trusted, so the search for
-the next valid record tries every later offset where the byte of the kind is plausible, and accepts the first
-one whose checksum is right; the checksum covers the position, so other bytes do not pass. Damage before the
+Each file is scanned from its start. The size field of a damaged record cannot be trusted, so the search for the
+next valid record tries the later offsets where the byte of the kind is plausible, and accepts the first one
+whose checksum is right; the checksum depends on the position, so other bytes do not pass. Damage before the
 durable mark is reported as a `DamagedRange`. Damage after it is a torn write, which the next start truncates.
 
 A repair removes damaged records and leaves all others at their positions: a damaged range becomes a VOID record
-of the same size. If no valid record follows in a file, the file is truncated, or filled up to the next file and
-sealed.
+of the same size. If no valid record follows in a file, the last file is truncated; any other file is filled
+with a VOID record up to the start of the next file, and sealed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _VOID_MAX_BYTES = 256 << 20
 
 
 class DamagedRange(NamedTuple):
-    """`size` bytes from a journal position on that cannot be read."""
+    """`size` bytes, from a journal position on, without a valid record."""
 
     position: int
     size: int
@@ -58,6 +58,7 @@ class SegmentReport(NamedTuple):
     base: int
     record_count: int = 0
     size: int = 0
+    """The offset in the file up to which it was checked; an unfinished or damaged end comes after it."""
     sealed: bool = False
     damages: tuple[DamagedRange, ...] = ()
     unfinished_bytes: int = 0
@@ -176,6 +177,7 @@ def repair_segments(disk: Disk, reports: Iterable[SegmentReport]) -> None:
     for report in reports:
         for damage in report.damages:
             if damage.is_last and report.file not in files[:-1]:
+                # The journal now ends here. With the old mark, recovery would miss the records after it.
                 mark.write(damage.position)
                 mark.sync()
             if report.file in files:

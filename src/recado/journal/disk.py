@@ -68,11 +68,12 @@ class Disk(Protocol):
     def lock(self) -> None:
         """Lock the folder for this process until `close`, or raise `FolderInUseError`."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the lock of the folder, if `lock` took it."""
 
 
 class FolderInUseError(OSError, JournalError):
-    """Another process has locked the folder."""
+    """The folder is locked, by another process or by another `Disk` of this one."""
 
     def __init__(self, folder: object, owner: str = "") -> None:
         process = f"process {owner}" if owner else "another node"
@@ -146,9 +147,8 @@ class FolderDisk:
         self.folder: Path = Path(folder)
         missing = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
-        for (
-            path
-        ) in missing:  # without its directory entry, everything synced in the folder would be lost
+        for path in missing:
+            # Without its directory entry, a crash would lose the folder and everything synced in it.
             _sync_folder(path.parent)
         self._lock: int | None = None
 

@@ -10,8 +10,8 @@ J3  The position of a record never changes, and no other record gets it after it
 J4  A record is returned only if its checksum is right.
 
 All methods belong to the thread of the event loop, except `sync`, `sync_mark` and `close_dropped`: these may
-run in another thread at the same time. `_lock` guards the state that both threads use: the written position,
-and the changes since the last sync.
+run in another thread at the same time. `_lock` guards `_written_position`, `_unsynced` and
+`_folder_changes_synced`. Only `sync` sets `durable_position`, and only the loop counts `_folder_changes`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Journal:
     """An append-only log in the segment files of a folder."""
 
     def __init__(self, disk: Disk, *, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Open nothing yet: exhaust `recover` before the first `append`."""
+        """Create a journal without opening its files; exhaust `recover` before the first `append`."""
         self.position = 0
         """Where the next record goes, unless it begins a new segment."""
         self.durable_position = 0
@@ -182,7 +182,10 @@ class Journal:
     # -- making it durable -------------------------------------------------------------------------
 
     def write(self) -> None:
-        """Hand the appended records to the operating system. After an `OSError`, call it again to retry."""
+        """Hand the appended records to the operating system.
+
+        After an `OSError`, call it again to retry. After a failed sync, it raises the error of that sync.
+        """
         self._raise_failure()
         while self._batches and self._batches[0].parts:
             batch = self._batches[0]
@@ -228,7 +231,10 @@ class Journal:
                 raise
 
     def sync(self) -> int:
-        """Make the written records durable; return the durable position. May run in another thread."""
+        """Make the written records durable; return the durable position. May run in another thread.
+
+        After a failure, every later call raises the same `OSError`.
+        """
         self._raise_failure()
         with self._lock:
             position = self._written_position
@@ -255,7 +261,7 @@ class Journal:
             self._mark.sync()
 
     def _sync_folder(self, changes: int) -> None:
-        """Make the first `changes` changes to the folder durable, unless they are."""
+        """Make the first `changes` changes to the folder durable, unless they are durable already."""
         if self._folder_changes_synced < changes:
             with self._recording_failure():
                 self._disk.sync_folder()
@@ -278,7 +284,11 @@ class Journal:
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, position: int) -> bytes:
-        """Return the record at a position, written or not. Raises `LookupError` if there is none."""
+        """Return the record that begins at a position, written or not.
+
+        Raises `LookupError` if the position is in no segment, and `CorruptJournalError` if the bytes there are
+        not a valid record.
+        """
         for _, payload in self.scan(position, position + 1):
             return payload
         raise LookupError(f"there is no record at {position}")
@@ -286,7 +296,7 @@ class Journal:
     def scan(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Yield position and payload of the records that begin in [start, end), skipping dropped segments.
 
-        `start` is the position of a record or of a segment. Raises `CorruptJournalError`.
+        `start` is the position of a record or of a segment. Raises `CorruptJournalError` at an invalid record.
         """
         for segment in self.segments[max(bisect_right(self._bases, start) - 1, 0) :]:
             base = segment.base
@@ -363,7 +373,7 @@ class Journal:
                     file.close()
 
     def close(self) -> None:
-        """Make everything durable and close the files."""
+        """Close the files; before that, make everything durable unless a sync has failed."""
         try:
             if self._is_open and self._failure is None:
                 self.write()

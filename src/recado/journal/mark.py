@@ -6,10 +6,11 @@ Recovery needs it to tell two kinds of damage apart. Damage before the mark is b
 been synced. Damage after it may be a torn write: the process or the power failed before the sync, so the record
 was never confirmed to a client.
 
-The mark is written after each sync of the journal, but synced itself only before segments are dropped.
-Otherwise the operating system writes it back in its own time; a process that is killed does not lose it. The
-mark has a file of its own because a sync then costs nothing extra. In the header of the segment, each sync
-would write to a second place, and take 7 % longer for 150 bytes and 50 % longer for 20 kB.
+The mark is written after each sync that made records durable, but the mark file itself is synced only before
+segments are dropped. Otherwise the operating system writes it back in its own time; a process that is killed
+does not lose it. The mark has a file of its own so that a sync of the segment does not include it. If the mark
+were in the header of the segment, each sync would write to a second place of the file, and take 7 % longer for
+150 bytes and 50 % longer for 20 kB.
 
 The header of a segment file has a mark, too, which is written once: the position that was durable when the file
 was created (record.py). Recovery uses the largest of all marks (`known_durable_position`).

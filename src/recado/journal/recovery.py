@@ -94,7 +94,10 @@ def read_mark(segment: Segment) -> int | None:
 
 
 def _truncate(disk: Disk, segments: list[Segment], count: int) -> int:
-    """Retain `count` segments, the last of them up to its end; return the number of bytes removed."""
+    """Retain `count` segments, the last of them up to its end.
+
+    Returns the number of bytes removed, not counting reserved space.
+    """
     removed = 0
     for segment in reversed(segments[count:]):
         file = require_file(segment)

@@ -9,7 +9,7 @@ SEGMENT_SUFFIX = ".journal"
 
 
 class Segment:
-    """The journal positions [base, end), including the file header. Only the last segment is not sealed."""
+    """The journal positions [base, end), including the file header. All segments but the last are sealed."""
 
     __slots__ = ("base", "end", "file", "sealed", "unreserved_bytes")
 
@@ -20,7 +20,7 @@ class Segment:
         self.file = file
         """None until the first write creates the file."""
         self.unreserved_bytes = unreserved_bytes
-        """The file size to reserve before the next write; 0 once that is done."""
+        """The file size to reserve before the next write; 0 once that was tried."""
 
     @property
     def name(self) -> str:

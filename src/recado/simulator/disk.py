@@ -1,9 +1,9 @@
 """A disk in memory that can lose unsynced data, tear writes, be full, fail to sync and flip bits.
 
 It implements the `Disk` port of the journal. Every operation is recorded in `log`. `crash` returns another disk
-with the content that a loss of power may leave now; `crash_points` yields such a disk for the moment after each
-operation in the log. Neither changes this disk. The outcome depends only on the seed, the number of operations
-and the variant, so the same run has the same failures.
+with the content that a loss of power may leave now; `crash_points` yields such a disk for the start and for the
+moment after each operation in the log. Neither changes this disk. The random choices of a crash depend only on
+the seed, the number of operations and the variant, so repeating a run repeats its failures.
 
 A crash treats each operation since the last sync independently:
 - a write survives, is lost, or is torn by sectors or at a byte; its space may exist without its data, as zeros;
@@ -111,7 +111,7 @@ class SimulatedDisk:
         return 1 << 62 if self._free_bytes is None else self._free_bytes
 
     def lock(self) -> None:
-        if self._locked:
+        if self._locked:  # not `FolderInUseError`: the simulator does not import the journal
             raise OSError(errno.EBUSY, "this simulated disk is in use")
         self._locked = True
 
@@ -125,9 +125,10 @@ class SimulatedDisk:
         self.perform("fill", free_bytes)
 
     def fail_sync(self, after_syncs: int = 0) -> None:
-        """Make the next sync fail, or the one after `after_syncs` others.
+        """Make the next sync of a file or of the folder fail, or the one after `after_syncs` others.
 
-        The data it should have written is lost, and the sync after it succeeds.
+        Later syncs succeed. After a failed sync of a file, its unsynced writes can still be read, but no sync
+        makes them durable any more; a crash loses them.
         """
         self.perform("fail_sync", after_syncs)
 
@@ -138,8 +139,8 @@ class SimulatedDisk:
     def crash(self, variant: int = 0, survival_ratio: float | None = None) -> SimulatedDisk:
         """Return the disk after a loss of power at this moment. Each `variant` has another random outcome.
 
-        `survival_ratio` is the ratio of unsynced operations that survive: 0 none, 1 all; by default a random
-        one.
+        `survival_ratio` is the probability that an unsynced operation survives; at 0 no part of any survives.
+        The default is a random ratio.
         """
         with self._lock:  # another thread may be writing
             random = Random(f"{self.seed} {len(self.log)} {variant}")
@@ -207,8 +208,8 @@ class SimulatedDisk:
         try:
             self._allocate(max(0, at + len(data) - end))
         except OSError:
-            part = data[: max(0, end + self.free_bytes() - at)]  # is written, up to the free space
-            if part:
+            part = data[: max(0, end + self.free_bytes() - at)]
+            if part:  # like a real disk, write as much as there is space for
                 self._write(number, at, part)
             raise
         _apply_write(inode.content, at, data)

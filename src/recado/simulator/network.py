@@ -35,7 +35,7 @@ class NetworkConditions:
     reorder_delay: float = 0.1
     ordered: bool = False
     max_delay: float = inf
-    """Packets that slow nodes would delay for longer are lost."""
+    """A packet to or from a slow node is lost if its delay would be longer than this."""
 
 
 class SimulatedNetwork(Generic[Packet]):
