@@ -347,11 +347,9 @@ def test_a_vector_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("command", "verb"),
     [
-        ("definitions", "  export     Export"),
         ("feed", "  publish    Publish"),
         ("pipeline", "  run        Run a pipeline"),
         ("quotes", "  publish    Publish"),
-        ("trading", "  report     Show"),
     ],
 )
 def test_a_command_of_several_verbs_tells_them(

@@ -110,10 +110,6 @@ def run(words: list[str]) -> int:
                 from recado.cli.actors import run_actors
 
                 return run_actors(options)
-            case ["definitions", *rest]:
-                from recado.cli.definitions import DESCRIPTIONS
-
-                return print_verbs("definitions", DESCRIPTIONS, rest)
             case ["feed", *rest]:
                 from recado.cli.feed import DESCRIPTIONS
 
@@ -122,10 +118,6 @@ def run(words: list[str]) -> int:
                 from recado.cli.quotes import DESCRIPTIONS
 
                 return print_verbs("quotes", DESCRIPTIONS, rest)
-            case ["trading", *rest]:
-                from recado.cli.trading import DESCRIPTIONS
-
-                return print_verbs("trading", DESCRIPTIONS, rest)
             case ["pipeline", *rest]:
                 from recado.cli.pipeline import DESCRIPTIONS
 

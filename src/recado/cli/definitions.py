@@ -26,15 +26,14 @@ from recado.node.assembly import open_offline_broker
 from recado.node.settings import Settings
 from recado.server.connection import now_ms
 
-DESCRIPTIONS = {
-    "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
-    "import": "Import a definitions file into a data folder, all or nothing.",
-    "check": "Check whether a definitions file could be imported, without importing it.",
-}
-
 
 def run_definitions(verb: str, options: Sequence[str]) -> int:
-    parser = build_parser(f"definitions {verb}", DESCRIPTIONS[verb], has_listener=False)
+    described = {
+        "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
+        "import": "Import a definitions file into a data folder, all or nothing.",
+        "check": "Check whether a definitions file could be imported, without importing it.",
+    }
+    parser = build_parser(f"definitions {verb}", described[verb], has_listener=False)
     if verb == "export":
         parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard output")
         parser.add_argument("--vhost", metavar="NAME", help="export only this vhost")
