@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from recado.amqp import methods as m
 from recado.client import (
     AuthenticationError,
     CannotConnectError,
@@ -18,10 +19,13 @@ from recado.client import (
     ConnectionClosedByClientError,
     ConnectionLostError,
     ConnectionParameters,
+    ConsumerCancelledError,
     TlsError,
     VhostRefusedError,
 )
 from recado.client.connection import explain_os_error
+from recado.client.session_events import PublishesConfirmed
+from recado.client.waiters import WaitCounter
 from workshop.peers import HOST, Certificates, Server, free_ports
 
 from .faulty import faulty_wire
@@ -239,3 +243,52 @@ async def test_a_channel_that_nobody_waits_for_any_more_is_closed(server: Server
         channel = await connection.channel()
         await channel.declare_queue(exclusive=True)
         assert len(connection.channels) <= 2
+
+
+# ── a consumer that the broker cancels ────────────────────────────────────────────────────────────────────
+
+
+@in_a_loop
+async def test_deliveries_before_a_cancel_by_the_broker_are_returned(server: Server) -> None:
+    """CCO2: their channel is open, so the broker does not redeliver them."""
+    async with await Connection.open(server.url) as connection:
+        channel = await connection.channel(confirms=True)
+        queue = await channel.declare_queue()
+        channel.publish_many("", queue.name, [b"1", b"2", b"3"])
+        await soon(channel.wait_for_confirms())
+        consumer = await channel.consume(queue.name)
+        await soon(channel.delete_queue(queue.name))
+        for body in (b"1", b"2"):
+            delivery = await soon(anext(consumer))
+            assert delivery.body == body
+            assert delivery.ack()
+        await soon(channel.declare_queue(exclusive=True))  # the broker has accepted the acks
+        await soon(channel.close())
+        with pytest.raises(ConsumerCancelledError):  # the third is stale now
+            await soon(anext(consumer))
+
+
+@in_a_loop
+async def test_leaving_a_cancelled_consumer_requeues_its_deliveries(server: Server) -> None:
+    async with await Connection.open(server.url) as connection:
+        channel = await connection.channel(confirms=True)
+        queue = await channel.declare_queue(exclusive=True)
+        channel.publish_many("", queue.name, [b"1", b"2"])
+        await soon(channel.wait_for_confirms())
+        async with await channel.consume(queue.name) as consumer:
+            first = await soon(anext(consumer))
+            assert first.ack()
+            await soon(channel.call(m.BasicCancel(consumer.tag), m.BasicCancelOk))
+            channel.handle_consumer_cancel(consumer.tag)  # as if the broker had cancelled it
+        again = await soon(channel.get(queue.name))
+        assert again is not None
+        assert (again.body, again.redelivered) == (b"2", True)
+
+
+@in_a_loop
+async def test_a_confirm_after_the_end_is_ignored() -> None:
+    """A confirm of several ranges is several events, and `on_confirm` of the first may end the connection."""
+    connection = Connection(ConnectionParameters(), WaitCounter())
+    connection.abort(ConnectionLostError("ended by on_confirm"))
+    connection._handle_event(PublishesConfirmed(1, range(3, 4), True))
+    assert not connection.is_open

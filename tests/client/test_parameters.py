@@ -83,5 +83,5 @@ def test_a_password_is_never_told(url: str) -> None:
 def test_nor_by_the_address_itself() -> None:
     found = parse_url("amqps://u:secret@[::1]:5/v")
     assert str(found) == "amqps://u@[::1]:5/v"
-    assert repr(found) == "Address(amqps://u@[::1]:5/v)"
+    assert repr(found) == "ConnectionParameters(amqps://u@[::1]:5/v)"
     assert str(parse_url("amqp://h")) == "amqp://guest@h:5672/%2F"

@@ -49,10 +49,11 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
         self._buffer: deque[Delivery] = deque()
 
     def next_batch(self, timeout: float | None = None) -> list[Delivery]:
-        """Wait for a delivery and return all buffered ones; return an empty list after `cancel`.
+        """Wait for a delivery and return all buffered ones.
 
-        Raises `TimeoutError` if none arrives within `timeout` seconds, and the error that ended the consumer,
-        its channel or connection.
+        Returns an empty list if this program cancelled the consumer or closed its channel or connection. Raises
+        any other error that ended the consumer, and `TimeoutError` if no delivery arrives within `timeout`
+        seconds.
         """
         return make_thread_safe(self._thread, self._run(self._inner.next_batch(), timeout))
 
@@ -72,7 +73,7 @@ class BlockingConsumer(LoopThreadProxy[RobustConsumer]):
         return self._buffer.popleft()
 
     def cancel(self) -> None:
-        """Cancel the consumer. Buffered deliveries are requeued."""
+        """Cancel the consumer. Buffered deliveries are requeued; with `no_ack` they are lost."""
         buffered, self._buffer = self._buffer, deque()
         for delivery in buffered:
             if not delivery.source.no_ack:
@@ -192,6 +193,9 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
                 self._published_count += len(bodies)
             numbers = range(first, self._published_count + 1)
             self._handed_over_bytes += sum(map(len, bodies))
+            must_drain = self._handed_over_bytes > HANDOVER_MAX_BYTES
+            if must_drain:
+                self._handed_over_bytes = 0
             self._thread.call_soon(
                 partial(
                     self._publish_in_loop,
@@ -202,8 +206,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
                     mandatory=mandatory,
                 )
             )
-        if self._handed_over_bytes > HANDOVER_MAX_BYTES:
-            self._handed_over_bytes = 0
+        if must_drain:
             self.drain()
         return numbers
 
@@ -230,11 +233,14 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         return None if delivery is None else make_thread_safe(self._thread, [delivery])[0]
 
     def ack(self, delivery: Delivery, *, multiple: bool = False) -> bool:
-        """Acknowledge a delivery; return False and send nothing if it is stale."""
+        """Acknowledge a delivery; return False and send nothing if it is stale.
+
+        True means that the loop's thread will send it, unless the channel closes before.
+        """
         return delivery.ack(multiple=multiple)
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it. Returns like `ack`."""
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 
@@ -247,7 +253,7 @@ class BlockingConnection(LoopThreadProxy[RobustConnection]):
     channel = make_blocking_factory(BlockingChannel, RobustConnection.channel)
 
     def open(self) -> Self:
-        """Connect and log in; `with` does this. Raises `CannotConnectError` or a subclass of it."""
+        """Connect and log in; `with` does this. Raises the errors of `connect`."""
         if not self._thread.is_running:
             self._thread.start()
             try:

@@ -1,9 +1,9 @@
-"""A channel of a plain connection: all operations of AMQP 0-9-1, under its names.
+"""A channel of a plain connection: all operations of AMQP 0-9-1.
 
 Methods to which the broker replies are coroutines. Those without a reply (publish, ack) return at once; their
 output is buffered and written by the next iteration of the event loop. `drain` waits while the output buffers
 are full, `wait_for_confirms` waits for the broker's confirms. When the channel closes for any reason, every
-pending wait gets the error, and every later call raises it.
+pending wait gets the error, and later calls raise it; only `ack` and `nack` return False instead.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import TYPE_CHECKING, Self
+from weakref import WeakSet
 
 from recado.amqp import methods as m
 from recado.amqp.deliveries import Delivered
@@ -56,6 +57,8 @@ class Channel(ChannelCommands[Consumer]):
         self._flow_active = asyncio.Event()
         self._flow_active.set()
         self._consumers: dict[str, Consumer] = {}
+        # Cancelled by the broker; deliveries that they still buffer can be settled until the channel closes.
+        self._cancelled_consumers: WeakSet[Consumer] = WeakSet()
         self.state = ChannelState.OPEN
 
     @property
@@ -112,6 +115,8 @@ class Channel(ChannelCommands[Consumer]):
         consumers, self._consumers = self._consumers, {}
         for consumer in consumers.values():
             consumer.handle_channel_closed(error)
+        for consumer in self._cancelled_consumers:
+            consumer.detach()
         if self.on_end is not None:
             self.on_end(error)
 
@@ -291,7 +296,7 @@ class Channel(ChannelCommands[Consumer]):
         return True
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it. Returns like `ack`."""
         if not self._can_settle(delivery):
             return False
         self.protocol.session.send(
@@ -336,7 +341,9 @@ class Channel(ChannelCommands[Consumer]):
 
     def handle_deliveries(self, run: Delivered) -> None:
         consumer = self._consumers.get(run.route.consumer_tag)
-        if consumer is not None:  # else the broker cancelled the consumer and requeued the messages
+        if (
+            consumer is not None
+        ):  # None: it was cancelled, after which a broker sends it no deliveries
             consumer.handle_deliveries(self, run)
 
     def handle_confirms(self, sequence_numbers: range, acked: bool) -> None:
@@ -350,7 +357,8 @@ class Channel(ChannelCommands[Consumer]):
         """The broker cancelled a consumer."""
         consumer = self._consumers.pop(tag, None)
         if consumer is not None:
-            consumer.handle_channel_closed(ConsumerCancelledError(tag, consumer.queue))
+            self._cancelled_consumers.add(consumer)
+            consumer.handle_broker_cancel(ConsumerCancelledError(tag, consumer.queue))
 
     def handle_flow(self, active: bool) -> None:
         """The broker sent channel.flow: pause or resume publishing."""

@@ -111,7 +111,10 @@ class ChannelCommands(ABC, Generic[C]):
     async def delete_queue(
         self, queue: str, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
-        """Delete a queue; return the number of messages deleted with it."""
+        """Delete a queue; return the number of messages deleted with it.
+
+        With `if_unused` or `if_empty`, the broker refuses if the queue has consumers or messages.
+        """
         delete = m.QueueDelete(queue, if_unused, if_empty)
         return (await self.call(delete, m.QueueDeleteOk)).message_count
 
@@ -133,7 +136,7 @@ class ChannelCommands(ABC, Generic[C]):
         no_local: bool = False,
         arguments: FieldTable | None = None,
     ) -> C:
-        """Start a consumer of a queue and return it; without `consumer_tag` it gets one that is unique."""
+        """Start a consumer of a queue and return it; without `consumer_tag` it gets one for this channel."""
         flags = (no_local, no_ack, exclusive, False)
         return await self._consume(
             m.BasicConsume(

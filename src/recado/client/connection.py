@@ -3,8 +3,9 @@
     async with await Connection.open("amqp://localhost") as connection:
         channel = await connection.channel(confirms=True)
 
-When the connection ends, the error is raised in every call that waits for the broker, in every iteration over a
-consumer, in every wait for a confirm, and in every later call.
+When the connection ends, the error is raised in every call that waits for the broker, in every wait for a
+confirm, and in every later call. Iterations over consumers raise it too, or end if this program closed the
+connection.
 """
 
 import asyncio
@@ -158,7 +159,8 @@ class Connection:
                 if number in self.channels:
                     self.channels[number].handle_deliveries(event)
             case PublishesConfirmed(number, numbers, ok):
-                self.channels[number].handle_confirms(numbers, ok)
+                if number in self.channels:
+                    self.channels[number].handle_confirms(numbers, ok)
             case ReplyReceived(token):
                 if token is not None and not token.done():
                     token.set_result(event)

@@ -5,9 +5,9 @@
 
 CCO1  Deliveries are returned in the order in which they arrived, each once.
 CCO2  Deliveries that need an acknowledgement are dropped when their channel has closed: the broker redelivers
-      them.
-CCO3  When no more deliveries can arrive, iteration ends: normally if this program cancelled the consumer
-      or closed its channel or connection, otherwise with an error.
+      them. They are not dropped when the broker cancels the consumer: on the open channel they can be settled.
+CCO3  When no more deliveries can arrive and the buffer is empty, iteration ends: normally if this program
+      cancelled the consumer or closed its channel or connection, otherwise with an error.
 """
 
 from collections import deque
@@ -59,9 +59,10 @@ class Consumer:
             yield batch
 
     async def next_batch(self) -> list[Delivery]:
-        """Wait for a delivery and return all buffered ones; return an empty list after `cancel`.
+        """Wait for a delivery and return all buffered ones.
 
-        Raises the error that ended the consumer, its channel or connection.
+        Returns an empty list if this program cancelled the consumer or closed its channel or connection. Raises
+        any other error that ended the consumer.
         """
         if not self._buffer and not await self._wait_for_delivery():
             return []
@@ -71,7 +72,7 @@ class Consumer:
         return batch
 
     async def cancel(self) -> None:
-        """Cancel the consumer. Buffered deliveries are requeued."""
+        """Cancel the consumer. Buffered deliveries are requeued; with `no_ack` they are lost."""
         channel = self._channel
         self.abandon()
         self._notifier.notify_all()
@@ -82,7 +83,7 @@ class Consumer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if not self._is_cancelled and self._error is None:
+        if not self._is_cancelled and (self._error is None or self._channel is not None):
             await self.cancel()
 
     async def _wait_for_delivery(self) -> bool:
@@ -98,7 +99,7 @@ class Consumer:
     # ── called by the channel ─────────────────────────────────────────────────────────────────────────────
 
     def attach(self, channel: "Channel") -> None:
-        """The consumer was started on this channel."""
+        """The consumer is being started on this channel."""
         self._channel = channel
 
     def handle_deliveries(self, channel: "Channel", run: Delivered) -> None:
@@ -129,10 +130,14 @@ class Consumer:
         self._notifier.notify_all()
 
     def handle_channel_closed(self, error: Exception) -> None:
-        """End the consumer, because its channel has closed or the broker has cancelled it (basic.cancel)."""
+        """End the consumer, because its channel has closed."""
         self.detach()
         if isinstance(error, ConnectionClosedByClientError | ChannelClosedByClientError):
             self._is_cancelled = True
+        self.fail(error)
+
+    def handle_broker_cancel(self, error: Exception) -> None:
+        """The broker has cancelled the consumer (basic.cancel); raise the error behind the buffered deliveries."""
         self.fail(error)
 
     def detach(self) -> None:
@@ -148,7 +153,7 @@ class Consumer:
         self._requeue_buffered()
 
     def fail(self, error: Exception) -> None:
-        """Raise the error in the present and in later iterations."""
+        """Raise the error in the present and in later iterations, after the buffered deliveries."""
         self._error = self._error or error
         self._notifier.notify_all()
 

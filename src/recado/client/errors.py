@@ -92,8 +92,9 @@ class ChannelClosedByBrokerError(ChannelClosedError):
     def is_exclusively_locked(self) -> bool:
         """Whether another connection or consumer uses the queue exclusively.
 
-        It may be the previous connection of this program, whose loss the broker has not noticed yet. The text
-        is checked too, because a missing permission has the same reply code.
+        It may be the previous connection of this program, whose loss the broker has not noticed yet. A consumer
+        of a queue with an exclusive consumer is refused with 403, like one without permission, so the text of a
+        403 is checked too.
         """
         return self.reply_code == _RESOURCE_LOCKED_CODE or _is_exclusive_use(
             self.reply_code, self.reply_text

@@ -39,7 +39,7 @@ class ConnectionRecovered(msgspec.Struct, frozen=True):
 
 
 class ReconnectAbandoned(msgspec.Struct, frozen=True):
-    """`reconnect_timeout` has passed; the connection has failed for good."""
+    """`reconnect_timeout` has passed, or an internal error occurred; the connection has failed for good."""
 
     error: ReconnectTimeoutError
 

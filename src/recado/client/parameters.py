@@ -41,7 +41,7 @@ class ConnectionParameters(msgspec.Struct, frozen=True):
         return f"{scheme}://{self.username}@{host}:{self.port}/{vhost}"
 
     def __repr__(self) -> str:
-        return f"Address({self})"
+        return f"ConnectionParameters({self})"
 
 
 def _make_integer_parser(minimum: int, maximum: int) -> Callable[[str], int]:

@@ -139,7 +139,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._terminate(terminated)
 
     def close(self) -> None:
-        """Close the connection: flush output and wait up to `CLOSE_TIMEOUT_S` for the broker's reply."""
+        """Begin to close the connection: send connection.close after all output; `closed` is done at the end.
+
+        The connection is aborted if the broker does not reply within `CLOSE_TIMEOUT_S`.
+        """
         if self.session.state is SessionState.OPEN:
             self.session.close()
             self._cancel_heartbeat()

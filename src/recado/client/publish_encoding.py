@@ -2,9 +2,9 @@
 
     | publish frame | header frame | body frame … |
 
-Encoded parts that repeat are cached: the publish frame by its route, the header frame by properties and body
-size. Messages with the same route, properties and body size differ only in their bodies, so one `join` encodes
-all of them: 0.1 µs per small message instead of 1 µs.
+Encoded parts that repeat are cached: the publish frame by channel and route, and all bytes before the body by
+publish frame, properties and body size. Messages with the same route, properties and body size differ only in
+their bodies, so one `join` encodes all of them: 0.1 µs per small message instead of 1 µs.
 """
 
 from collections.abc import Sequence

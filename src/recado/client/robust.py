@@ -72,14 +72,15 @@ def connect(
         on_event: called with each `ConnectionEvent`.
         reconnect_timeout: seconds to keep reconnecting before every call raises `ReconnectTimeoutError`;
             None retries forever.
-        wait_for_broker: retry the first connection too, for `reconnect_timeout` seconds. A broker that rejects
-            this client (`ConnectionRejectedError`) is not retried.
+        wait_for_broker: retry the first connection too, for `reconnect_timeout` seconds. If the first attempt
+            is rejected by the broker (`ConnectionRejectedError`), the error is raised at once.
         retry_initial: maximum delay before the first attempt, in seconds; each delay is random between 0
             and its maximum.
         retry_max: upper bound of the maximum delay, in seconds.
         retry_factor: growth of the maximum delay with each attempt.
 
-    Opening raises `CannotConnectError` or a subclass of it; a wrong URL raises `ValueError` at once.
+    Opening raises `CannotConnectError` or a subclass of it, or with `wait_for_broker` `ReconnectTimeoutError`.
+    A wrong URL raises `ValueError` at once.
     """
     parameters = parse_url(url) if isinstance(url, str) else url
     if name is not None:
@@ -123,7 +124,7 @@ class RobustConnection:
 
     @property
     def blocked_reason(self) -> str | None:
-        """Why the broker accepts no messages now (connection.blocked); None if it accepts them."""
+        """Why the broker accepts no messages now (connection.blocked); None if it does, or while disconnected."""
         return self._current.blocked_reason if self._current is not None else None
 
     def current_queue_name(self, queue: str) -> str:
@@ -142,7 +143,7 @@ class RobustConnection:
         await self.close()
 
     async def open(self) -> Self:
-        """Connect and log in, unless it is open; raises `CannotConnectError` or a subclass of it."""
+        """Connect and log in, unless it is open; raises the errors of `connect`."""
         if self._supervisor is None:
             try:
                 ended = await self._connect_first()

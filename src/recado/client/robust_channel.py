@@ -3,7 +3,8 @@
 CRC1  Messages published with confirms are stored until the broker confirms them, and published again on each
       new connection, in order and before newer ones. So each arrives at least once, and first arrivals are in
       order.
-CRC2  Calls wait while there is no connection, and are repeated if the connection is lost before the reply.
+CRC2  Calls wait while there is no connection, and are repeated if the connection is lost before the reply,
+      unless the broker closed the connection because of an error.
 CRC3  An operation that the broker refuses is not repeated: the channel closes with the error, like a plain one.
 """
 
@@ -55,6 +56,10 @@ class RobustConsumer(Consumer):
         else:
             self._owner._remove_consumer(self)
             super().handle_channel_closed(error)
+
+    def handle_broker_cancel(self, error: Exception) -> None:
+        self._owner._remove_consumer(self)
+        super().handle_broker_cancel(error)
 
     def fail_recovery(self, error: Exception) -> None:
         """The consumer could not be started again."""
@@ -395,7 +400,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         return delivery.ack(multiple=multiple)
 
     def nack(self, delivery: Delivery, *, multiple: bool = False, requeue: bool = True) -> bool:
-        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it."""
+        """Reject a delivery: requeue it, or without `requeue` drop or dead-letter it. Returns like `ack`."""
         return delivery.nack(multiple=multiple, requeue=requeue)
 
 

@@ -5,7 +5,7 @@ channel or connection if that comes first.
 
 CSE1  Replies on a channel belong to its calls in the order in which the calls were made.
 CSE2  Each token is returned exactly once: with the reply, or with the termination of its channel or connection.
-CSE3  After `ConnectionTerminated` input is ignored, and only the reply to the broker's close is sent.
+CSE3  After `ConnectionTerminated` input is ignored. The last output is connection.close or its close-ok.
 """
 
 from collections import deque
@@ -46,7 +46,7 @@ from .session_events import (
     SessionEvent,
 )
 
-BODY_MAX_BYTES = 512 << 20  # the largest message that any broker allows
+BODY_MAX_BYTES = 512 << 20  # the largest message that RabbitMQ can be configured to allow
 _TLS_PORT_HINT = (
     "The TLS port of a broker needs amqps:// and has another number than its plain port."
 )

@@ -123,7 +123,7 @@ class ConfirmWaiters:
             _resolve(self._flush_waiters.popleft()[1])
 
     def fail(self, error: Exception) -> None:
-        """Raise the error in all present and future waits."""
+        """Raise the error in all present waits, and in future waits for messages that are not settled."""
         self._error = error
         flush_waiters = (waiter for _, waiter in self._flush_waiters)
         fail_futures([*self._single_waiters.values(), *flush_waiters], error)

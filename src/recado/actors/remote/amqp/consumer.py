@@ -161,6 +161,10 @@ class BridgeConsumer(Consumer):
         self.flush_acks()
 
     def handle_channel_closed(self, error: Exception) -> None:
-        """Also called if only the consumer was cancelled, for instance because its queue was deleted."""
         super().handle_channel_closed(error)
+        self._on_closed(self._ack_channel, error)
+
+    def handle_broker_cancel(self, error: Exception) -> None:
+        """Treat a cancelled consumer, for instance of a deleted queue, like a closed channel."""
+        super().handle_broker_cancel(error)
         self._on_closed(self._ack_channel, error)
