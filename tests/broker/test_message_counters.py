@@ -11,6 +11,21 @@ def counts(tally: MessageCounters) -> tuple[int, int, int, int]:
     return tally.published, tally.confirmed, tally.delivered, tally.acknowledged
 
 
+def test_the_counters_of_a_deleted_queue_are_added_to_a_total() -> None:
+    broker = new_broker()
+    queue = new_queue(broker)
+    channel = open_channel(broker)
+    channel.publisher.publish(published("q", b"1", b"2"), 0)
+    consume(channel, queue)
+    queue.dispatch(0)
+    before = broker.deleted_queue_counters.copy()
+    broker.delete_queue(queue, 0)
+    total = broker.deleted_queue_counters
+    assert (before.published_count, before.delivered_count) == (0, 0)
+    assert (total.published_count, total.delivered_count) == (2, 2)
+    assert (total.ready, total.unacked) == (0, 0)
+
+
 def test_what_goes_through_a_channel_is_counted_once() -> None:
     broker = new_broker()
     queue = new_queue(broker)

@@ -11,8 +11,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import recado
+from recado.console.metrics import Writer
 
-from .http import Api
+from .http import Api, segment
 
 # Facts: what the panels of Grafana's dashboard 10991 query and join on.
 DASHBOARD = [
@@ -128,3 +129,20 @@ def test_openmetrics(used: recado.Broker, path: str) -> None:
 def test_the_management_port_requires_a_login(used: recado.Broker, api: Api) -> None:
     assert api.request("GET", "/metrics").status == 200
     assert Api(api.port, user="").request("GET", "/metrics").status == 401
+
+
+def test_totals_include_deleted_queues(used: recado.Broker, api: Api) -> None:
+    def read_totals() -> dict[str, float]:
+        found = samples(read(used, "/metrics"))
+        return {name: value for (name, _), value in found.items() if "global_messages" in name}
+
+    before = read_totals()
+    assert before["rabbitmq_global_messages_routed_total"] == 3
+    assert api.delete(f"/api/queues/%2F/{segment(NAME)}") == 204
+    assert read_totals() == before
+
+
+@pytest.mark.parametrize("value", [12_345_678_901, 0.1234567890123])
+def test_samples_have_all_digits(value: float) -> None:
+    line = Writer(openmetrics=False).sample("x_total", (), value)
+    assert line == f"x_total {value}\n".encode()

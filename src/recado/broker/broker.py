@@ -86,6 +86,47 @@ class MessageCounters:
         return total
 
 
+class DeletedQueueCounters:
+    """Totals of the queues that were deleted since the broker was started.
+
+    The attributes are named like those of `Queue`, so that a sum over queues can include this object.
+    """
+
+    __slots__ = (
+        "acknowledged_count",
+        "delivered_count",
+        "delivered_no_ack_count",
+        "get_count",
+        "get_empty_count",
+        "get_no_ack_count",
+        "published_count",
+        "ready",
+        "redelivered_count",
+        "unacked",
+    )
+
+    def __init__(self) -> None:
+        self.published_count = self.acknowledged_count = self.redelivered_count = 0
+        self.delivered_count = self.delivered_no_ack_count = 0
+        self.get_count = self.get_no_ack_count = self.get_empty_count = 0
+        self.ready = self.unacked = 0  # always: a deleted queue has no messages
+
+    def add(self, other: "Queue | DeletedQueueCounters") -> None:
+        self.published_count += other.published_count
+        self.acknowledged_count += other.acknowledged_count
+        self.redelivered_count += other.redelivered_count
+        self.delivered_count += other.delivered_count
+        self.delivered_no_ack_count += other.delivered_no_ack_count
+        self.get_count += other.get_count
+        self.get_no_ack_count += other.get_no_ack_count
+        self.get_empty_count += other.get_empty_count
+
+    def copy(self) -> "DeletedQueueCounters":
+        copied = DeletedQueueCounters()
+        copied.add(self)
+        return copied
+
+
 class Broker:
     has_ended = False  # as `ExclusiveOwner` of the reply queues
 
@@ -112,6 +153,7 @@ class Broker:
         self.consumer_timeouts = ConsumerTimeouts()
         self.coalescer = Coalescer()
         self.counters = MessageCounters()  # of closed channels
+        self.deleted_queue_counters = DeletedQueueCounters()
         for name in vhosts:
             self.add_vhost(name)
 
@@ -305,6 +347,8 @@ class Broker:
             raise PreconditionFailedError(f"{described} not empty")
         queue.mark_deleted()
         self.usage.queues_deleted += 1
+        if not queue.is_reply_address:
+            self.deleted_queue_counters.add(queue)
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         self.store.queue_deleted(queue)

@@ -28,6 +28,7 @@ from .throttle import LoginThrottle
 
 if TYPE_CHECKING:
     from recado.broker.access import User
+    from recado.broker.broker import DeletedQueueCounters
     from recado.broker.queue import Queue
     from recado.server.server import Server
 
@@ -187,7 +188,9 @@ class Console:
 
     # ── data for the overview and the node ────────────────────────────────────────────────────────────
 
-    def read_totals(self, queues: Iterable[Queue]) -> Steps[tuple[dict[str, int], dict[str, int]]]:
+    def read_totals(
+        self, queues: Iterable[Queue | DeletedQueueCounters]
+    ) -> Steps[tuple[dict[str, int], dict[str, int]]]:
         """Return the message counters and the lengths of all queues together, in bounded steps."""
         return self.sampler.sum_queues(queues)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+from recado.broker.broker import DeletedQueueCounters
 from recado.broker.channel import Channel
 from recado.broker.pattern import compile_name_pattern
 from recado.broker.queue import Queue
@@ -273,9 +274,9 @@ class Writer:
 
     def sample(self, name: str, labels: Labels, value: float) -> bytes:
         inner = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
-        return (
-            f"{name}{{{inner}}} {value:g}\n".encode() if inner else f"{name} {value:g}\n".encode()
-        )
+        # All digits: Prometheus computes rates from differences of large counters.
+        number = int(value) if value == int(value) else value
+        return (f"{name}{{{inner}}} {number}\n" if inner else f"{name} {number}\n").encode()
 
     def single(self, name: str, kind: str, text: str, value: float, labels: Labels = ()) -> bytes:
         return self.head(name, kind, text) + self.sample(name, labels, value)
@@ -493,10 +494,12 @@ def _render_global(
 ) -> Generator[bytes, None, None]:
     """Render the message counters of the node.
 
-    `received`, `confirmed`, `delivered` and `acknowledged` include closed channels. The others are sums over
-    the queues that exist, so they decrease when a queue is deleted.
+    They include closed channels and deleted queues, so they never decrease. The queues and the totals of
+    the deleted ones are taken at one time: a queue that is deleted while the sum is computed is counted once.
     """
-    counters, _ = yield from _run_steps(console.read_totals(_queues(console)))
+    queues: list[Queue | DeletedQueueCounters] = [*_queues(console)]
+    queues.append(console.broker.deleted_queue_counters.copy())
+    counters, _ = yield from _run_steps(console.read_totals(queues))
     total = console.broker.counters.total_with(_channels(console))
     labels: Labels = (("protocol", "amqp091"),)
     values = {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from recado.broker.broker import DeletedQueueCounters
 from recado.broker.queue import Queue
 from recado.server.connection import now_ms
 
@@ -108,7 +109,9 @@ class Sampler:
                 if not queue.is_reply_address:
                     yield queue
 
-    def sum_queues(self, queues: Iterable[Queue]) -> Steps[tuple[dict[str, int], dict[str, int]]]:
+    def sum_queues(
+        self, queues: Iterable[Queue | DeletedQueueCounters]
+    ) -> Steps[tuple[dict[str, int], dict[str, int]]]:
         """Return the counters and the lengths of some queues together."""
         sums = [0] * len(QUEUE_FIELDS)
         for queue in queues:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from recado.broker.broker import DeletedQueueCounters
 from recado.broker.channel import Channel
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
@@ -42,7 +43,7 @@ EXCHANGE_FIELDS: Final = ("publish_in", "publish_out")
 CONNECTION_FIELDS: Final = ("recv_oct", "send_oct")
 
 
-def read_queue(queue: Queue) -> tuple[int, ...]:
+def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
     """Return the values of `QUEUE_FIELDS`."""
     delivered, no_ack = queue.delivered_count, queue.delivered_no_ack_count
     got, got_no_ack = queue.get_count, queue.get_no_ack_count
