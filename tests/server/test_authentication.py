@@ -17,6 +17,7 @@ from recado.amqp.methods import (
 from recado.broker.access import User
 from recado.server import passwords
 from recado.server.connection import Connection
+from recado.server.throttle import FREE_FAILURES_COUNT, WAIT_FIRST_S, LoginThrottledError
 
 from .client import EVERYTHING, new_broker
 from .harness import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
@@ -177,6 +178,59 @@ async def test_another_protocol_is_answered_with_ours_and_the_socket_closes() ->
     await turns()
     assert guest.wire.written == PROTOCOL_HEADER
     assert guest.wire.ended
+
+
+# ── throttling ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("stored", [GUEST.password_hash, SLOW], ids=["salted", "slow"])
+@in_the_loop
+async def test_guesses_are_throttled_without_checking_them(
+    stored: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even the right password is accepted before the wait is over."""
+    ada = User("ada", GUEST.password_hash, (), {"/": EVERYTHING})
+    server = new_server(new_broker(User("guest", stored, (), {"/": EVERYTHING}), ada))
+    refusals = [await Guest(server).greet(password=b"wrong") for _ in range(FREE_FAILURES_COUNT)]
+    assert "login throttled" not in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr(passwords.PasswordChecker, "check_now", None)
+        patch.setattr(passwords, "_check_argon2", None)
+        refusals.append(await Guest(server).greet())
+    assert "login throttled: too many failures (peer=127.0.0.1 user='guest' wait_s=" in caplog.text
+    assert refusals == [refusals[0]] * len(refusals)
+    assert await Guest(server).greet("ada") is None
+    await skip(WAIT_FIRST_S)
+    assert await Guest(server).greet() is None
+
+
+@in_the_loop
+async def test_guesses_that_wait_for_a_thread_are_throttled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At most two are checked beyond the free ones, though all arrived before the first was refused."""
+    checked: list[bytes] = []
+
+    def check(_: str, password: bytes) -> bool:
+        checked.append(password)
+        return False
+
+    monkeypatch.setattr(passwords, "_check_argon2", check)
+    server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))
+    refusals = await asyncio.gather(*(Guest(server).greet() for _ in range(40)))
+    assert all(each is not None for each in refusals)
+    assert FREE_FAILURES_COUNT <= len(checked) <= FREE_FAILURES_COUNT + 2
+
+
+@in_the_loop
+async def test_other_protocols_share_the_throttle() -> None:
+    server = new_server()
+    for _ in range(FREE_FAILURES_COUNT):
+        await Guest(server).greet(password=b"wrong")
+    with pytest.raises(LoginThrottledError):
+        await server.authenticator.check("guest", b"secret", "127.0.0.1")
+    await skip(WAIT_FIRST_S)
+    assert await server.authenticator.check("guest", b"secret", "127.0.0.1") == GUEST
 
 
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────

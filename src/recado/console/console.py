@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import resource
 import time
@@ -17,6 +16,7 @@ from recado.amqp.errors import AccessRefusedError, AmqpError, NotFoundError
 from recado.broker.access import Permission
 from recado.broker.broker import Broker
 from recado.broker.routing import VhostAccess
+from recado.server.throttle import LoginThrottledError
 
 from .audit import AuditLog
 from .local_channel import LocalChannel
@@ -24,7 +24,6 @@ from .loop_lag import LoopLag
 from .query import Steps
 from .request import Answer, ApiError, ApiRequest, bad_request, check_name
 from .sampler import Sampler
-from .throttle import LoginThrottle
 
 if TYPE_CHECKING:
     from recado.broker.access import User
@@ -95,7 +94,6 @@ class Console:
         self.loop_lag = LoopLag()
         self._data_folder = data_folder
         self._disk_free_min_bytes = disk_free_min_bytes
-        self._throttle = LoginThrottle()
         self._pending_logins = 0
 
     @property
@@ -121,25 +119,17 @@ class Console:
 
         Raises `ApiError`: 401, the same for all causes, or 429 if the login is throttled.
         """
-        clock = asyncio.get_running_loop().time
-        wait = self._throttle.delay(peer, name, clock())
-        if wait:
-            raise ApiError(
-                429,
-                "too_many_requests",
-                f"too many failed logins from this address; try again in {wait:.0f} s",
-            )
         if self._pending_logins >= PENDING_LOGINS_MAX_COUNT:
             raise ApiError(429, "too_many_requests", "too many password checks are waiting")
         self._pending_logins += 1
         try:
             user = await self.server.authenticator.check(name, password.encode(), peer)
+        except LoginThrottledError as error:
+            raise ApiError(429, "too_many_requests", str(error)) from error
         finally:
             self._pending_logins -= 1
         if user is None:
-            self._throttle.record_failure(peer, name, clock())
             raise ApiError(401, "not_authorized", "Not_Authorized")
-        self._throttle.record_success(peer, name)
         return user
 
     def handle(self, route: ApiRoute, request: ApiRequest) -> Answer:

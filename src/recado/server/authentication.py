@@ -2,6 +2,8 @@
 
 The client cannot tell from a refusal whether the user name or the password was wrong: the reply is the same,
 and an unknown user name takes as long as a wrong password. So guessing does not reveal which users exist.
+
+Logins over AMQP and HTTP share one `LoginThrottle`. The password of a throttled attempt is not checked.
 """
 
 import asyncio
@@ -12,6 +14,7 @@ from recado.amqp.handshake import Credentials
 from recado.broker.access import User
 
 from .passwords import PasswordChecker, is_slow
+from .throttle import LoginThrottle, LoginThrottledError
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -28,11 +31,14 @@ class Authenticator:
     def __init__(self, server: "Server") -> None:
         self._server = server
         self._passwords = PasswordChecker()
+        self._throttle = LoginThrottle()
         self._slow_checks = asyncio.Semaphore(2)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def verify(self, connection: "Connection", credentials: Credentials) -> None:
         """Accept or refuse a login, now or, if the check is slow, later."""
+        if self._is_throttled(connection, credentials.username):
+            return
         user = self._server.broker.users.get(credentials.username)
         if user is not None:
             answer = self._passwords.check_now(user.password_hash, credentials.password)
@@ -41,7 +47,12 @@ class Authenticator:
         if answer is not None:
             self._apply_verdict(connection, user, credentials, answer)
         elif len(self._tasks) >= PENDING_CHECKS_MAX:
-            self._refuse(connection, credentials.username, "too many password checks are waiting")
+            log.warning(
+                "login refused: too many password checks are waiting (peer=%s user=%r)",
+                connection.peer,
+                credentials.username,
+            )
+            connection.refuse_login()
         else:
             check = self._verify_slowly(connection, user, credentials)
             task = self._server.loop.create_task(check)
@@ -49,22 +60,51 @@ class Authenticator:
             task.add_done_callback(self._tasks.discard)
 
     async def check(self, username: str, password: bytes, peer: str) -> User | None:
-        """Return the user with this password, for other protocols than AMQP; None if the login is refused."""
+        """Return the user with this password, for other protocols than AMQP; None if the login is refused.
+
+        Raises `LoginThrottledError` if the attempt has to wait.
+        """
+        clock = self._server.loop.time
+        self._throttle.check(peer, username, clock())
         user = self._server.broker.users.get(username)
         stored = user.password_hash if user is not None else self._any_slow_hash() or ""
         is_right = self._passwords.check_now(stored, password)
         if is_right is None:
             async with self._slow_checks:
+                self._throttle.check(peer, username, clock())  # others have failed meanwhile
                 is_right = await self._passwords.check_in_thread(stored, password)
-        reason = "wrong password"
+        return self._decide(user, username, peer, is_right)
+
+    def _decide(self, user: User | None, username: str, peer: str, is_right: bool) -> User | None:
+        """Return the user if it may log in, and tell the throttle. The reason of a refusal is only logged."""
+        now = self._server.loop.time()
         if user is None:
             reason = "unknown user"
-        elif is_right and user.loopback_only and not _is_loopback(peer):
+        elif not is_right:
+            reason = "wrong password"
+        elif user.loopback_only and not _is_loopback(peer):
             reason = "user is limited to localhost"
-        elif is_right:
+        else:
+            self._throttle.record_success(peer, username, now)
             return user
+        self._throttle.record_failure(peer, username, now)
         log.warning("login refused: %s (peer=%s user=%r)", reason, peer, username)
         return None
+
+    def _is_throttled(self, connection: "Connection", username: str) -> bool:
+        """Refuse an attempt that has to wait; return whether it was refused."""
+        try:
+            self._throttle.check(connection.peer, username, self._server.loop.time())
+        except LoginThrottledError as error:
+            log.warning(
+                "login throttled: too many failures (peer=%s user=%r wait_s=%.1f)",
+                connection.peer,
+                username,
+                error.wait_s,
+            )
+            connection.refuse_login()
+            return True
+        return False
 
     def _any_slow_hash(self) -> str | None:
         """Return the slow hash of any user, to spend the usual time on a user name that does not exist."""
@@ -75,7 +115,9 @@ class Authenticator:
         self, connection: "Connection", user: User | None, credentials: Credentials
     ) -> None:
         async with self._slow_checks:
-            if connection in self._server.connections:
+            if connection in self._server.connections and not self._is_throttled(
+                connection, credentials.username
+            ):
                 stored = user.password_hash if user is not None else self._any_slow_hash() or ""
                 is_right = await self._passwords.check_in_thread(stored, credentials.password)
                 self._apply_verdict(connection, user, credentials, is_right)
@@ -83,19 +125,11 @@ class Authenticator:
     def _apply_verdict(
         self, connection: "Connection", user: User | None, credentials: Credentials, is_right: bool
     ) -> None:
-        if user is None:
-            self._refuse(connection, credentials.username, "unknown user")
-        elif not is_right:
-            self._refuse(connection, user.name, "wrong password")
-        elif user.loopback_only and not _is_loopback(connection.peer):
-            self._refuse(connection, user.name, "user is limited to localhost")
-        else:
-            connection.session.accept_login(user)
-
-    def _refuse(self, connection: "Connection", username: str, reason: str) -> None:
-        """Refuse a login. The reason is logged, but not sent to the client, which may be guessing."""
-        log.warning("login refused: %s (peer=%s user=%r)", reason, connection.peer, username)
-        connection.refuse_login()
+        accepted = self._decide(user, credentials.username, connection.peer, is_right)
+        if accepted is not None:
+            connection.session.accept_login(accepted)
+        else:  # the client is not told the reason: it may be guessing
+            connection.refuse_login()
 
 
 def _is_loopback(peer: str) -> bool:
