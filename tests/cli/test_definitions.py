@@ -32,6 +32,7 @@ DOCUMENT = {
         }
     ],
     "global_parameters": [{"name": "cluster_name", "value": "a"}],
+    "gadgets": [],
 }
 
 
@@ -46,15 +47,14 @@ def test_a_file_into_a_folder_and_back(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["definitions", "import", "in.json", "--data", "data"]) == 0
     told = capsys.readouterr()
     assert told.out == "imported in.json\n"
-    assert told.err == (
-        "recado: in.json: global_parameters: 'cluster_name' skipped, global parameters are not supported\n"
-    )
+    assert told.err == "recado: in.json: gadgets: skipped, this key is not supported\n"
     assert main(["definitions", "export", "--data", "data"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert {user["name"] for user in printed["users"]} == {"ana"}
     assert [queue["name"] for queue in printed["queues"]] == ["new"]
     assert [binding["routing_key"] for binding in printed["bindings"]] == ["order.*"]
     assert [policy["name"] for policy in printed["policies"]] == ["p"]
+    assert printed["global_parameters"] == DOCUMENT["global_parameters"]
 
     assert main(["definitions", "export", "out.json", "--data", "data"]) == 0
     assert stat.S_IMODE(Path("out.json").stat().st_mode) == 0o600, "there are hashes in it"

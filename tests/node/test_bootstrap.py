@@ -85,10 +85,10 @@ def test_a_file_that_cannot_be_used(file: Path, text: str | None, reason: str) -
 def test_skipped_definitions_of_the_file_are_logged(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    file.write_text(json.dumps({"global_parameters": [{"name": "cluster_name"}]}))
+    file.write_text(json.dumps({"queues": [], "gadgets": []}))
     with caplog.at_level(logging.WARNING, "recado"):
         populated([], file)
-    assert "definitions skipped: global_parameters: 'cluster_name' skipped" in caplog.text
+    assert "definitions skipped: gadgets: skipped" in caplog.text
 
 
 # ── while it runs ─────────────────────────────────────────────────────────────────────────────────────

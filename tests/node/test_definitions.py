@@ -63,7 +63,10 @@ DOCUMENT: dict[str, Any] = {
             },
         }
     ],
-    "global_parameters": [{"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-qFXB"}],
+    "global_parameters": [
+        {"name": "cluster_name", "value": "shop"},
+        {"name": "mqtt_port_to_vhost_mapping", "value": {"1883": "orders"}},
+    ],
     "policies": [
         {
             "vhost": "orders",
@@ -175,7 +178,7 @@ def by_content(document: dict[str, Any]) -> dict[str, Any]:
     return {
         section: sorted(json.dumps(entry, sort_keys=True) for entry in entries)
         for section, entries in document.items()
-        if isinstance(entries, list) and section != "global_parameters"
+        if isinstance(entries, list)
     }
 
 
@@ -272,7 +275,6 @@ def test_skipped_entries_are_reported(broker: Broker) -> None:
         broker,
         document(
             parameters=[{"vhost": "/", "component": "shovel", "name": "s", "value": {}}],
-            global_parameters=[{"name": "cluster_name", "value": "a"}],
             vhosts=[{"name": "orders"}],
             exchanges=[exchange("amq.mine"), exchange("amq.topic"), exchange("")],
             queues=[queue("amq.gen-1")],
@@ -287,7 +289,6 @@ def test_skipped_entries_are_reported(broker: Broker) -> None:
     assert notes == [
         "gadgets: skipped, this key is not supported",
         "parameters[0] ('s'): skipped, parameters of shovel are not supported",
-        "global_parameters: 'cluster_name' skipped, global parameters are not supported",
         "exchanges[0] ('amq.mine'): skipped, names with amq. are reserved",
         "queues[0] ('amq.gen-1'): skipped, names with amq. are reserved",
         "bindings[0] ('amq.gen-1'): skipped, there is no 'amq.gen-1' in '/'",
@@ -459,6 +460,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             ]
         },
         "parameters[0] ('limits'): there is no vhost 'no'; add it to the vhosts",
+    ),
+    (
+        {"vhosts": [{"name": "/", "metadata": {"description": 3}}]},
+        "vhosts[0] ('/'): 'description' must be a string",
+    ),
+    (
+        {"vhosts": [{"name": "/", "tags": {}}]},
+        "vhosts[0] ('/'): 'tags' must be a list of strings, or a string with commas",
+    ),
+    ({"global_parameters": [{"name": "a"}]}, "global_parameters[0] ('a'): 'value' is missing"),
+    (
+        {"global_parameters": [{"name": "a", "value": {"b": object()}}]},
+        (
+            "global_parameters[0] ('a'): 'value' is not a JSON value: Encoding objects of type"
+            " object is unsupported"
+        ),
     ),
     (
         {"vhosts": [{"name": "/", "default_queue_type": "fifo"}]},
@@ -652,6 +669,68 @@ def test_settings_of_a_document_of_one_vhost(broker: Broker) -> None:
     again.add_vhost("b")
     imported(again, exported, vhost="b")
     assert again.vhosts["b"].settings == broker.vhosts["/"].settings
+
+
+def test_description_and_tags_of_a_vhost(broker: Broker) -> None:
+    long = "d" * 300
+    vhosts = [
+        {"name": "a", "metadata": {"description": long, "tags": ["x", "y"]}, "description": "old"},
+        {"name": "b", "description": "beside", "tags": "x, y"},
+        {"name": "c", "metadata": [["description", ""], ["tags", []]]},
+    ]
+    assert imported(broker, {"vhosts": vhosts}) == []
+    assert broker.vhosts["a"].settings == VhostSettings(description=long, tags=("x", "y"))
+    assert broker.vhosts["b"].settings == VhostSettings(description="beside", tags=("x", "y"))
+    assert broker.vhosts["c"].settings == VhostSettings()
+    exported = export_definitions(broker)
+    metadata = {"description": "beside", "tags": ["x", "y"]}
+    assert exported["vhosts"][2] == {"name": "b", **metadata, "metadata": metadata}
+    again = new_broker()
+    imported(again, parse_json(json.dumps(exported)))
+    assert export_definitions(again) == exported
+    imported(again, {"vhosts": [{"name": "b"}, {"name": "a", "metadata": {"tags": []}}]})
+    assert again.vhosts["b"].settings == broker.vhosts["b"].settings, "it was not mentioned"
+    assert again.vhosts["a"].settings == VhostSettings(description=long)
+    one = export_definitions(broker, "b")
+    assert imported(again, one, vhost="c") == []
+    assert again.vhosts["c"].settings == broker.vhosts["b"].settings
+
+
+# ── global parameters ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_global_parameters_are_set_and_others_stay() -> None:
+    diary = Diary()
+    broker = new_broker(diary)
+    broker.set_global_parameter("cluster_name", "old")
+    broker.set_global_parameter("other", [1])
+    values = {"cluster_name": "new", "none": None, "nested": {"a": [1, 1.5, {"b": False}]}}
+    entries = [{"name": name, "value": value} for name, value in values.items()]
+    assert imported(broker, {"global_parameters": entries}) == []
+    assert broker.global_parameters == {"other": [1], **values}
+    written = [f"global  {name}" for name in values]
+    assert diary.kept[-5:] == ["begin", *written, "end"]
+    exported = {
+        each["name"]: each["value"] for each in export_definitions(broker)["global_parameters"]
+    }
+    assert exported == broker.global_parameters
+    assert "global_parameters" not in export_definitions(broker, "/"), "as in RabbitMQ"
+
+
+def test_the_identity_of_a_cluster_is_not_copied(broker: Broker) -> None:
+    entry = {"name": "internal_cluster_id", "value": "rabbitmq-cluster-id-qFXB"}
+    assert imported(broker, {"global_parameters": [entry]}) == []
+    assert broker.global_parameters == {}
+    broker.set_global_parameter("internal_cluster_id", "mine")
+    assert export_definitions(broker)["global_parameters"] == []
+
+
+def test_a_failed_import_leaves_global_parameters(broker: Broker) -> None:
+    broker.set_global_parameter("cluster_name", "old")
+    parameters = [{"name": "cluster_name", "value": "new"}]
+    wrong = [queue("q", arguments={"x-max-length": -1})]
+    fault(lambda: imported(broker, {"global_parameters": parameters, "queues": wrong}))
+    assert broker.global_parameters == {"cluster_name": "old"}
 
 
 # ── D3: once more ─────────────────────────────────────────────────────────────────────────────────────

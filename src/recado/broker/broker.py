@@ -205,7 +205,7 @@ class Broker:
         on_deleted()
 
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
-        """Set the default queue type and the limits of a vhost, and persist them."""
+        """Replace the settings of a vhost, and persist them."""
         self.store.set_metadata("vhost", name, "", msgspec.msgpack.encode(settings))
         self.vhosts[name].settings = settings
 

@@ -22,6 +22,8 @@ from recado.server.passwords import hash_password, is_password_hash
 T = TypeVar("T")
 L = TypeVar("L", UserLimits, VhostLimits)
 
+LONG_TEXTS = ("pattern", "description")  # not limited to 255 bytes, unlike names
+OWN_PARAMETERS = ("internal_cluster_id",)  # identify one cluster, so they are not copied to another
 HASHING_ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 SECTIONS = (
     "users",
@@ -45,6 +47,7 @@ DOCUMENT_KEYS = (  # about the document itself, or about its one vhost
     "original_vhost_name",
     "explanation",
     "description",
+    "tags",
     "metadata",
     "default_queue_type",
     "limits",
@@ -93,16 +96,34 @@ class DocumentEntry:
         found = self._fields.get(key)
         return default if found is None else found
 
+    def json_value(self, key: str) -> Any:
+        """Return a copy of any JSON value, null included."""
+        if key not in self._fields:
+            raise self.error(f"{key!r} is missing")
+        try:
+            return msgspec.json.decode(msgspec.json.encode(self._fields[key]))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self.error(f"{key!r} is not a JSON value: {error}") from None
+
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a string of at most 255 bytes, the limit of names."""
+        """Return a string, of at most 255 bytes if it is a name."""
         found = self.value(key, default)
         if not isinstance(found, str):
             raise self.error(
                 f"{key!r} is missing" if found is None else f"{key!r} must be a string"
             )
-        if len(found.encode(errors="surrogatepass")) > 255 and key != "pattern":
+        if len(found.encode(errors="surrogatepass")) > 255 and key not in LONG_TEXTS:
             raise self.error(f"{key!r} is longer than 255 bytes")
         return found
+
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags of a user or a vhost, which may also be written as a string with commas."""
+        tags = self.value("tags", [])
+        if isinstance(tags, str):
+            tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise self.error("'tags' must be a list of strings, or a string with commas")
+        return tuple(tags)
 
     @property
     def name(self) -> str:
@@ -174,6 +195,15 @@ class VhostDefinition(NamedTuple):
     vhost: str
     default_queue_type: QueueType | None = None
     limits: VhostLimits | None = None
+    description: str | None = None
+    tags: tuple[str, ...] | None = None
+
+
+class GlobalParameterDefinition(NamedTuple):
+    """A value that belongs to the whole broker, such as `cluster_name`."""
+
+    name: str
+    value: object
 
 
 class PermissionDefinition(NamedTuple):
@@ -233,15 +263,10 @@ class BindingDefinition(NamedTuple):
 
 
 def _read_user(entry: DocumentEntry) -> UserDefinition:
-    tags = entry.value("tags", [])
-    if isinstance(tags, str):
-        tags = [tag.strip() for tag in tags.split(",") if tag.strip()]
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise entry.error("'tags' must be a list of strings, or a string with commas")
     user = User(
         entry.name,
         password_hash=_read_password_hash(entry),
-        tags=tuple(tags),
+        tags=entry.tags(),
         limits=_read_limits(entry, entry.pairs("limits"), UserLimits),
     )
     return UserDefinition(user, entry.has("limits"))
@@ -263,8 +288,9 @@ def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L
 
 
 def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
-    """Return the settings of a vhost. RabbitMQ writes the queue type twice, and reads it from `metadata`."""
-    found = entry.nested("metadata").value("default_queue_type", entry.value("default_queue_type"))
+    """Return the settings of a vhost. RabbitMQ writes most of them twice, and reads them from `metadata`."""
+    metadata = entry.nested("metadata")
+    found = metadata.value("default_queue_type", entry.value("default_queue_type"))
     queue_type: QueueType | None = None
     if found not in (None, "undefined"):  # RabbitMQ writes "undefined" for none
         if found not in get_args(QueueType):
@@ -274,7 +300,22 @@ def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
         queue_type = found
     pairs = entry.pairs("limits")  # empty in exports of RabbitMQ, which has them as parameters
     limits = _read_limits(entry, pairs, VhostLimits) if pairs else None
-    return VhostDefinition(entry.location, vhost, queue_type, limits)
+    described, tagged = (
+        next((each for each in (metadata, entry) if each.has(key)), None)
+        for key in ("description", "tags")
+    )
+    return VhostDefinition(
+        entry.location,
+        vhost,
+        queue_type,
+        limits,
+        None if described is None else described.text("description"),
+        None if tagged is None else tagged.tags(),
+    )
+
+
+def _read_global_parameter(entry: DocumentEntry) -> GlobalParameterDefinition:
+    return GlobalParameterDefinition(entry.name, entry.json_value("value"))
 
 
 def _read_password_hash(entry: DocumentEntry) -> str:
@@ -390,6 +431,7 @@ class Definitions(msgspec.Struct):
     users: list[UserDefinition]
     vhosts: list[str]
     settings: list[VhostDefinition]
+    global_parameters: list[GlobalParameterDefinition]
     permissions: list[PermissionDefinition]
     policies: list[PolicyDefinition]
     exchanges: list[ExchangeDefinition]
@@ -439,17 +481,16 @@ def read_definitions(document: object, vhost: str | None = None) -> Definitions:
         settings.append(_read_vhost(DocumentEntry("the document", document, vhost), vhost))
     parameters = read_section("parameters", _read_parameter)
     settings += [entry for entry in parameters if isinstance(entry, VhostDefinition)]
-    globals_ = read_section("global_parameters", lambda entry: entry.text("name"))
     notes += [note for note in parameters if isinstance(note, str)]
-    notes += [
-        f"global_parameters: {name!r} skipped, global parameters are not supported"
-        for name in globals_
-        if not name.startswith("internal")
-    ]
     return Definitions(
         users=read_section("users", _read_user),
         vhosts=read_section("vhosts", lambda entry: entry.name),
         settings=settings,
+        global_parameters=[
+            parameter
+            for parameter in read_section("global_parameters", _read_global_parameter)
+            if parameter.name not in OWN_PARAMETERS
+        ],
         permissions=read_section("permissions", _read_permission)
         + read_section("topic_permissions", _read_topic_permission),
         policies=read_section("policies", _read_policy)

@@ -1,6 +1,6 @@
 """Export of the definitions of a broker, as a document that RabbitMQ 3.10 and recado import.
 
-Exclusive queues and entities named `amq.…` are skipped, and so are global parameters. JSON has fewer types
+Exclusive queues and entities named `amq.…` are skipped. JSON has fewer types
 than AMQP: a timestamp is written in seconds, bytes as text, and every integer is imported as a 64-bit one.
 """
 
@@ -23,7 +23,7 @@ from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 from recado.server.passwords import find_hash_algorithm
 
-from .document import DefinitionsError
+from .document import OWN_PARAMETERS, DefinitionsError
 
 RABBITMQ_VERSION = "3.10.8"  # the RabbitMQ version whose format is written
 
@@ -108,7 +108,11 @@ def _describe(
             for user in users
             for (name, exchange), permission in user.topic_permissions.items()
         ],
-        "global_parameters": [],
+        "global_parameters": [
+            {"name": name, "value": value}
+            for name, value in broker.global_parameters.items()
+            if name not in OWN_PARAMETERS
+        ],
         **merged,
     }
 
@@ -212,11 +216,15 @@ def _export_policy(policy: Policy) -> JsonObject:
 
 
 def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
-    """Export the default queue type, which RabbitMQ reads from `metadata`. Limits are parameters."""
-    queue_type = vhost.settings.default_queue_type
-    if queue_type is None:
-        return {}
-    return {"default_queue_type": queue_type, "metadata": {"default_queue_type": queue_type}}
+    """Export the settings that are not defaults. RabbitMQ reads them from `metadata`. Limits are parameters."""
+    settings = vhost.settings
+    metadata = {
+        "description": settings.description,
+        "tags": list(settings.tags),
+        "default_queue_type": settings.default_queue_type,
+    }
+    metadata = {key: value for key, value in metadata.items() if value}
+    return {**metadata, "metadata": metadata} if metadata else {}
 
 
 def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:

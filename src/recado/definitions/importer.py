@@ -1,9 +1,9 @@
 """Import of definitions into a broker: all of them, or none if any of them cannot be imported.
 
-As with RabbitMQ, entities that the document does not mention stay, and users, permissions and policies of the
-same name are replaced. Entities named `amq.…` are skipped, and so are bindings to entities that do not exist,
-which occur in RabbitMQ's exports. An existing queue or exchange that differs is an error; RabbitMQ silently
-leaves it as it is.
+As with RabbitMQ, entities that the document does not mention stay, and users, permissions, policies and global
+parameters of the same name are replaced. Entities named `amq.…` are skipped, and so are bindings to entities
+that do not exist, which occur in RabbitMQ's exports. An existing queue or exchange that differs is an error;
+RabbitMQ silently leaves it as it is.
 
 DI1  After an import, everything that the document defines exists as it is defined there.
 DI2  A failed import has changed nothing, because it is tried on a copy first. A crash leaves all of it or
@@ -93,6 +93,7 @@ def copy_topology(broker: Broker) -> Broker:
     """
     copy = Broker(broker.new_name, broker.vhosts)
     copy.users.update(broker.users)
+    copy.global_parameters.update(broker.global_parameters)
     for name, vhost in broker.vhosts.items():
         copied = copy.vhosts[name]
         copied.settings = vhost.settings
@@ -128,6 +129,8 @@ class DefinitionsImporter:
 
     def run(self, definitions: Definitions) -> list[str]:
         notes = list(definitions.notes)
+        for name, value in definitions.global_parameters:
+            self._broker.set_global_parameter(name, value)
         for user in definitions.users:
             self._import_user(user)
         for name in definitions.vhosts:
@@ -175,11 +178,13 @@ class DefinitionsImporter:
 
     def _import_vhost_settings(self, wanted: VhostDefinition) -> None:
         """Set the settings that the document has for a vhost; others stay as they are."""
-        changes: dict[str, Any] = {}
-        if wanted.default_queue_type is not None:
-            changes["default_queue_type"] = wanted.default_queue_type
-        if wanted.limits is not None:
-            changes["limits"] = wanted.limits
+        settings = {
+            "default_queue_type": wanted.default_queue_type,
+            "limits": wanted.limits,
+            "description": wanted.description,
+            "tags": wanted.tags,
+        }
+        changes: Any = {key: value for key, value in settings.items() if value is not None}
         if changes:
             vhost = self._find_vhost(wanted)
             self._broker.configure_vhost(vhost.name, replace(vhost.settings, **changes))
