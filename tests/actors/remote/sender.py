@@ -47,7 +47,7 @@ class Sender:
             client=NAME,
             one_way=not asks,
             message=Payload(
-                serialisation=MSGPACK,
+                format_id=MSGPACK,
                 manifest=manifest_of(type(message)),
                 body=msgspec.msgpack.encode(message),
             ),

@@ -70,7 +70,7 @@ def sealed(envelope: bytes, options: RemoteOptions | None = None, sequence: int 
 
 def message(target: str, body: bytes = b"\x81\xa5order\x01", **fields: Any) -> bytes:
     payload = Payload(body=body, manifest=f"{Place.__module__}.Place")
-    for name in ("serialisation", "manifest", "compression"):
+    for name in ("format_id", "manifest", "compression"):
         if name in fields:
             setattr(payload, name, fields.pop(name))
     fields.setdefault("node", "stranger")
@@ -241,10 +241,10 @@ def _go_off() -> None:
 
 
 BAD: list[tuple[bytes, RefusalReason]] = [
-    (message(BOOK, pickle.dumps(Bomb()), serialisation=PICKLE), RefusalReason.SERIALIZATION),
+    (message(BOOK, pickle.dumps(Bomb()), format_id=PICKLE), RefusalReason.SERIALIZATION),
     (message(BOOK, manifest="os.system"), RefusalReason.SERIALIZATION),
     (message(BOOK, manifest="recado.actors.supervision.signals.Down"), RefusalReason.SERIALIZATION),
-    (message(BOOK, serialisation=77), RefusalReason.SERIALIZATION),
+    (message(BOOK, format_id=77), RefusalReason.SERIALIZATION),
     (message(BOOK, b"\xc1"), RefusalReason.ENVELOPE),
     (message(BOOK, compression=1), RefusalReason.ENVELOPE),
     (message(BOOK, compression=9), RefusalReason.ENVELOPE),

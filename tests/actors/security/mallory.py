@@ -147,7 +147,7 @@ class Mallory:
 
     def control(self, control: Control, **fields: Any) -> bytes:
         payload = Payload(
-            serialisation=MSGPACK, manifest=CONTROL_MANIFEST, body=encode_control(control)
+            format_id=MSGPACK, manifest=CONTROL_MANIFEST, body=encode_control(control)
         )
         return self.frame(payload, kind=CONTROL, **{"target": "bank", **fields})
 
@@ -155,7 +155,7 @@ class Mallory:
 def payload_of(message: Message[Any], **fields: Any) -> Payload:
     kind = type(message)
     usual: dict[str, Any] = {
-        "serialisation": MSGPACK,
+        "format_id": MSGPACK,
         "manifest": f"{kind.__module__}.{kind.__qualname__}",
         "body": msgspec.msgpack.encode(message),
     }

@@ -91,7 +91,7 @@ def test_a_bomb_stops_at_the_cap(name: str) -> None:
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_in_an_answer_is_an_error_of_who_asked(name: str) -> None:
     compression, body = BOMBS[name]
-    payload = Payload(serialisation=MSGPACK, body=body)
+    payload = Payload(format_id=MSGPACK, body=body)
     payload.compression = compression  # type: ignore[assignment]  # unknown ones are among them
 
     @in_a_loop
@@ -123,7 +123,7 @@ def test_what_is_as_large_as_the_cap_is_no_bomb(scheme: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("serialisation", "body"),
+    ("format_id", "body"),
     [
         (JSON, b"[" * 100_000),
         (JSON, b'{"a":' * 100_000),
@@ -133,12 +133,12 @@ def test_what_is_as_large_as_the_cap_is_no_bomb(scheme: Any) -> None:
         (JSON, b'"' + b"\\u0000" * 150_000 + b'"'),
     ],
 )
-def test_depth_and_digits_end_in_an_error(serialisation: Any, body: bytes) -> None:
+def test_depth_and_digits_end_in_an_error(format_id: Any, body: bytes) -> None:
     @in_a_loop
     async def go() -> None:
         async with bank() as house:
             manifest = f"{Deposit.__module__}.Deposit"
-            payload = Payload(serialisation=serialisation, manifest=manifest, body=body)
+            payload = Payload(format_id=format_id, manifest=manifest, body=body)
             link = house.give(Mallory().frame(payload))
             assert link.refusals == [RefusalReason.ENVELOPE]
             assert await house.balance() == 0

@@ -220,7 +220,7 @@ async def test_nobody_speaks_on_the_link_of_another() -> None:
 async def test_only_who_was_asked_can_answer() -> None:
     """She has the cookie, and guesses the number of an ask to somebody else."""
     async with waiting() as it:
-        seven, eight = (Payload(serialisation=MSGPACK, body=body) for body in (b"\x07", b"\x08"))
+        seven, eight = (Payload(format_id=MSGPACK, body=body) for body in (b"\x07", b"\x08"))
         it.give(Mallory().frame(seven, **it.fields), Link())
         await asyncio.sleep(0)
         assert not it.future.done()

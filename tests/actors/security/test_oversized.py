@@ -127,7 +127,7 @@ def test_sizes_that_a_body_claims_take_no_memory(body: bytes) -> None:
         async with bank() as house:
             with at_most(megabytes=8):
                 link = house.give(Mallory().frame(payload_of(Deposit(1), body=body)))
-                plain = Payload(serialisation=MSGPACK, body=body)
+                plain = Payload(format_id=MSGPACK, body=body)
                 house.give(Mallory().frame(plain), link)
             assert link.refusals == [RefusalReason.ENVELOPE] * 2
             assert await house.balance() == 0

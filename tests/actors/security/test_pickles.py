@@ -67,7 +67,7 @@ def test_a_pickled_message_is_refused_and_not_loaded(manifest: str) -> None:
     @in_a_loop
     async def go() -> None:
         async with bank() as house:
-            payload = Payload(serialisation=PICKLE, manifest=manifest, body=PICKLED)
+            payload = Payload(format_id=PICKLE, manifest=manifest, body=PICKLED)
             link = house.give(Mallory().frame(payload))
             assert link.refusals == [RefusalReason.SERIALIZATION]
             assert await house.balance() == 0
@@ -82,13 +82,13 @@ COMPRESSED = {ZLIB: zlib.compress(LARGE), ZSTD: zstandard.ZstdCompressor().compr
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 @pytest.mark.parametrize(
-    ("serialisation", "manifest"), [(PICKLE, ""), (MSGPACK, "os.system"), (77, "")]
+    ("format_id", "manifest"), [(PICKLE, ""), (MSGPACK, "os.system"), (77, "")]
 )
 def test_what_would_be_refused_is_not_expanded_first(
-    compression: Any, serialisation: Any, manifest: str
+    compression: Any, format_id: Any, manifest: str
 ) -> None:
     payload = Payload(manifest=manifest, body=COMPRESSED[compression], compression=compression)
-    payload.serialisation = serialisation
+    payload.format_id = format_id
 
     @in_a_loop
     async def go() -> None:
@@ -104,7 +104,7 @@ def test_what_would_be_refused_is_not_expanded_first(
 
 @pytest.mark.parametrize("compression", COMPRESSED)
 def test_a_pickled_answer_is_not_expanded_first(compression: Any) -> None:
-    payload = Payload(serialisation=PICKLE, body=COMPRESSED[compression], compression=compression)
+    payload = Payload(format_id=PICKLE, body=COMPRESSED[compression], compression=compression)
 
     @in_a_loop
     async def go() -> None:
@@ -118,12 +118,12 @@ def test_a_pickled_answer_is_not_expanded_first(compression: Any) -> None:
     go()
 
 
-@pytest.mark.parametrize("serialisation", [JSON, PROTOBUF, 0, 4, 127])
-def test_a_pickle_under_another_label_is_no_message(serialisation: Any) -> None:
+@pytest.mark.parametrize("format_id", [JSON, PROTOBUF, 0, 4, 127])
+def test_a_pickle_under_another_label_is_no_message(format_id: Any) -> None:
     @in_a_loop
     async def go() -> None:
         async with bank() as house:
-            payload = Payload(serialisation=serialisation, body=PICKLED)
+            payload = Payload(format_id=format_id, body=PICKLED)
             link = house.give(Mallory().frame(payload))
             assert len(link.refusals) == 1
             assert await house.balance() == 0
@@ -163,7 +163,7 @@ async def test_a_pickled_state_of_an_actor_that_moves_is_not_loaded() -> None:
 @in_a_loop
 async def test_a_pickled_answer_is_an_error_of_who_asked() -> None:
     async with waiting() as it:
-        payload = Payload(serialisation=PICKLE, body=PICKLED)
+        payload = Payload(format_id=PICKLE, body=PICKLED)
         it.give(Mallory(name="bank").frame(payload, **it.fields), Link(peer="bank"))
         with pytest.raises(RemoteError):
             await it.future
@@ -199,8 +199,8 @@ def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest
     async def go() -> None:
         before = set(sys.modules)
         async with bank() as house:
-            for serialisation in (MSGPACK, JSON, PROTOBUF):
-                payload = Payload(serialisation=serialisation, manifest=manifest, body=b"\x80")
+            for format_id in (MSGPACK, JSON, PROTOBUF):
+                payload = Payload(format_id=format_id, manifest=manifest, body=b"\x80")
                 link = house.give(Mallory().frame(payload))
                 assert link.refusals == [RefusalReason.SERIALIZATION]
             assert await house.balance() == 0
@@ -212,5 +212,5 @@ def test_a_manifest_is_never_imported_and_no_class_of_ours_but_messages(manifest
 @in_a_loop
 async def test_pickles_are_for_those_who_ask_for_them() -> None:
     async with bank(RemoteOptions(pickle=True)) as house:
-        house.give(Mallory().frame(Payload(serialisation=PICKLE, body=pickle.dumps(Deposit(100)))))
+        house.give(Mallory().frame(Payload(format_id=PICKLE, body=pickle.dumps(Deposit(100)))))
         assert await house.balance() == 100

@@ -1,4 +1,4 @@
-"""Values of every type that travels are read again as they were, in every serialisation (S4)."""
+"""Values of every type that travels are read again as they were, in every format (S4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as bytes: which classes, which serialisations, and what is refused."""
+"""Messages as bytes: which classes, which formats, and what is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.actors.message import Message
-from recado.actors.remote.wire.envelope_pb2 import Metadatum, Payload, Serialisation
+from recado.actors.remote.wire.envelope_pb2 import Metadatum, Payload, SerializationFormat
 from recado.actors.serialization import class_registry
 from recado.actors.serialization.class_registry import (
     find_class,
@@ -87,7 +87,7 @@ def make(**options: Any) -> Serializers:
 
 
 def test_the_numbers_are_those_of_envelopes() -> None:
-    assert dict(Serialisation.items()) == {
+    assert dict(SerializationFormat.items()) == {
         "MSGPACK": MSGPACK_FORMAT_ID,
         "JSON": JSON_FORMAT_ID,
         "PROTOBUF": PROTOBUF_FORMAT_ID,
@@ -147,7 +147,7 @@ def test_messages_of_protobuf_travel_as_such() -> None:
         serializers.deserialize(*serializers.serialize(Payload()))
 
 
-def test_a_class_may_have_a_serialisation_of_its_own() -> None:
+def test_a_class_may_have_a_format_of_its_own() -> None:
     serializers = make()
     serializers.set_serializer(Place, "json")
     number, _, body = serializers.serialize(Urgent(Order(1), hurry=2))
@@ -252,20 +252,20 @@ def test_pickle_is_for_those_who_ask_for_it() -> None:
     st.sampled_from([MSGPACK_FORMAT_ID, JSON_FORMAT_ID, PROTOBUF_FORMAT_ID, PICKLE_FORMAT_ID, 9]),
     st.binary(max_size=100),
 )
-def test_noise_is_an_object_or_a_bad_envelope(serialisation: int, noise: bytes) -> None:
+def test_noise_is_an_object_or_a_bad_envelope(format_id: int, noise: bytes) -> None:
     for manifest in ("", "shop.named", f"{__name__}.Place", "recado.actors.Metadatum", "nobody"):
         try:
-            make().deserialize(serialisation, manifest, noise)
+            make().deserialize(format_id, manifest, noise)
         except InvalidEnvelopeError:
             continue
 
 
 @pytest.mark.parametrize(
-    ("serialisation", "deep"), [(MSGPACK_FORMAT_ID, b"\x91"), (JSON_FORMAT_ID, b"[")]
+    ("format_id", "deep"), [(MSGPACK_FORMAT_ID, b"\x91"), (JSON_FORMAT_ID, b"[")]
 )
-def test_depth_is_bounded(serialisation: int, deep: bytes) -> None:
+def test_depth_is_bounded(format_id: int, deep: bytes) -> None:
     with pytest.raises(InvalidEnvelopeError):
-        make().deserialize(serialisation, "", deep * 200_000)
+        make().deserialize(format_id, "", deep * 200_000)
 
 
 def test_wrong_fields_and_what_a_class_itself_refuses() -> None:

@@ -36,31 +36,31 @@ from recado.actors.remote.wire.envelope_pb2 import (
 ids = st.integers(0, 2**64 - 1)
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 metadata = st.dictionaries(texts, texts, max_size=3)
-serialisations = st.integers(0, 3)
+format_ids = st.integers(0, 3)
 compressions = st.integers(0, 2)
 
 
 @given(
-    texts, metadata, ids, texts, texts, st.none() | st.integers(0, 2**32 - 1), serialisations, texts,
+    texts, metadata, ids, texts, texts, st.none() | st.integers(0, 2**32 - 1), format_ids, texts,
     compressions, st.binary(max_size=300), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_a_message_is_written_as_protobuf_would(
-    client: str, about: dict[str, str], number: int, target: str, sender: str, patience: int | None,
-    serialisation: int, manifest: str, compression: int, body: bytes, control: bool, receipt: bool,
+    client: str, about: dict[str, str], number: int, target: str, sender: str, timeout_ms: int | None,
+    format_id: int, manifest: str, compression: int, body: bytes, control: bool, receipt: bool,
 ) -> None:  # fmt: skip
     writer = EnvelopeWriter("here", client, about)
     for _ in range(2):  # encoded, and from the cached prefix
         written = writer.write_message(
-            number, target, sender, patience, serialisation, manifest, compression, body,
+            number, target, sender, timeout_ms, format_id, manifest, compression, body,
             control=control, receipt=receipt,
         )  # fmt: skip
         assert Envelope.FromString(written) == Envelope(
             id=number,
             target=target,
-            one_way=receipt or patience is None,
+            one_way=receipt or timeout_ms is None,
             receipt=receipt,
             message=Payload(
-                serialisation=serialisation,  # type: ignore[arg-type]
+                format_id=format_id,  # type: ignore[arg-type]
                 body=body,
                 manifest=manifest,
                 compression=compression,  # type: ignore[arg-type]
@@ -70,26 +70,26 @@ def test_a_message_is_written_as_protobuf_would(
             node="here",
             client=client or "here",
             kind=CONTROL if control else 0,  # type: ignore[arg-type]
-            patience=patience or 0,
+            timeout_ms=timeout_ms or 0,
         )
 
 
-@given(texts, ids, ids, texts, serialisations, texts, compressions, st.binary(max_size=300))
+@given(texts, ids, ids, texts, format_ids, texts, compressions, st.binary(max_size=300))
 def test_an_answer_is_written_as_protobuf_would(
-    client: str, number: int, answers: int, target: str, serialisation: int, manifest: str,
+    client: str, number: int, answers: int, target: str, format_id: int, manifest: str,
     compression: int, body: bytes,
 ) -> None:  # fmt: skip
     writer = EnvelopeWriter("here", client)
     for _ in range(2):
         written = writer.write_answer(
-            number, answers, target, serialisation, manifest, compression, body
+            number, answers, target, format_id, manifest, compression, body
         )
         assert Envelope.FromString(written) == Envelope(
             id=number,
             target=target,
             one_way=True,
             message=Payload(
-                serialisation=serialisation,  # type: ignore[arg-type]
+                format_id=format_id,  # type: ignore[arg-type]
                 body=body,
                 manifest=manifest,
                 compression=compression,  # type: ignore[arg-type]

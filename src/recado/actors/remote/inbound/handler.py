@@ -366,7 +366,7 @@ class InboundHandler:
     # ── parts of an envelope ──────────────────────────────────────────────────────────────────────────────
 
     def make_reply(self, peer: Peer, envelope: Envelope, reply_type: Any = None) -> RemoteReply:
-        timeout_ms = envelope.patience
+        timeout_ms = envelope.timeout_ms
         return RemoteReply(
             self._outbound,
             peer,
@@ -413,7 +413,7 @@ class InboundHandler:
 
     def _decode_payload(self, payload: Payload, reply_type: Any = None) -> object:
         body = payload.body
-        format_id, manifest = payload.serialisation, payload.manifest
+        format_id, manifest = payload.format_id, payload.manifest
         if payload.compression:
             self._serializers.check_readable(format_id, manifest, reply_type)
             body = decompress(payload.compression, body, self._options.max_decompressed_bytes)

@@ -146,7 +146,7 @@ class Refusals:
             body = decompress(
                 payload.compression, payload.body, node.options.max_decompressed_bytes
             )
-            message = node.serializers.deserialize(payload.serialisation, payload.manifest, body)
+            message = node.serializers.deserialize(payload.format_id, payload.manifest, body)
         except RemoteError as error:  # for instance a class that only the other node knows
             log.info("returned message cannot be decoded (reason=%s): %s", reason, error)
             return

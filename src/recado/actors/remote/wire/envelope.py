@@ -45,7 +45,7 @@ _MESSAGE_TAG: Final = b"\x22"
 _BODY_TAG: Final = b"\x12"
 _COMPRESSION_TAG: Final = b"\x20"
 _ANSWERS_TAG: Final = b"\x61"
-_PATIENCE_TAG: Final = b"\x68"
+_TIMEOUT_TAG: Final = b"\x68"
 
 
 @lru_cache(4096)
@@ -121,14 +121,14 @@ class EnvelopeWriter:
                     kind=CONTROL if control else MESSAGE,
                     metadata=self._metadata,
                 ),
-                Payload(serialisation=format_id, manifest=manifest),  # type: ignore[arg-type]
+                Payload(format_id=format_id, manifest=manifest),  # type: ignore[arg-type]
             )
         head, payload_fields = prefix
         if compression != PLAIN:
             payload_fields += _COMPRESSION_TAG + encode_varint(compression)
         payload = _encode_payload(payload_fields, body)
         if timeout_ms:
-            payload += _PATIENCE_TAG + encode_varint(timeout_ms)
+            payload += _TIMEOUT_TAG + encode_varint(timeout_ms)
         return head + _ID_TAG + message_id.to_bytes(8, "little") + payload
 
     def write_answer(
@@ -148,7 +148,7 @@ class EnvelopeWriter:
             prefix = self._cache_prefix(
                 key,
                 self._answer_envelope(target),
-                Payload(serialisation=format_id, manifest=manifest),  # type: ignore[arg-type]
+                Payload(format_id=format_id, manifest=manifest),  # type: ignore[arg-type]
             )
         head, payload_fields = prefix
         if compression != PLAIN:

@@ -24,25 +24,25 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recado/actors/remote/wire/envelope.proto\x12\rrecado.actors\"\x8f\x01\n\x07Payload\x12\x33\n\rserialisation\x18\x01 \x01(\x0e\x32\x1c.recado.actors.Serialisation\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x10\n\x08manifest\x18\x03 \x01(\t\x12/\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x1a.recado.actors.Compression\"8\n\x07\x46\x61ilure\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\x0c\"\'\n\tMetadatum\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xd6\x02\n\x08\x45nvelope\x12\n\n\x02id\x18\x01 \x01(\x06\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0f\n\x07one_way\x18\x03 \x01(\x08\x12\'\n\x07message\x18\x04 \x01(\x0b\x32\x16.recado.actors.Payload\x12)\n\texception\x18\x05 \x01(\x0b\x32\x16.recado.actors.Failure\x12\x12\n\nsupervisor\x18\x06 \x01(\t\x12\x0e\n\x06sender\x18\x07 \x01(\t\x12*\n\x08metadata\x18\x08 \x03(\x0b\x32\x18.recado.actors.Metadatum\x12\x0e\n\x06\x63lient\x18\n \x01(\t\x12!\n\x04kind\x18\x0b \x01(\x0e\x32\x13.recado.actors.Kind\x12\x0f\n\x07\x61nswers\x18\x0c \x01(\x06\x12\x10\n\x08patience\x18\r \x01(\r\x12\x0c\n\x04node\x18\x0e \x01(\t\x12\x0f\n\x07receipt\x18\x0f \x01(\x08J\x04\x08\t\x10\n*e\n\rSerialisation\x12\x0b\n\x07MSGPACK\x10\x00\x12\x08\n\x04JSON\x10\x01\x12\x0c\n\x08PROTOBUF\x10\x02\x12\n\n\x06PICKLE\x10\x03\x12\x12\n\x0eTAGGED_MSGPACK\x10\x04\x12\x0f\n\x0bTAGGED_JSON\x10\x05*,\n\x0b\x43ompression\x12\t\n\x05PLAIN\x10\x00\x12\x08\n\x04ZLIB\x10\x01\x12\x08\n\x04ZSTD\x10\x02*,\n\x04Kind\x12\x0b\n\x07MESSAGE\x10\x00\x12\n\n\x06\x41NSWER\x10\x01\x12\x0b\n\x07\x43ONTROL\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(recado/actors/remote/wire/envelope.proto\x12\rrecado.actors\"\x91\x01\n\x07Payload\x12\x35\n\tformat_id\x18\x01 \x01(\x0e\x32\".recado.actors.SerializationFormat\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x10\n\x08manifest\x18\x03 \x01(\t\x12/\n\x0b\x63ompression\x18\x04 \x01(\x0e\x32\x1a.recado.actors.Compression\"8\n\x07\x46\x61ilure\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\x0c\"\'\n\tMetadatum\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"\xd8\x02\n\x08\x45nvelope\x12\n\n\x02id\x18\x01 \x01(\x06\x12\x0e\n\x06target\x18\x02 \x01(\t\x12\x0f\n\x07one_way\x18\x03 \x01(\x08\x12\'\n\x07message\x18\x04 \x01(\x0b\x32\x16.recado.actors.Payload\x12)\n\texception\x18\x05 \x01(\x0b\x32\x16.recado.actors.Failure\x12\x12\n\nsupervisor\x18\x06 \x01(\t\x12\x0e\n\x06sender\x18\x07 \x01(\t\x12*\n\x08metadata\x18\x08 \x03(\x0b\x32\x18.recado.actors.Metadatum\x12\x0e\n\x06\x63lient\x18\n \x01(\t\x12!\n\x04kind\x18\x0b \x01(\x0e\x32\x13.recado.actors.Kind\x12\x0f\n\x07\x61nswers\x18\x0c \x01(\x06\x12\x12\n\ntimeout_ms\x18\r \x01(\r\x12\x0c\n\x04node\x18\x0e \x01(\t\x12\x0f\n\x07receipt\x18\x0f \x01(\x08J\x04\x08\t\x10\n*k\n\x13SerializationFormat\x12\x0b\n\x07MSGPACK\x10\x00\x12\x08\n\x04JSON\x10\x01\x12\x0c\n\x08PROTOBUF\x10\x02\x12\n\n\x06PICKLE\x10\x03\x12\x12\n\x0eTAGGED_MSGPACK\x10\x04\x12\x0f\n\x0bTAGGED_JSON\x10\x05*,\n\x0b\x43ompression\x12\t\n\x05PLAIN\x10\x00\x12\x08\n\x04ZLIB\x10\x01\x12\x08\n\x04ZSTD\x10\x02*,\n\x04Kind\x12\x0b\n\x07MESSAGE\x10\x00\x12\n\n\x06\x41NSWER\x10\x01\x12\x0b\n\x07\x43ONTROL\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'recado.actors.remote.wire.envelope_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SERIALISATION']._serialized_start=649
-  _globals['_SERIALISATION']._serialized_end=750
-  _globals['_COMPRESSION']._serialized_start=752
-  _globals['_COMPRESSION']._serialized_end=796
-  _globals['_KIND']._serialized_start=798
-  _globals['_KIND']._serialized_end=842
+  _globals['_SERIALIZATIONFORMAT']._serialized_start=653
+  _globals['_SERIALIZATIONFORMAT']._serialized_end=760
+  _globals['_COMPRESSION']._serialized_start=762
+  _globals['_COMPRESSION']._serialized_end=806
+  _globals['_KIND']._serialized_start=808
+  _globals['_KIND']._serialized_end=852
   _globals['_PAYLOAD']._serialized_start=60
-  _globals['_PAYLOAD']._serialized_end=203
-  _globals['_FAILURE']._serialized_start=205
-  _globals['_FAILURE']._serialized_end=261
-  _globals['_METADATUM']._serialized_start=263
-  _globals['_METADATUM']._serialized_end=302
-  _globals['_ENVELOPE']._serialized_start=305
-  _globals['_ENVELOPE']._serialized_end=647
+  _globals['_PAYLOAD']._serialized_end=205
+  _globals['_FAILURE']._serialized_start=207
+  _globals['_FAILURE']._serialized_end=263
+  _globals['_METADATUM']._serialized_start=265
+  _globals['_METADATUM']._serialized_end=304
+  _globals['_ENVELOPE']._serialized_start=307
+  _globals['_ENVELOPE']._serialized_end=651
 # @@protoc_insertion_point(module_scope)

@@ -7,14 +7,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Serialisation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+class SerializationFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
-    MSGPACK: _ClassVar[Serialisation]
-    JSON: _ClassVar[Serialisation]
-    PROTOBUF: _ClassVar[Serialisation]
-    PICKLE: _ClassVar[Serialisation]
-    TAGGED_MSGPACK: _ClassVar[Serialisation]
-    TAGGED_JSON: _ClassVar[Serialisation]
+    MSGPACK: _ClassVar[SerializationFormat]
+    JSON: _ClassVar[SerializationFormat]
+    PROTOBUF: _ClassVar[SerializationFormat]
+    PICKLE: _ClassVar[SerializationFormat]
+    TAGGED_MSGPACK: _ClassVar[SerializationFormat]
+    TAGGED_JSON: _ClassVar[SerializationFormat]
 
 class Compression(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -27,12 +27,12 @@ class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE: _ClassVar[Kind]
     ANSWER: _ClassVar[Kind]
     CONTROL: _ClassVar[Kind]
-MSGPACK: Serialisation
-JSON: Serialisation
-PROTOBUF: Serialisation
-PICKLE: Serialisation
-TAGGED_MSGPACK: Serialisation
-TAGGED_JSON: Serialisation
+MSGPACK: SerializationFormat
+JSON: SerializationFormat
+PROTOBUF: SerializationFormat
+PICKLE: SerializationFormat
+TAGGED_MSGPACK: SerializationFormat
+TAGGED_JSON: SerializationFormat
 PLAIN: Compression
 ZLIB: Compression
 ZSTD: Compression
@@ -41,16 +41,16 @@ ANSWER: Kind
 CONTROL: Kind
 
 class Payload(_message.Message):
-    __slots__ = ("serialisation", "body", "manifest", "compression")
-    SERIALISATION_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("format_id", "body", "manifest", "compression")
+    FORMAT_ID_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
-    serialisation: Serialisation
+    format_id: SerializationFormat
     body: bytes
     manifest: str
     compression: Compression
-    def __init__(self, serialisation: _Optional[_Union[Serialisation, str]] = ..., body: _Optional[bytes] = ..., manifest: _Optional[str] = ..., compression: _Optional[_Union[Compression, str]] = ...) -> None: ...
+    def __init__(self, format_id: _Optional[_Union[SerializationFormat, str]] = ..., body: _Optional[bytes] = ..., manifest: _Optional[str] = ..., compression: _Optional[_Union[Compression, str]] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("kind", "text", "arguments")
@@ -71,7 +71,7 @@ class Metadatum(_message.Message):
     def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ("id", "target", "one_way", "message", "exception", "supervisor", "sender", "metadata", "client", "kind", "answers", "patience", "node", "receipt")
+    __slots__ = ("id", "target", "one_way", "message", "exception", "supervisor", "sender", "metadata", "client", "kind", "answers", "timeout_ms", "node", "receipt")
     ID_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     ONE_WAY_FIELD_NUMBER: _ClassVar[int]
@@ -83,7 +83,7 @@ class Envelope(_message.Message):
     CLIENT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    PATIENCE_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     id: int
@@ -97,7 +97,7 @@ class Envelope(_message.Message):
     client: str
     kind: Kind
     answers: int
-    patience: int
+    timeout_ms: int
     node: str
     receipt: bool
-    def __init__(self, id: _Optional[int] = ..., target: _Optional[str] = ..., one_way: _Optional[bool] = ..., message: _Optional[_Union[Payload, _Mapping]] = ..., exception: _Optional[_Union[Failure, _Mapping]] = ..., supervisor: _Optional[str] = ..., sender: _Optional[str] = ..., metadata: _Optional[_Iterable[_Union[Metadatum, _Mapping]]] = ..., client: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., answers: _Optional[int] = ..., patience: _Optional[int] = ..., node: _Optional[str] = ..., receipt: _Optional[bool] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., target: _Optional[str] = ..., one_way: _Optional[bool] = ..., message: _Optional[_Union[Payload, _Mapping]] = ..., exception: _Optional[_Union[Failure, _Mapping]] = ..., supervisor: _Optional[str] = ..., sender: _Optional[str] = ..., metadata: _Optional[_Iterable[_Union[Metadatum, _Mapping]]] = ..., client: _Optional[str] = ..., kind: _Optional[_Union[Kind, str]] = ..., answers: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., node: _Optional[str] = ..., receipt: _Optional[bool] = ...) -> None: ...
