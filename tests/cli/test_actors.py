@@ -106,7 +106,7 @@ def test_a_cookie(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     tcp = TcpTransport(HOST)
     quickly = ["--timeout", "2"]
     assert beside(tcp, demanding, lambda: [of_tcp(tcp), "office", *quickly]) == 1
-    assert "cookie" in capsys.readouterr().err
+    assert "Pass its cookie with --cookie" in capsys.readouterr().err
     tcp = TcpTransport(HOST)
     assert beside(tcp, demanding, lambda: [of_tcp(tcp), "office", "--cookie", "secret"]) == 0
     monkeypatch.setenv("RECADO_ACTORS_COOKIE", "secret")

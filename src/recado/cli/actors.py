@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 async def show_actors(args: argparse.Namespace) -> int:
     from recado.actors.errors import ActorError
+    from recado.actors.remote.errors import MessageRefusedError, RefusalReason
     from recado.actors.remote.options import RemoteOptions
     from recado.actors.system import ActorSystem
 
@@ -79,6 +80,14 @@ async def show_actors(args: argparse.Namespace) -> int:
         for node in args.nodes:
             try:
                 inspection = await inspect(system, node, args.internals, args.timeout)
+            except MessageRefusedError as error:
+                hint = (
+                    ". Pass its cookie with --cookie"
+                    if error.reason is RefusalReason.COOKIE
+                    else ""
+                )
+                status = print_error(f"{node}: {error}{hint}", EXIT_FAILED)
+                continue
             except ActorError as error:
                 status = print_error(f"{node}: {error}", EXIT_FAILED)
                 continue

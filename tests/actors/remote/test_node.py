@@ -39,8 +39,10 @@ from recado.actors.remote.inbound import backpressure
 from recado.actors.remote.memory import MemoryNetwork, MemoryTransport
 from recado.actors.remote.node import Node
 from recado.actors.remote.options import RemoteOptions
+from recado.actors.remote.tcp.transport import TcpTransport
 from recado.simulator.disk import SimulatedDisk
 from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
+from workshop.peers import free_ports
 
 from .running import in_a_loop
 from .shop import KINDS, Ack, Book, Fail, Log, Pass, Place, Reach, Silence, Who, pair, until
@@ -115,7 +117,7 @@ async def test_exceptions_travel_back_and_the_actor_is_restarted(kind: str) -> N
 
 
 @in_a_loop
-async def test_a_class_is_sent_in_the_serialisation_that_was_chosen_for_it() -> None:
+async def test_a_class_is_sent_in_the_format_that_was_chosen_for_it() -> None:
     async with pair() as it:
         assert it.hub is not None
         sent: list[bytes] = []
@@ -509,6 +511,16 @@ async def test_asks_end_when_the_server_goes() -> None:
             await asking
         with pytest.raises((NotDeliveredError, LinkLostError)):
             await it.book().ask(Place(1), timeout=30)
+
+
+@in_a_loop
+async def test_an_ask_to_a_node_that_was_never_there_is_not_delivered() -> None:
+    """Not LinkLostError, which leaves open whether the message was handled."""
+    nodes = {"server": f"127.0.0.1:{free_ports(1)[0]}"}
+    async with ActorSystem("client", transport=TcpTransport(nodes=nodes)) as client:
+        for _ in range(2):  # in the first attempt to connect, and in a later one
+            with pytest.raises(NotDeliveredError):
+                await client.actor("book", node="server").ask(Log(), timeout=30)
 
 
 @in_a_loop

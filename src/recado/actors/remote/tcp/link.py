@@ -259,11 +259,12 @@ class OutboundTcpLink(TcpLink):
             self._listener.link_restored(self)
 
     def _attempt_failed(self, reason: str) -> None:
+        # First, because the listener fails all asks on a lost link as if they might have arrived.
+        self._return_frames(self._take_waiting(), reason)
         if self._state is LinkState.LOST:
             self._report_down(reason)
         else:
             self._report_lost(reason)
-        self._return_frames(self._take_waiting(), reason)
         self.buffer_drained()
 
     def _report_down(self, reason: str) -> None:
