@@ -1,9 +1,9 @@
 """Split a selector into a pyarrow expression over the columns of a table and a residual selector.
 
-pyarrow evaluates the parts of the selector that use columns only, partly from file statistics, before rows
-become Python objects. The parts that use headers, the body or fields without a column become the residual,
-which the caller evaluates for the remaining rows. This is the only module of the package that imports pyarrow,
-on use.
+The selector is split at its outermost ANDs. pyarrow evaluates the parts that use columns only, before rows become
+Python objects; it can skip row groups by their statistics. A part that uses a header, the body or a field without
+a column belongs to the residual as a whole, and the caller evaluates it for the remaining rows. This is the only
+module of the package that imports pyarrow, and it does so when `to_arrow_filter` is called.
 """
 
 from functools import reduce
@@ -47,7 +47,7 @@ class ArrowFilter(msgspec.Struct, frozen=True):
 
 
 def to_arrow_filter(selector: Selector, schema: "pa.Schema") -> ArrowFilter:
-    """Split a selector for tables of this schema, whose columns have the names of the fields.
+    """Split a selector for tables with this schema; a column has the name of its field.
 
     A column is used if its type fits the field: strings for texts; numbers and timestamps (as seconds since
     1970) for numbers. Returns the expression and the residual selector.

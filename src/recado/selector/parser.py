@@ -5,15 +5,16 @@
     negation   = NOT negation | relation
     relation   = sum [ comparison sum | [NOT] IN "(" constant { "," constant } ")"
                      | [NOT] BETWEEN sum AND sum | [NOT] LIKE text [ESCAPE text] | IS [NOT] NULL ]
+    constant   = ["-"] number | text
     comparison = "=" | "<>" | "!=" | "<" | "<=" | ">" | ">="
     sum        = product { ("+" | "-") product }
     product    = factor { "*" factor }
     factor     = "-" factor | number | text | TRUE | FALSE | field | "(" condition ")"
     field      = name | ("headers" | "json") "." name { "." name }
 
-Parentheses may contain a condition or a value; which one is needed is known only after the closing
-parenthesis. So the same methods parse both, and the caller checks that it got the one that it needs
-(`_require_condition`, `_require_value`).
+Parentheses can enclose a condition or a value, and only the token after the closing parenthesis tells which one
+is needed. So the same methods parse both, and the caller checks the result (`_require_condition`,
+`_require_value`).
 """
 
 from collections.abc import Callable, Iterator
@@ -334,17 +335,17 @@ class _Parser:
         self._token = next(self._tokens, token)
         return token
 
-    def _is_at(self, sort: TokenType, value: str) -> bool:
-        return self._token.type is sort and self._token.value == value
+    def _is_at(self, token_type: TokenType, value: str) -> bool:
+        return self._token.type is token_type and self._token.value == value
 
-    def _accept(self, sort: TokenType, value: str) -> bool:
-        if self._is_at(sort, value):
+    def _accept(self, token_type: TokenType, value: str) -> bool:
+        if self._is_at(token_type, value):
             self._advance()
             return True
         return False
 
-    def _expect(self, sort: TokenType, value: str, expected: str) -> None:
-        if not self._accept(sort, value):
+    def _expect(self, token_type: TokenType, value: str, expected: str) -> None:
+        if not self._accept(token_type, value):
             self._fail_expected(expected)
 
     def _count_node(self) -> None:

@@ -1,11 +1,11 @@
 """Patterns of LIKE: `%` matches any text, `_` one character; the escape character makes the next one literal.
 
-Clients choose both patterns and texts, so the time of a match must be proportional to the length of the text,
-whatever the pattern. Backtracking regular expressions have no such bound, and automata need states × length,
-which is too much for a `%` followed by hundreds of `_`.
+Clients choose both patterns and texts, so no pattern may make a match slow. A backtracking regular expression can
+take exponential time, and an automaton takes states × length, which is too much for a `%` followed by hundreds
+of `_`.
 
-A pattern is split at `%` into parts. The first and the last part are anchored at the ends of the text. The
-others are searched from left to right; the first match of each is as good as any later one, because it leaves
+A pattern is split at `%` into parts. The first part must match at the start of the text, the last one at its end.
+The others are searched from left to right; the first match of each is as good as any later one, because it leaves
 the most text for the parts behind it. A part with `_` is searched at all positions at once, with one bitmap (a
 Python integer) per distinct character: bit p is set if the text has the character at position p. Shifted right
 by the character's offset in the part, and combined by `&`, the bitmaps leave the positions at which all
@@ -78,7 +78,8 @@ def _append_character(part: list[str | None], character: str) -> None:
 
 
 def compile_matcher(pattern: LikePattern) -> Callable[[str], bool]:
-    """Return a function that matches texts, for patterns that need more than one method of `str`."""
+    """Return a function that tells whether a text matches. `predicate` uses it for patterns that are not simply an
+    equal text, a prefix, a suffix or a substring."""
     first, *rest = pattern.parts
     if not rest:
         only = _AnchoredPart(first)

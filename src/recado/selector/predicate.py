@@ -1,11 +1,11 @@
 """Compile a selector to a Python function: message → whether the selector is true for it.
 
-The source code of the function is generated from the tree. It contains nothing of the selector's text:
-constants are passed as objects in the namespace, so no text can inject code. A condition becomes an expression
-that is true where the condition is true (SLT1 of `tree`). A value becomes *guards*, which are true where it is
-not NULL and assign the variables, and an *operand*, which is evaluated after the guards:
+The source code of the function is generated from the tree. No text of the selector becomes part of it:
+constants are objects in the namespace of the function, so a selector cannot inject code. A condition becomes an
+expression that is true where the condition is true (SLT1 of `tree`). A value becomes *guards*, which are true
+where it is not NULL and assign the variables, and an *operand*, which is evaluated after the guards:
 
-    priority + 1 > 5    (v0 := m.priority) is not None and (v1 := float(v0) + k0) == v1 and v1 > k1
+    priority + 1 > 5    (v1 := m.priority) is not None and (v2 := (float(v1) + k1)) == v2 and v2 > k2
 
 A compiled function takes 0.1 to 0.5 µs per message; interpreting the tree takes ten times as long.
 """
@@ -70,7 +70,7 @@ class _CompiledValue(msgspec.Struct, frozen=True):
     """
 
     @property
-    def is_known(self) -> str:
+    def not_null_test(self) -> str:
         """An expression that is true if the value is not NULL."""
         return " and ".join(self.guards) or "True"
 
@@ -115,7 +115,7 @@ class _PredicateCompiler:
                 test = self._compile_like(pattern, bound.operand)
                 return f"({bound.guard(test if expected else f'not {test}')})"
             case IsNull(value, expected):
-                known = self._compile_value(value).is_known
+                known = self._compile_value(value).not_null_test
                 return f"(not ({known}))" if expected else f"({known})"
             case _:
                 bound = self._compile_value(condition.value)

@@ -44,8 +44,8 @@ ARCHIVE_COLUMNS: Final[dict[str, str]] = {
     "timestamp": "unix_micros(`timestamp`) / 1e6D",
     BODY_FIELD: "`body`",
 }
-"""The columns of the table of an archive, as SQL; its headers and properties are bytes that Spark cannot read.
-"""
+"""The fields that the table of an archive has columns for, as SQL. Its columns `headers` and `properties` contain
+encoded bytes that Spark cannot decode, so selectors cannot use their fields."""
 
 _PLAIN_TEXT_PATTERN: Final = re.compile(r"[A-Za-z0-9 _.,:;@%!?+*=<>()|-]*")
 _NAME_PATTERN: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -133,17 +133,17 @@ class _SparkSqlCompiler:
             return f"CAST({column} AS DOUBLE)"
         return column
 
-    def _compile_nested_field(self, member: NestedField) -> str:
-        if member.source == JSON_FIELD:
-            text = _body_text_sql(self._find_column(BODY_FIELD, member.offset))
+    def _compile_nested_field(self, field: NestedField) -> str:
+        if field.source == JSON_FIELD:
+            text = _body_text_sql(self._find_column(BODY_FIELD, field.offset))
         else:
-            text = self._find_column(HEADERS_FIELD, member.offset)
-        path = _variant_path(member.path)
-        test = f"schema_of_variant(try_variant_get(v, {path}, 'variant')) {_TYPE_TESTS[member.value_type]}"
-        if member.value_type is ValueType.ANY:
+            text = self._find_column(HEADERS_FIELD, field.offset)
+        path = _variant_path(field.path)
+        test = f"schema_of_variant(try_variant_get(v, {path}, 'variant')) {_TYPE_TESTS[field.value_type]}"
+        if field.value_type is ValueType.ANY:
             found = "TRUE"  # used by IS NULL only
         else:
-            found = f"try_variant_get(v, {path}, '{_SQL_TYPES[member.value_type]}')"
+            found = f"try_variant_get(v, {path}, '{_SQL_TYPES[field.value_type]}')"
         whole = "try_variant_get(v, '$[1]', 'bigint') = xxhash64(t)"
         return _let_sql(
             "t",

@@ -65,7 +65,10 @@ def make_comparison(operator: ComparisonOperator, left: Value, right: Value) -> 
 
 
 def make_boolean_test(value: Value) -> Condition:
-    """Return the condition for a value that stands where a condition is expected."""
+    """Return the condition for a value that stands where a condition is expected.
+
+    Raises `OperandTypeError` if the value is not boolean.
+    """
     if isinstance(value, Constant | NestedField) and value.value_type in (
         ValueType.BOOLEAN,
         ValueType.ANY,
