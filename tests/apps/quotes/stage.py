@@ -78,5 +78,8 @@ class Given:
             self._taken += 1
         return found
 
+    def mark_finished(self, message: Message) -> None:
+        self._entries[PUBLISHER] = message.sequence
+
     async def close(self) -> None:
         self.is_closed = True

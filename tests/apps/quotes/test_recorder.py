@@ -109,8 +109,17 @@ def test_what_has_come_together_is_one_transaction(ledger: TickDatabase) -> None
     assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 25_000})
 
 
-def test_it_ends_after_the_batch_in_which_the_limit_lies(ledger: TickDatabase) -> None:
+def test_it_ends_at_the_limit_within_a_batch(ledger: TickDatabase) -> None:
     messages = messages_of(islice(Market(1).ticks(), 10))
     given = cast("Subscription", Given([messages[:4], messages[4:9], messages[9:]]))
-    assert asyncio.run(record_ticks(given, ledger, limit=5)) == 9
-    assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 9})
+    assert asyncio.run(record_ticks(given, ledger, limit=5)) == 5
+    assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 5})
+    assert len(ledger) == 5
+
+
+def test_messages_that_are_not_ticks_do_not_count_towards_the_limit(ledger: TickDatabase) -> None:
+    messages = messages_of(islice(Market(1).ticks(), 10))
+    messages[1] = msgspec.structs.replace(messages[1], body=b"?")
+    given = cast("Subscription", Given([messages[:4], messages[4:9], messages[9:]]))
+    assert asyncio.run(record_ticks(given, ledger, limit=5)) == 5
+    assert Vector.from_text(ledger.position) == Vector({PUBLISHER: 6})

@@ -15,6 +15,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -43,7 +44,7 @@ CREATE TABLE IF NOT EXISTS tick (
 ) WITHOUT ROWID;
 """
 _INSERT_TICK = "INSERT INTO tick VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-TRANSACTION_TICK_COUNT_MAX = 10_000  # approximate; batches are not split
+TRANSACTION_TICK_COUNT_MAX = 10_000  # exceeded by less than a batch, because batches are not split
 _SAVE_POSITION = (
     "INSERT INTO position VALUES (1, ?) ON CONFLICT (one) DO UPDATE SET vector = excluded.vector"
 )
@@ -52,10 +53,13 @@ log = logging.getLogger("recado.quotes")
 
 
 class TickDatabase:
-    """The SQLite database. It has one writer at a time: SQLite refuses a second one."""
+    """The SQLite database, for one recorder at a time.
+
+    A second recorder would store ticks that the first one has stored already, and fails at the primary key (QR1).
+    """
 
     def __init__(self, file: Path) -> None:
-        # Used by one thread at a time, a different one for each write.
+        # Each write runs in a thread of asyncio's pool, one at a time, so the thread can change.
         self._database = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
@@ -108,23 +112,40 @@ async def record_ticks(
     limit: int | None = None,
     on_transaction: Callable[[int], None] = lambda recorded: None,
 ) -> int:
-    """Record ticks until `limit` is reached, or for ever; return their number.
+    """Record ticks until there are `limit` of them, or for ever; return their number.
 
     `on_transaction` is called with the number so far after each transaction.
     """
     recorded, remaining = 0, inf if limit is None else limit
-    # A transaction waits for the disk, and a batch may be a single tick, so all available batches share one.
+    # A transaction waits for the disk, and a batch can be a single tick, so all batches that have arrived share one
+    # transaction.
     while batches := await subscription.next_batches(
         int(min(TRANSACTION_TICK_COUNT_MAX, remaining))
     ):
-        ticks = [message for batch in batches for message in batch]
-        skipped = await asyncio.to_thread(database.record, ticks, subscription.vector.to_text())
-        recorded += len(ticks) - skipped
-        remaining -= len(ticks) - skipped
+        messages = [message for batch in batches for message in batch]
+        if len(messages) > remaining:
+            taken = await asyncio.to_thread(_take_ticks, messages, int(remaining))
+            if len(taken) < len(messages):  # all others are in the last batch
+                messages = taken
+                subscription.mark_finished(messages[-1])
+        skipped = await asyncio.to_thread(database.record, messages, subscription.vector.to_text())
+        recorded += len(messages) - skipped
+        remaining -= len(messages) - skipped
         on_transaction(recorded)
         if remaining <= 0:
             break
     return recorded
+
+
+def _take_ticks(messages: list[Message], count: int) -> list[Message]:
+    """Return the messages up to the tick with this number, including those that are not ticks."""
+    for index, message in enumerate(messages):
+        with suppress(TickError):
+            decode(message.key, message.body)
+            count -= 1
+        if not count:
+            return messages[: index + 1]
+    return messages
 
 
 def _tick_rows(
