@@ -46,12 +46,12 @@ class Model:
     def partner(self, side: OrderSide, price: int) -> Waiting | None:
         """The best price of the other side, of equals the first."""
         if side is OrderSide.BUY:
-            asks = [
+            sells = [
                 each for each in self.waiting if each.side is OrderSide.SELL and each.price <= price
             ]
-            return min(asks, key=lambda each: (each.price, each.number), default=None)
-        bids = [each for each in self.waiting if each.side is OrderSide.BUY and each.price >= price]
-        return min(bids, key=lambda each: (-each.price, each.number), default=None)
+            return min(sells, key=lambda each: (each.price, each.number), default=None)
+        buys = [each for each in self.waiting if each.side is OrderSide.BUY and each.price >= price]
+        return min(buys, key=lambda each: (-each.price, each.number), default=None)
 
     def resting(self, side: OrderSide) -> list[tuple[int, int, int]]:
         sign = -1 if side is OrderSide.BUY else 1
@@ -66,8 +66,8 @@ def test_orders_are_matched_as_the_model_does(orders: list[tuple[OrderSide, int,
     book, model = OrderBook(), Model()
     for order in orders:
         assert book.place(*order) == model.place(*order)
-        assert book.bids.orders() == model.resting(OrderSide.BUY)
-        assert book.asks.orders() == model.resting(OrderSide.SELL)
+        assert book.buy_orders.orders() == model.resting(OrderSide.BUY)
+        assert book.sell_orders.orders() == model.resting(OrderSide.SELL)
         book.check()
 
 
@@ -88,13 +88,15 @@ def test_nothing_is_lost_and_nothing_crossed(orders: list[tuple[OrderSide, int, 
             volume -= fill.volume
             traded += fill.volume
         left[number] = side, volume
-        bid, ask = book.bids.best_price, book.asks.best_price
-        assert bid is None or ask is None or bid < ask
+        buy, sell = book.buy_orders.best_price, book.sell_orders.best_price
+        assert buy is None or sell is None or buy < sell
     totals = book.totals
     assert totals.orders == len(orders)
     assert totals.traded == traded
-    assert totals.resting_bids == sum(v for side, v in left.values() if side is OrderSide.BUY)
-    assert totals.resting_asks == sum(v for side, v in left.values() if side is OrderSide.SELL)
+    assert totals.resting_buy_volume == sum(v for side, v in left.values() if side is OrderSide.BUY)
+    assert totals.resting_sell_volume == sum(
+        v for side, v in left.values() if side is OrderSide.SELL
+    )
     assert totals.is_balanced
 
 
@@ -103,15 +105,15 @@ def test_the_better_price_first_and_of_equals_who_came_first() -> None:
     for price in (10, 9, 10):
         book.place(OrderSide.SELL, price, 5)
     assert book.place(OrderSide.BUY, 10, 12) == (4, [Fill(2, 9, 5), Fill(1, 10, 5), Fill(3, 10, 2)])
-    assert book.asks.orders() == [(3, 10, 3)]
-    assert (book.bids.best_price, book.asks.best_price) == (None, 10)
+    assert book.sell_orders.orders() == [(3, 10, 3)]
+    assert (book.buy_orders.best_price, book.sell_orders.best_price) == (None, 10)
 
 
 def test_what_is_left_rests() -> None:
     book = OrderBook()
     book.place(OrderSide.BUY, 10, 5)
     assert book.place(OrderSide.SELL, 10, 8) == (2, [Fill(1, 10, 5)])
-    assert book.asks.orders() == [(2, 10, 3)]
+    assert book.sell_orders.orders() == [(2, 10, 3)]
     assert book.totals == Totals(2, 5, 8, 5, 0, 3)
 
 
@@ -130,4 +132,4 @@ def test_totals_of_several_books() -> None:
     together = first.totals + second.totals
     assert together == Totals(2, 5, 7, 0, 5, 7)
     assert together.is_balanced
-    assert not Totals(1, bid=5, traded=4).is_balanced
+    assert not Totals(1, buy_volume=5, traded=4).is_balanced

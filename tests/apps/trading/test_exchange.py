@@ -22,7 +22,14 @@ from recado.apps.trading.exchange import (
     OrderReceiver,
     Receptionist,
 )
-from recado.apps.trading.messages import Ask, Bid, Confirmed, FindReceivers, GetTotals, Order
+from recado.apps.trading.messages import (
+    BuyOrder,
+    Confirmed,
+    FindReceivers,
+    GetTotals,
+    Order,
+    SellOrder,
+)
 from recado.apps.trading.shares import RECEIVERS_COUNT, SYMBOLS, group_of
 
 SECONDS = 10.0
@@ -68,8 +75,8 @@ def test_any_receiver_takes_orders_for_any_share() -> None:
             found = await receivers(receptionist)
             for number, symbol in enumerate(SYMBOLS):
                 one, other = found[number % RECEIVERS_COUNT], found[(number + 1) % RECEIVERS_COUNT]
-                assert await one.ask(Bid(symbol, 10, 5), SECONDS) == Confirmed(1, 0)
-                assert await other.ask(Ask(symbol, 9, 3), SECONDS) == Confirmed(2, 3)
+                assert await one.ask(BuyOrder(symbol, 10, 5), SECONDS) == Confirmed(1, 0)
+                assert await other.ask(SellOrder(symbol, 9, 3), SECONDS) == Confirmed(2, 3)
             told = await receptionist.ask(GetTotals(), SECONDS)
             assert told.totals == Totals(30, 75, 45, 45, 30, 0)
 
@@ -77,7 +84,14 @@ def test_any_receiver_takes_orders_for_any_share() -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [Bid("Z9", 1, 1), Ask("A6", 1, 1), Bid("", 1, 1), Bid("A1", 0, 1), Ask("A1", 1, -1)]
+    "order",
+    [
+        BuyOrder("Z9", 1, 1),
+        SellOrder("A6", 1, 1),
+        BuyOrder("", 1, 1),
+        BuyOrder("A1", 0, 1),
+        SellOrder("A1", 1, -1),
+    ],
 )
 def test_an_order_that_nobody_takes_is_an_error_and_nothing_else(order: Order) -> None:
     async def work() -> None:
@@ -119,21 +133,21 @@ def expected(clients: int, each: int) -> Totals:
     for _ in range(clients):
         for number in range(each):
             order = ORDERS[number % len(ORDERS)]
-            side = OrderSide.BUY if isinstance(order, Bid) else OrderSide.SELL
+            side = OrderSide.BUY if isinstance(order, BuyOrder) else OrderSide.SELL
             books[order.symbol].place(side, order.price, order.volume)
     return sum((book.totals for book in books.values()), Totals())
 
 
 def test_the_list_has_fifteen_of_each_and_they_meet() -> None:
-    assert Counter(type(order) for order in ORDERS) == {Bid: 15, Ask: 15}
+    assert Counter(type(order) for order in ORDERS) == {BuyOrder: 15, SellOrder: 15}
     totals = expected(1, 30)
-    assert (totals.traded, totals.resting_bids, totals.resting_asks) == (15_000, 0, 0)
+    assert (totals.traded, totals.resting_buy_volume, totals.resting_sell_volume) == (15_000, 0, 0)
 
 
 def test_an_exchange_that_has_another_account_is_told() -> None:
     async def work() -> None:
         async with exchange() as (system, receptionist):
-            await (await receivers(receptionist))[0].ask(Bid("A1", 1, 1), SECONDS)
+            await (await receivers(receptionist))[0].ask(BuyOrder("A1", 1, 1), SECONDS)
             trading = ClientGroup(system, "run-1", 1)
             await trading.prepare()
             await trading.run(30)

@@ -16,7 +16,7 @@ from recado.apps.trading.clients import TotalsMismatchError
 from recado.apps.trading.exchange import NODE_NAME, RECEPTIONIST_NAME, Receptionist
 from recado.apps.trading.figures import TransportKind
 from recado.apps.trading.measurement import FEED_NAME
-from recado.apps.trading.messages import Bid, FindReceivers
+from recado.apps.trading.messages import BuyOrder, FindReceivers
 from recado.apps.trading.results import load_complete_runs
 from recado.apps.trading.roles import REMOTE_OPTIONS, ClientsTask, run_clients, serve_exchange
 from workshop.time_limit import scale
@@ -120,7 +120,7 @@ def test_a_mistake_of_a_client_is_told_on_its_node() -> None:
             receptionist = system.actor(RECEPTIONIST_NAME, Receptionist, node=NODE_NAME)
             found = await receptionist.ask(FindReceivers(), SECONDS)
             with pytest.raises(InvalidOrderError, match="share 'Z9' is not traded here"):
-                await found.receivers[0].ask(Bid("Z9", 1, 1), SECONDS)
+                await found.receivers[0].ask(BuyOrder("Z9", 1, 1), SECONDS)
         over.set()
         await serving
 

@@ -24,7 +24,7 @@ Axes = Any  # matplotlib is imported only where it draws
 
 
 def draw_candle_chart(table: pa.Table, file: Path) -> None:
-    """Draw bars of a minute of the symbols with the highest turnover."""
+    """Draw the one-minute bars of the symbols with the highest turnover."""
     pyplot = _load_pyplot()
     by_symbol: dict[str, list[dict[str, Any]]] = {}
     for bar in table.sort_by("start").to_pylist():
@@ -149,7 +149,7 @@ def _style_axes(axes: Axes) -> None:
 def _format_time_axis(axes: Axes, *, seconds: bool = False) -> None:
     from matplotlib import dates as typed
 
-    dates: Any = typed  # some of it has no types
+    dates: Any = typed  # some of its functions have no type annotations
     axes.xaxis.set_major_locator(dates.AutoDateLocator(minticks=3, maxticks=6))
     axes.xaxis.set_major_formatter(dates.DateFormatter("%H:%M:%S" if seconds else "%H:%M"))
 

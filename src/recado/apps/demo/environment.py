@@ -1,7 +1,7 @@
 """The environment of the demo: the broker with its archives, the market, and the recorder.
 
-The broker is embedded, with default settings and a data folder. The recorder is a process, so that it
-can be killed.
+The broker is embedded and has a data folder. Its settings are the defaults, except that it publishes its metrics
+and archives two feeds: the quotes and the metrics. The recorder is a process of its own, so that it can be killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .market_publisher import FEED, MarketPublisher
 METRICS_FEED: Final = "recado.metrics"
 DEFAULT_PORT: Final = 5672
 MARKER_FILE: Final = "RECADO-DEMO"
-"""Marks a folder of the demo, which may be deleted and created again."""
+"""A folder with this file was created by the demo, so the demo may delete it."""
 STEP_TIMEOUT_S: Final = 300.0  # a step takes about 15 s on an idle machine
 
 
@@ -48,7 +48,7 @@ class DemoEnvironment:
         prepare_folder(self.folder)
         with ExitStack() as stack:
             self.broker = self._start_broker(stack)
-            stack.callback(self._kill_recorder_process)
+            stack.callback(self.kill_recorder)
             self._stack = stack.pop_all()
         return self
 
@@ -85,7 +85,7 @@ class DemoEnvironment:
     # -- the recorder ------------------------------------------------------------------------------
 
     def start_recorder(self, ticks: int | None = None) -> int:
-        """Start or restart the recorder; return its process id."""
+        """Start or restart the recorder, which ends after this number of ticks; return its process id."""
         command = [sys.executable, "-m", "recado", "quotes", "record", str(self.database)]
         command += ["--url", self.broker.url]
         command += [] if ticks is None else ["--messages", str(ticks)]
@@ -106,10 +106,6 @@ class DemoEnvironment:
                 return 0
         return int(count)
 
-    def kill_recorder(self) -> None:
-        """Kill the recorder with SIGKILL, so that it cannot clean up."""
-        self._kill_recorder_process()
-
     def has_recorder_finished(self) -> bool:
         """Whether the recorder has ended successfully. Raises DemoError if it failed."""
         self.check_recorder()
@@ -117,7 +113,7 @@ class DemoEnvironment:
             return True
         if self._recorder.poll() is None:
             return False
-        self._kill_recorder_process()
+        self.kill_recorder()  # it has ended: this only closes its pipe
         return True
 
     def check_recorder(self) -> None:
@@ -128,7 +124,8 @@ class DemoEnvironment:
             _, output = recorder.communicate()
             raise DemoError(f"the recorder failed: {output.strip()}")
 
-    def _kill_recorder_process(self) -> None:
+    def kill_recorder(self) -> None:
+        """Kill the recorder with SIGKILL, so that it cannot clean up; do nothing if there is none."""
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
             recorder.kill()
@@ -136,7 +133,7 @@ class DemoEnvironment:
 
 
 def prepare_folder(folder: Path) -> None:
-    """Create the folder; empty it if it is of an earlier demo. Raises DemoError if it has other files."""
+    """Create the folder, or replace that of an earlier demo. Raises DemoError if it has other files."""
     marker = folder / MARKER_FILE
     if folder.exists() and any(folder.iterdir()):
         if not marker.is_file():

@@ -35,7 +35,7 @@ class MarketPublisher:
         self._thread.start()
 
     def open(self) -> None:
-        """Start the live ticks."""
+        """Start publishing the live ticks."""
         self._opened.set()
 
     def stop(self) -> None:
@@ -57,11 +57,11 @@ class MarketPublisher:
                     await asyncio.to_thread(self._opened.wait)
                 before = self.published
 
-                def told(published: int, _: Tick, before: int = before) -> None:
+                def update_count(published: int, _: Tick, before: int = before) -> None:
                     self.published = before + published
                     if self._stopped:
                         raise asyncio.CancelledError
 
                 with suppress(asyncio.CancelledError):
                     ticks = islice(self._ticks, count)
-                    self.confirmed += await publish(feed, ticks, speed=speed, on_batch=told)
+                    self.confirmed += await publish(feed, ticks, speed=speed, on_batch=update_count)

@@ -67,9 +67,9 @@ class DemoResult:
     killed_at: int
     """Ticks in the database when the recorder was killed."""
     bar_count: int
-    """Bars of a second that the stream wrote."""
+    """The number of one-second bars that the stream wrote."""
     minutes: pa.Table
-    """Bars of a minute, combined from those."""
+    """One-minute bars, combined from the one-second bars."""
     counters: pa.Table
     """The broker's metrics over time."""
     samples: Sequence[Sample]

@@ -29,7 +29,7 @@ BURST_DURATION_US = 3 * SECOND_US
 
 
 class Arrival(NamedTuple):
-    """An event of an instrument. `is_news`: it is the first reaction to news."""
+    """An event of an instrument at `at`, in µs. `is_news`: it is the first reaction to news."""
 
     at: int
     instrument_index: int  # among the instruments of the market

@@ -29,7 +29,7 @@ TRADED_LOTS = (0.8, 1.0)
 AUCTION_LOTS = (5.0, 0.8)
 LOT_COUNT_MAX = 1_000_000
 
-WIDE_SPREAD_FACTOR = 3.0  # of spreads in an auction, and just after news
+WIDE_SPREAD_FACTOR = 3.0  # of the spread in auctions, and of the first quote after news
 
 
 @dataclass(frozen=True)

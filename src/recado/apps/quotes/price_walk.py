@@ -59,9 +59,9 @@ class PriceWalk:
         """Move the price of an instrument because of news."""
         self._log_prices[index] += NEWS_MOVE_RATIO * self._rng.gauss(0.0, 1.0)
 
-    def _draw_move(self, step: float, days: float) -> float:
-        """Draw a move; its drift keeps the expected price constant."""
-        variance = step * step * days
+    def _draw_move(self, volatility: float, days: float) -> float:
+        """Draw a move of the log price; its drift keeps the expected price constant."""
+        variance = volatility * volatility * days
         return math.sqrt(variance) * self._rng.gauss(0.0, 1.0) - variance / 2
 
 

@@ -28,7 +28,7 @@ REFRESH_INTERVAL_S = 0.25
 
 
 class TickDisplay(Protocol):
-    """Shows ticks. `live`: they are not from the past."""
+    """Shows ticks. `live` is false while the subscription catches up on past ticks."""
 
     def __enter__(self) -> object: ...
     def __exit__(self, *exception: object) -> None: ...
@@ -45,6 +45,8 @@ async def watch(
     until_live: bool = False,
 ) -> int:
     """Show ticks until `limit` is reached, or until the past is over (`until_live`), or for ever.
+
+    The batch that reaches `limit` is shown as a whole, so a few more ticks may be shown.
 
     Set `catching_up` if the subscription starts in the past: then ticks are shown as live only after the
     subscription has caught up. Returns the number of ticks shown.

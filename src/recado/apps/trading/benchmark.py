@@ -49,15 +49,15 @@ class BenchmarkListener:
 
 @dataclass(frozen=True)
 class ArchiveRecorder:
-    """Publishes the record of a run when its asks are in the archive."""
+    """Publishes the summary of a run after all its asks have reached the archive."""
 
     url: str
     feed: Feed
     archive: Archiver
 
-    async def add(self, run: RunSummary, publisher: bytes, asked: int) -> None:
+    async def add(self, run: RunSummary, publisher: bytes, ask_count: int) -> None:
         """Wait until all asks of a run are archived, publish the run, and wait until that is archived."""
-        await self._wait_archived(publisher, asked)
+        await self._wait_archived(publisher, ask_count)
         last = await self.feed.publish(encode(run), key=RUN_KEY)
         await self.feed.flush()
         await self._wait_archived(self.feed.publisher, last)

@@ -1,10 +1,11 @@
-"""An order book: matches the bids and asks for one share.
+"""An order book: matches the buy orders and sell orders for one share.
 
-BK1  The book is never crossed: its best bid is below its best ask.
-BK2  No volume is lost: every bid is traded or rests, and so is every ask; each trade has both sides.
+BK1  The book is never crossed: its best buy price is below its best sell price.
+BK2  No volume is lost: all volume of buy orders is traded or rests, and so is that of sell orders; each trade
+     takes the same volume from both.
 BK3  Price-time priority: orders with the better price trade first, and of equal prices the earlier one.
-BK4  A trade is at the price of the resting order; the new order pays no more than it bid, and gets no less than
-     it asked.
+BK4  A trade is at the price of the resting order; a new order to buy pays no more than its limit, and
+     one to sell gets no less.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ class Totals(msgspec.Struct, frozen=True):
     """The volumes that passed through one book or several."""
 
     orders: int = 0
-    bid: int = 0
-    asked: int = 0
+    buy_volume: int = 0
+    sell_volume: int = 0
     traded: int = 0
-    resting_bids: int = 0
-    resting_asks: int = 0
+    resting_buy_volume: int = 0
+    resting_sell_volume: int = 0
 
     def __add__(self, other: Totals) -> Totals:
         mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
@@ -54,16 +55,16 @@ class Totals(msgspec.Struct, frozen=True):
     def is_balanced(self) -> bool:
         """Whether BK2 holds."""
         return (
-            self.bid == self.traded + self.resting_bids
-            and self.asked == self.traded + self.resting_asks
+            self.buy_volume == self.traded + self.resting_buy_volume
+            and self.sell_volume == self.traded + self.resting_sell_volume
         )
 
 
 class BookSide:
     """One side of a book: the resting orders at each price, in the order of their arrival.
 
-    Prices are stored as ranks, where a higher rank is a better price: the price of a bid, and the negative
-    price of an ask. So both sides use the same code, and the best price is always the last.
+    Prices are stored as ranks, where a higher rank is a better price: the price of an order to buy, and
+    the negative price of one to sell. So both sides use the same code, and the best price is always the last.
     """
 
     def __init__(self, sign: int) -> None:
@@ -116,11 +117,11 @@ class BookSide:
 
 class OrderBook:
     def __init__(self) -> None:
-        self.bids = BookSide(1)
-        self.asks = BookSide(-1)
+        self.buy_orders = BookSide(1)
+        self.sell_orders = BookSide(-1)
         self._orders = 0
-        self._bid = 0
-        self._asked = 0
+        self._buy_volume = 0
+        self._sell_volume = 0
         self._traded = 0
 
     def place(self, side: OrderSide, price: int, volume: int) -> tuple[int, list[Fill]]:
@@ -134,11 +135,11 @@ class OrderBook:
         number = self._orders
         match side:
             case OrderSide.BUY:
-                self._bid += volume
-                own, other = self.bids, self.asks
+                self._buy_volume += volume
+                own, other = self.buy_orders, self.sell_orders
             case OrderSide.SELL:
-                self._asked += volume
-                own, other = self.asks, self.bids
+                self._sell_volume += volume
+                own, other = self.sell_orders, self.buy_orders
         fills = other.match(price, volume)
         traded = sum(fill.volume for fill in fills)
         self._traded += traded
@@ -148,15 +149,15 @@ class OrderBook:
 
     @property
     def totals(self) -> Totals:
-        resting = self.bids.volume, self.asks.volume
-        return Totals(self._orders, self._bid, self._asked, self._traded, *resting)
+        resting = self.buy_orders.volume, self.sell_orders.volume
+        return Totals(self._orders, self._buy_volume, self._sell_volume, self._traded, *resting)
 
     def check(self) -> None:
         """Assert BK1 and BK2, and that the volumes are the sums of the orders."""
-        bid, ask = self.bids.best_price, self.asks.best_price
-        assert bid is None or ask is None or bid < ask, "BK1"
+        buy, sell = self.buy_orders.best_price, self.sell_orders.best_price
+        assert buy is None or sell is None or buy < sell, "BK1"
         assert self.totals.is_balanced, "BK2"
-        for half in (self.bids, self.asks):
+        for half in (self.buy_orders, self.sell_orders):
             assert half.volume == sum(volume for _, _, volume in half.orders()), "BK2"
 
 

@@ -16,14 +16,24 @@ from recado.actors import Actor, ActorRef, ActorSystem
 from .book import Totals
 from .exchange import NODE_NAME, RECEPTIONIST_NAME, Receptionist
 from .measurement import AskTiming
-from .messages import Ask, AskTimes, Bid, FindReceivers, GetTotals, Order, PlaceOrders
+from .messages import (
+    AskTimes,
+    BuyOrder,
+    FindReceivers,
+    GetTotals,
+    Order,
+    PlaceOrders,
+    SellOrder,
+)
 from .shares import SYMBOLS
 
 ASK_TIMEOUT_S: Final = 30.0
 RUN_TIMEOUT_S: Final = 3600.0
-# For each share a bid and an ask that matches it, so the books end up empty, or nearly.
+# For each share an order to buy and one to sell that match, so the books end up empty, or nearly.
 ORDERS: Final[tuple[Order, ...]] = tuple(
-    order_class(symbol, price=100, volume=1000) for symbol in SYMBOLS for order_class in (Bid, Ask)
+    order_class(symbol, price=100, volume=1000)
+    for symbol in SYMBOLS
+    for order_class in (BuyOrder, SellOrder)
 )
 
 

@@ -18,13 +18,13 @@ from recado.actors import Actor, ActorRef, join
 
 from .book import InvalidOrderError, OrderBook, OrderSide, Totals
 from .messages import (
-    Ask,
-    Bid,
+    BuyOrder,
     Confirmed,
     FindReceivers,
     GetTotals,
     Order,
     Receivers,
+    SellOrder,
     TotalsReply,
 )
 from .shares import GROUPS, RECEIVERS_COUNT, SYMBOLS, group_of
@@ -45,9 +45,9 @@ class Book(Actor[Order | GetTotals]):
 
     def receive(self, message: Order | GetTotals) -> None:
         match message:
-            case Bid(_, price, volume):
+            case BuyOrder(_, price, volume):
                 self._place(OrderSide.BUY, price, volume)
-            case Ask(_, price, volume):
+            case SellOrder(_, price, volume):
                 self._place(OrderSide.SELL, price, volume)
             case GetTotals():
                 self.reply(TotalsReply(self._book.totals))

@@ -22,7 +22,7 @@ class Confirmed(Message[None]):
     traded: int
 
 
-class Bid(Message[Confirmed]):
+class BuyOrder(Message[Confirmed]):
     """An order to buy, at most at this price."""
 
     symbol: str
@@ -30,15 +30,15 @@ class Bid(Message[Confirmed]):
     volume: int
 
 
-class Ask(Message[Confirmed]):
-    """An order to sell, at least at this price; not the request-reply *ask* of actors, which carries it."""
+class SellOrder(Message[Confirmed]):
+    """An order to sell, at least at this price."""
 
     symbol: str
     price: int
     volume: int
 
 
-Order = Bid | Ask
+Order = BuyOrder | SellOrder
 
 
 class Receivers(Message[None]):

@@ -18,7 +18,8 @@ STOP_TIMEOUT_S: Final = 10.0
 
 
 class ProcessFailedError(RuntimeError):
-    """A process ended too early. The message has the last line of its standard error."""
+    """A process ended too early, or wrote unexpected output. If it ended, the message has the last line of its
+    standard error."""
 
 
 class RecadoProcess:
@@ -34,7 +35,7 @@ class RecadoProcess:
         return self._process.pid
 
     async def read_line(self) -> str:
-        """Return the next line of its output. Raises ProcessFailedError at the end."""
+        """Return the next line of its standard output. Raises ProcessFailedError if the process has ended."""
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line:

@@ -142,7 +142,7 @@ def best_by_latency(results: Iterable[RunResult]) -> dict[int, BestRuns]:
     """Select for each latency, series and number of clients the run with the lowest mean, as in the
     dissertation.
 
-    A run with more asks is preferred to one with fewer, which may be a trial.
+    Runs with fewer asks than another one, such as those of a quick benchmark, are not selected.
     """
     found: dict[int, BestRuns] = {}
     for each in results:

@@ -48,7 +48,7 @@ class WaitForShutdown(Protocol):
 
 
 BROKER_TIMEOUT_S: Final = 10.0
-"""A run ends if its broker is missing for so long."""
+"""A run fails if its broker cannot be reached for this long."""
 
 
 def amqp_transport(url: str | None, *, serve: bool) -> AmqpTransport:

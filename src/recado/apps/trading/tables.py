@@ -14,9 +14,8 @@ from .plan import OWN_BROKER_NAME
 from .results import BestRuns, RunResult, Series
 
 HEADINGS: Final = ("asks/s", "mean", "25 %", "50 %", "75 %", "95 %", "s")
-# Widths in characters.
-_COLUMN_COUNT: Final = 9
-_LABEL_COUNT: Final = 20
+_CELL_CHAR_COUNT: Final = 9
+_LABEL_CHAR_COUNT: Final = 20
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def format_table(table: FigureTable, runs: int) -> str:
     for line in table.lines:
         clients = "" if line.clients == before else str(line.clients)
         before = line.clients
-        label = (
-            f"{clients:>7}  {'difference' if line.is_difference else line.series:{_LABEL_COUNT}}"
-        )
+        label = f"{clients:>7}  {'difference' if line.is_difference else line.series:{_LABEL_CHAR_COUNT}}"
         rows.append(
             f"{label}{format_cells(line, line.measured)}  │{format_cells(line, line.published)}".rstrip()
         )
@@ -106,10 +103,10 @@ def format_heading(table: FigureTable, runs: int) -> Iterator[str]:
     chosen = f"the best of {runs} runs by its mean" if runs > 1 else "one run"
     yield f"{table.name}: {added}; times of an ask in µs; {chosen}"
     yield ""
-    words = "".join(f"{each:>{_COLUMN_COUNT}}" for each in HEADINGS)
-    indent = " " * (9 + _LABEL_COUNT)
-    yield f"{indent}{'recado':>{_COLUMN_COUNT}}{'':{_COLUMN_COUNT * 6}}  │{'Carmo 2012':>{_COLUMN_COUNT + 2}}"
-    yield f"clients  {'transport':{_LABEL_COUNT}}{words}  │{words}"
+    words = "".join(f"{each:>{_CELL_CHAR_COUNT}}" for each in HEADINGS)
+    indent = " " * (9 + _LABEL_CHAR_COUNT)
+    yield f"{indent}{'recado':>{_CELL_CHAR_COUNT}}{'':{_CELL_CHAR_COUNT * 6}}  │{'Carmo 2012':>{_CELL_CHAR_COUNT + 2}}"
+    yield f"clients  {'transport':{_LABEL_CHAR_COUNT}}{words}  │{words}"
 
 
 def format_cells(line: TableLine, figures: Figures | None) -> str:
@@ -121,13 +118,13 @@ def format_cells(line: TableLine, figures: Figures | None) -> str:
     else:
         texts = [*(f"{each:,.0f}" for each in per_ask), f"{seconds:.2f}"]
     # A space before each figure separates columns, also if a figure is too wide.
-    return "".join(f" {text:>{_COLUMN_COUNT - 1}}" for text in texts)
+    return "".join(f" {text:>{_CELL_CHAR_COUNT - 1}}" for text in texts)
 
 
 def format_percent(difference: float) -> str:
     """Format a percentage, with one decimal if the column is wide enough."""
     text = f"{difference:+.1f} %"
-    return text if len(text) < _COLUMN_COUNT else f"{difference:+,.0f} %"
+    return text if len(text) < _CELL_CHAR_COUNT else f"{difference:+,.0f} %"
 
 
 def format_milliseconds(microseconds: int) -> str:
@@ -146,19 +143,21 @@ def format_cpu_times(chosen: Iterable[RunResult]) -> str:
     )
     kinds = sorted({kind for each in rows for kind in each.run.processor})
     lines = ["Processor time of an ask in µs, by process", ""]
-    headings = "".join(f"{kind:>{_COLUMN_COUNT}}" for kind in (*kinds, "all"))
-    lines.append(f"clients  {'transport':{_LABEL_COUNT}}{'latency':>{_COLUMN_COUNT}}{headings}")
+    headings = "".join(f"{kind:>{_CELL_CHAR_COUNT}}" for kind in (*kinds, "all"))
+    lines.append(
+        f"clients  {'transport':{_LABEL_CHAR_COUNT}}{'latency':>{_CELL_CHAR_COUNT}}{headings}"
+    )
     for each in rows:
         used = [each.run.processor.get(kind) for kind in kinds]
         shown = [None if u is None else u * 1e6 / each.run.asks for u in used]
         total = sum(value for value in shown if value is not None)
         values = "".join(
-            f"{'':{_COLUMN_COUNT}}" if v is None else f"{v:{_COLUMN_COUNT},.0f}"
+            f"{'':{_CELL_CHAR_COUNT}}" if v is None else f"{v:{_CELL_CHAR_COUNT},.0f}"
             for v in (*shown, total)
         )
         latency = format_milliseconds(each.run.latency_us)
         label = Series.of(each.run).label
         lines.append(
-            f"{each.run.clients:>7}  {label:{_LABEL_COUNT}}{latency:>{_COLUMN_COUNT}}{values}"
+            f"{each.run.clients:>7}  {label:{_LABEL_CHAR_COUNT}}{latency:>{_CELL_CHAR_COUNT}}{values}"
         )
     return "\n".join(lines) + "\n"
