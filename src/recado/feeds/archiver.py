@@ -155,7 +155,7 @@ class Archiver:
             self._store = ArchiveStore(
                 self.folder,
                 self.feed,
-                archive_id=self.name,
+                archive_name=self.name,
                 seal_rows=archive_options.seal_rows,
                 seal_interval=archive_options.seal_interval,
                 grace=archive_options.grace,

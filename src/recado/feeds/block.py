@@ -116,7 +116,7 @@ class Block:
 
     @classmethod
     def parse(cls, data: bytes, count: int) -> "Block":
-        """Raises `MalformedDataError`."""
+        """Parse a block of `count` messages; raise `MalformedDataError` if it is invalid."""
         if not 0 < count <= MAX_MESSAGE_COUNT or len(data) > MAX_BLOCK_BYTES:
             raise MalformedDataError(f"block of {count} messages and {len(data)} bytes")
         at = 8 * count

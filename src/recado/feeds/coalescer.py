@@ -3,8 +3,10 @@
 PC1  Messages get consecutive sequences in the order of the calls, and are sent in batches in that order.
 PC2  At most `max_in_flight` batches are unconfirmed. Messages published meanwhile are queued here; publishing
      waits as soon as a full batch is queued (backpressure).
-PC3  A batch is sent when it reaches `batch_bytes`, so it exceeds them by less than its last message. No batch
-     has more messages than a block can have (MAX_MESSAGE_COUNT).
+PC3  A batch of single messages is sent when it reaches `batch_bytes`: the message that reaches the limit still
+     belongs to it, so a batch can exceed `batch_bytes` by less than the size of that message. A batch of
+     `add_many` stays within `batch_bytes`, unless it is one larger message. No batch has more messages than a
+     block can have (MAX_MESSAGE_COUNT).
 """
 
 from __future__ import annotations
@@ -20,12 +22,13 @@ from typing import Final
 from .block import MAX_KEY_BYTES, MAX_MESSAGE_COUNT, Block
 
 BATCH_BYTES: Final = 120_000
-"""A packet with its header then fits into one AMQP frame of the usual size, 131,072 bytes."""
+"""Leaves 11 kB for the header of the packet, and for the message that exceeds the limit (PC3), in one AMQP frame of
+the usual size, 131,072 bytes. Batches with larger messages take several frames."""
 MAX_IN_FLIGHT_BATCHES: Final = 64
 MAX_MESSAGE_BYTES: Final = 15 << 20
 """Limit for a message with key, id, headers and properties."""
 MESSAGE_OVERHEAD_BYTES: Final = 28
-"""A timestamp and the sizes of the columns."""
+"""Of each message in a block: its timestamp and the sizes of its columns."""
 
 MessageRow = tuple[bytes, bytes, bytes, bytes, bytes, int]
 """Body, key, message id, headers, properties, timestamp in µs."""
@@ -75,7 +78,8 @@ class PublishCoalescer:
     def add(
         self, body: bytes, key: bytes, message_id: bytes, headers: bytes, properties: bytes
     ) -> int:
-        """Add one message, to be sent at the end of this turn of the loop; return its sequence."""
+        """Add one message and return its sequence. It is sent in the next turn of the loop, or at once if the batch is
+        full."""
         size = len(body) + len(key) + len(message_id) + len(headers) + len(properties)
         check_message_size(size, len(key))
         self._pending_rows.append(
@@ -99,8 +103,8 @@ class PublishCoalescer:
         properties: Sequence[bytes] | bytes,
         timestamps: Sequence[int] | None = None,
     ) -> int:
-        """Send messages as one block immediately; the caller has split them with `split`. Returns the last
-        sequence."""
+        """Add messages as one block, which is sent as soon as the batches in flight allow; the caller has cut it with
+        `split`. Returns the last sequence."""
         self._build_block()
         self._ready_blocks.append(
             Block.build(
@@ -142,7 +146,7 @@ class PublishCoalescer:
         self._send_ready()
 
     def _build_block(self) -> None:
-        """Turn the collected rows into a block."""
+        """Turn the pending rows into a block, which `_send_ready` sends."""
         if not self._pending_rows:
             return
         bodies, keys, message_ids, headers, properties, timestamps = zip(
@@ -175,9 +179,9 @@ class PublishCoalescer:
 
     # --- input
 
-    def confirm(self, bytes_before: int) -> None:
-        """Note that the transport has confirmed all messages up to this sequence (not a number of bytes)."""
-        while self._unconfirmed and self._unconfirmed[0] <= bytes_before:
+    def confirm(self, sequence: int) -> None:
+        """Note that the transport has confirmed all messages up to this sequence."""
+        while self._unconfirmed and self._unconfirmed[0] <= sequence:
             self.confirmed_sequence = self._unconfirmed.popleft()
         self._send_ready()
 

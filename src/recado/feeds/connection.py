@@ -103,8 +103,8 @@ class FeedConnection:
     ) -> Feed:
         """Return a feed to publish on and to subscribe to.
 
-        `stack` names the layers, top to bottom. `options` replaces those of the connection. `batch_bytes`
-        limits the size of a published batch, `max_in_flight` the number of unconfirmed batches. With `resume`,
+        `stack` names the layers, top to bottom. `options` replaces those of the connection. A batch
+        is sent when it reaches `batch_bytes`; `max_in_flight` limits the number of unconfirmed batches. With `resume`,
         continue as an earlier publisher. Raises `FeedClosedError` if the connection is not open, `StackError`
         for an invalid stack, `ValueError` for an invalid name.
         """

@@ -30,7 +30,8 @@ class DeliveryRecords:
     DV1  A recorded view is known until MAX_VIEWS is reached; then the oldest are dropped first.
     DV2  Messages called DELIVERED were acknowledged. Messages called MISSED are outside everything that any
          incarnation of the subscriber can have received, provided that it shared its views with archives and
-         that silent members had stopped. All others are UNCERTAIN. `incarnation_history` explains how this is
+         that silent members had stopped; or an incarnation left the feed and reported that it had not finished
+         them. All others are UNCERTAIN. `incarnation_history` explains how this is
          known.
     """
 

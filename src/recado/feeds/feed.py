@@ -1,7 +1,7 @@
 """A feed, as a program publishes on it and subscribes to it.
 
     feed = connection.feed("quotes")
-    await feed.publish(b"…", key="PETR4")        # waits only if the send window is full
+    await feed.publish(b"…", key="PETR4")        # waits only for joining, and while the send window is full
     await feed.flush()                           # all confirmed
 
 A feed becomes a publisher with the first message, and stays the same publisher until it is closed. The next
@@ -106,8 +106,8 @@ class Feed:
     ) -> int:
         """Publish one message.
 
-        Messages published in the same turn of the event loop are sent as one batch. Waits only while the send
-        window is full.
+        Messages published in the same turn of the event loop are sent as one batch. The first call waits until the
+        feed has joined as a publisher; later ones wait only while the send window is full.
 
         Returns the sequence of the message. Raises `ValueError` if it is too large, `FeedError` if the feed is
         closed or has failed.
@@ -238,8 +238,8 @@ class Feed:
         archive), or a `Vector` (all that it does not contain). With `live_without_archive`, a recovery that
         finds no archive leaves a gap instead of failing. `on_view` is called with each new view.
 
-        Raises `SelectorError` for an invalid selector, and `StackError` for `recovery` with a stack without
-        SYNC.
+        Raises `ValueError` for an invalid name or `recovery`, `SelectorError` for an invalid selector, and
+        `StackError` for `recovery` with a stack without SYNC.
         """
         member_id = new_member_id(check_name(name, "a subscriber"))
         policy, vector = parse_recovery(recovery)

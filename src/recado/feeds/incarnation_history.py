@@ -28,12 +28,14 @@ Interval = tuple[Vector, Vector | None]
 
 class IncarnationHistory:
     def __init__(
-        self, views: Mapping[ViewId, ViewRecord], settled: Mapping[ViewId, ViewStability]
+        self, views: Mapping[ViewId, ViewRecord], stability: Mapping[ViewId, ViewStability]
     ) -> None:
         known = [views[id_] for id_ in sorted(views)]
         provisional = [record for record in known if record.provisional]
         self._views = {record.view.id: record for record in known if not record.provisional}
-        self._bounds = {id_: settled[id_].delivery_bound for id_ in self._views if id_ in settled}
+        self._bounds = {
+            id_: stability[id_].delivery_bound for id_ in self._views if id_ in stability
+        }
         self._stable_views = list(self._bounds)  # in ascending order, like the views
         self._archives = {id_: set(r.view.archive_members()) for id_, r in self._views.items()}
         self._archive_names = {id_: {m.name for m in all_} for id_, all_ in self._archives.items()}

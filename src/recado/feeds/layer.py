@@ -182,7 +182,7 @@ class MemberContext:
         """Return the other members of the view, archives first."""
         if self.agreed_view is None:
             return []
-        entries = sorted(self.agreed_view.entries, key=lambda seat: seat.role is not Role.ARCHIVE)
+        entries = sorted(self.agreed_view.entries, key=lambda entry: entry.role is not Role.ARCHIVE)
         return [entry.member for entry in entries if entry.member != self.member_id]
 
 

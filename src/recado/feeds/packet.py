@@ -43,7 +43,9 @@ MAX_FRAGMENTS: Final = 65_535
 MAX_BATCHES: Final = 4_096
 MAX_RANGES: Final = 4_096
 MAX_RECORDS: Final = 16_384
-MAX_EARLIER_REPORTS: Final = 8
+ACCEPTED_REPORT_COUNT: Final = (
+    8  # twice SENT_REPORT_COUNT of `publisher_heartbeat`, so that it can grow
+)
 
 SequenceByPublisher = Annotated[dict[IncarnationId, Count], Meta(max_length=MAX_VECTOR_ENTRIES)]
 SequenceWithHoles = Annotated[list[Count], Meta(min_length=3, max_length=1 + 2 * MAX_HOLES)]
@@ -110,7 +112,7 @@ class PublisherStatus(Struct, frozen=True, array_like=True):
     last_sequence: Count
     age_ms: Count
     earlier_reports: Annotated[
-        tuple[tuple[Count, Count], ...], Meta(max_length=MAX_EARLIER_REPORTS)
+        tuple[tuple[Count, Count], ...], Meta(max_length=ACCEPTED_REPORT_COUNT)
     ] = ()
     """On transports where publishers resend messages: its earlier reports as (milliseconds ago, last sequence),
     oldest first."""

@@ -135,7 +135,8 @@ class Subscription:
         self._entered = False
         self._closed = False
         self._unfinished: dict[bytes, list[Span]] = {}
-        """Messages that the application is processing, by publisher; an empty list stands for the last one."""
+        """Messages that the application is processing, by publisher; an empty list stands for the message
+        that was yielded last."""
         self._current_batch: MessageBatch | None = None
         """The batch that is being iterated."""
         self._remaining: Iterator[Message] = iter(())
@@ -237,8 +238,8 @@ class Subscription:
         return DeliveredBatch(self.feed, batch, self._filter)
 
     def mark_finished(self, message: Message) -> None:
-        """Withdraw the messages after this one from the processed ones, as far as they are of its publisher and
-        in the current batches. For a caller that leaves in the middle of a batch."""
+        """Remove the messages after this one from `vector`, for a caller that leaves in the middle of a batch. Only
+        messages of the same publisher in the current batches are removed."""
         for publisher, spans in self._unfinished.items():
             for span in clip_spans(spans, message.sequence + 1, MAX_SEQUENCE_ID):
                 if publisher == message.publisher:

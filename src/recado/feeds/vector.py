@@ -107,7 +107,8 @@ class Vector(Mapping[bytes, int]):
         return all(self._entries.get(p, 0) >= s for p, s in other.items())
 
     def limit_holes(self, max_holes: int) -> "Vector":
-        """Return a vector with at most this many holes; it ends before the first hole that does not fit."""
+        """Return a vector with at most this many holes. A publisher whose holes do not all fit ends before its first
+        hole."""
         entries, holes = dict(self._entries), {}
         for publisher, spans in self._holes.items():
             if max_holes >= len(spans):

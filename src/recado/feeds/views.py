@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from .vector import MAX_SEQUENCE_ID, PUBLISHER_ID_BYTES, Vector
 
-MAX_NAME_BYTES: Final = 200
+MAX_NAME_BYTES: Final = 200  # of a received member id; `naming` allows 120 for new ones
 MAX_MEMBERS: Final = 10_000
 MAX_PLAUSIBLE_VIEW_COUNT: Final = 2**40  # more views than a feed can have had
 MAX_MISSED_VIEW_COUNT: Final = 2**20  # more views than a member can have missed
@@ -33,9 +33,11 @@ class Certainty(IntEnum):
     """What is known about an earlier delivery of a message to a returning subscriber."""
 
     LIVE = 0
-    """A live message: never delivered to this name before, unless recovery marks it otherwise."""
+    """A live message. With `pessimistic` and `archive` recovery it was not delivered to this name before; otherwise
+    this says nothing about earlier deliveries."""
     MISSED = 1
-    """Certainly not delivered to an earlier incarnation of this subscriber."""
+    """Certainly not processed by an earlier incarnation of this subscriber: it was not delivered, or the incarnation
+    left its block by an exception while it processed the message."""
     UNCERTAIN = 2
     """It may have been delivered."""
     DELIVERED = 3

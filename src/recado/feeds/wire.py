@@ -1,7 +1,7 @@
 """Encoding and decoding of packets and records; `packet` draws the formats.
 
-Invalid input of a peer raises `MalformedDataError` here and nowhere else: sizes and numbers are checked before
-use.
+Invalid bytes of a peer raise `MalformedDataError`, here or in `Block.parse`, and no other exception: sizes and
+numbers are checked before use.
 """
 
 from struct import Struct as Layout
@@ -138,7 +138,7 @@ def encode(packet: Packet) -> bytes:
 
 
 def decode(data: bytes) -> Packet:
-    """Raises `MalformedDataError`."""
+    """Decode a packet; raise `MalformedDataError` if it is invalid."""
     if len(data) < HEADER_BYTES or data[0] != MAGIC_CODE or data[1] != VERSION:
         raise MalformedDataError("not a feed packet of this version")
     if len(data) > MAX_PACKET_BYTES:
@@ -175,7 +175,7 @@ def encode_record(record: ArchiveRecord) -> bytes:
 
 
 def decode_record(data: bytes) -> ArchiveRecord:
-    """Raises `MalformedDataError`."""
+    """Decode a record; raise `MalformedDataError` if it is invalid."""
     try:
         return _RECORD_DECODER.decode(data)
     except (MsgspecError, UnicodeDecodeError) as error:
@@ -201,7 +201,7 @@ def encode_batch(batch: MessageBatch) -> EncodedBatch:
 
 
 def decode_batch(batch: EncodedBatch) -> MessageBatch:
-    """Raises `MalformedDataError`."""
+    """Decode a batch; raise `MalformedDataError` if it is invalid."""
     _check_sequences(batch.first, batch.count, MAX_MESSAGE_COUNT)
     block = Block.parse(batch.block, batch.count)
     return MessageBatch(batch.publisher, batch.first, block, batch.view, batch.certainty)

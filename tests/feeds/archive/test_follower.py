@@ -80,13 +80,13 @@ class TestWhatItSees:
         assert [each.rows for each in follower.tail_batches] == [10, 5]
 
     def test_another_archive_in_its_place_is_told_apart(self, tmp_path: Path) -> None:
-        with ArchiveStore(tmp_path / "a", "quotes", archive_id="one") as store:
+        with ArchiveStore(tmp_path / "a", "quotes", archive_name="one") as store:
             store.append([batch(1, 1, 10)])
             store.sync()
         follower = ArchiveFollower(tmp_path / "a")
         first = follower.id
         (tmp_path / "a").rename(tmp_path / "old")
-        with ArchiveStore(tmp_path / "a", "quotes", archive_id="one") as store:
+        with ArchiveStore(tmp_path / "a", "quotes", archive_name="one") as store:
             store.append([batch(2, 1, 3)])
             store.sync()
         follower.refresh()
@@ -159,7 +159,7 @@ class TestId:
     def test_it_stays_and_is_no_others(self, tmp_path: Path) -> None:
         ids = []
         for name in ("a", "a", "b"):
-            ArchiveStore(tmp_path / name, "quotes", archive_id="same").close()
+            ArchiveStore(tmp_path / name, "quotes", archive_name="same").close()
             with Archive.open(tmp_path / name) as archive:
                 ids.append(archive.id)
         assert ids[0] == ids[1] != ids[2]
@@ -168,11 +168,11 @@ class TestId:
     def test_one_of_an_earlier_release_has_its_name_until_it_is_written_again(
         self, tmp_path: Path
     ) -> None:
-        ArchiveStore(tmp_path, "quotes", archive_id="old").close()
+        ArchiveStore(tmp_path, "quotes", archive_name="old").close()
         (tmp_path / ID_FILE).unlink()
         with Archive.open(tmp_path) as archive:
             assert archive.id == "old"
-        ArchiveStore(tmp_path, "quotes", archive_id="old").close()
+        ArchiveStore(tmp_path, "quotes", archive_name="old").close()
         with Archive.open(tmp_path) as archive:
             assert len(archive.id) == 32
 

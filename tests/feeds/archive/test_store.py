@@ -198,7 +198,7 @@ def test_a_view_that_was_provisional_is_kept_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sealed", [True, False])
 def test_an_answer_has_as_many_batches_as_fit_in_a_packet(sealed: bool, tmp_path: Path) -> None:
     count = 2 * MAX_READ_BATCHES + 10
-    with ArchiveStore(tmp_path, "quotes", archive_id="a1") as store:
+    with ArchiveStore(tmp_path, "quotes", archive_name="a1") as store:
         store.append([batch(each % 2, each // 2 + 1, 1) for each in range(count)])
         store.sync()
         if sealed:
@@ -231,11 +231,11 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 
 
 def test_another_feed_or_archive_is_not_taken_for_this_one(tmp_path: Path) -> None:
-    ArchiveStore(tmp_path, "quotes", archive_id="one").close()
+    ArchiveStore(tmp_path, "quotes", archive_name="one").close()
     with pytest.raises(ArchiveMismatchError, match="of the feed 'quotes', not 'trades'"):
         ArchiveStore(tmp_path, "trades")
-    with pytest.raises(ArchiveMismatchError, match="with the id 'one', not 'two'"):
-        ArchiveStore(tmp_path, "quotes", archive_id="two")
+    with pytest.raises(ArchiveMismatchError, match="with the name 'one', not 'two'"):
+        ArchiveStore(tmp_path, "quotes", archive_name="two")
     ArchiveStore(tmp_path, "quotes").close()
 
 

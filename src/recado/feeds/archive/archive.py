@@ -219,10 +219,10 @@ class Archive:
         max_bytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         parsed = parse(selector) if isinstance(selector, str) else selector
-        judge = None if subscriber is None else CertaintyClassifier(subscriber, self.records())
+        classifier = None if subscriber is None else CertaintyClassifier(subscriber, self.records())
         for table in self._read_batches(start, stop, columns, max_bytes):
-            if judge is not None:
-                table = judge.add_column(table)
+            if classifier is not None:
+                table = classifier.add_column(table)
             if parsed is not None:
                 table = _apply_selector(table, parsed, self.feed)
             yield table

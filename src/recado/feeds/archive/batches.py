@@ -68,7 +68,7 @@ def build_batches(
     begins = np.flatnonzero(np.concatenate(([True], ~same)))
     columns = [_ColumnValues.from_array(table.column(name)) for name in BLOCK_COLUMNS]
     timestamps = table.column("timestamp").cast(pa.int64()).to_numpy()
-    weights = sum((column.ends for column in columns), np.zeros(table.num_rows + 1, np.int64))
+    weights = sum((column.offsets for column in columns), np.zeros(table.num_rows + 1, np.int64))
     for begin, count in zip(begins, np.diff(np.append(begins, len(rows))), strict=True):
         start = int(rows[begin])
         end = start + int(count)
@@ -91,7 +91,7 @@ def _batch_end(weights: Indices, start: int, end: int) -> int:
 
 
 class _ColumnValues(NamedTuple):
-    ends: Indices
+    offsets: Indices
     """The start of each value, and the end of the last one."""
     data: memoryview
 
@@ -99,16 +99,16 @@ class _ColumnValues(NamedTuple):
     def from_array(cls, array: pa.Array) -> _ColumnValues:
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
-        _, ends, data = array.buffers()
-        numbers = np.frombuffer(ends, np.int32, len(array) + 1, 4 * array.offset)
+        _, offsets, data = array.buffers()
+        numbers = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
         return cls(numbers.astype(np.int64), memoryview(data if data is not None else b""))
 
     def column(self, start: int, stop: int) -> Column:
-        ends = self.ends[start : stop + 1]
-        data = bytes(self.data[int(ends[0]) : int(ends[-1])])
+        offsets = self.offsets[start : stop + 1]
+        data = bytes(self.data[int(offsets[0]) : int(offsets[-1])])
         if not data:
             return Column(ALL_EMPTY_CODE, (), b"")
-        sizes = np.diff(ends)
+        sizes = np.diff(offsets)
         size = int(sizes[0])
         if (sizes == size).all() and data == data[:size] * len(sizes):
             return Column(CONSTANT_CODE, (), data[:size])

@@ -2,7 +2,7 @@
 
 delivered   an incarnation of the subscriber has acknowledged it
 uncertain   it was not acknowledged, but may have been delivered to an incarnation of the subscriber
-missed      certainly not delivered to any incarnation of the subscriber
+missed      certainly not delivered to any incarnation of the subscriber, or reported as unfinished by it
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds Arrow columns from batches, by buffers: the cost per message does not involve Python objects.
+"""Builds Arrow columns from the buffers of batches, without a Python object per message.
 
 Blocks and Arrow both store a column as sizes and bytes. Values that are constant for a batch (publisher, view)
 are dictionary-encoded.

@@ -78,7 +78,7 @@ def missing_file(tree: ReadableTree, file: DataFile) -> FileDamage:
 
 
 def find_runs(keys: MessageKeys, offset: int) -> Iterator[MessageRun]:
-    """Return the runs in rows from an offset on, in order."""
+    """Yield the runs in rows from an offset on, in order."""
     if not len(keys.sequence):
         return
     ends = (np.diff(keys.publisher) != 0) | (np.diff(keys.sequence) != 1)

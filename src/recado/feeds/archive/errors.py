@@ -1,4 +1,4 @@
-"""Exceptions of archives. Every message names the file and the location in it."""
+"""Exceptions of archives. Every message names the file or folder; that of damage also the location in the file."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[Store
     """Return the records still needed: those that `DeliveryRecords` keeps, and lost or found ranges that end
     after the deleted messages."""
     table = DeliveryRecords(stored.record for stored in records)
-    retired = []
+    needed_records = []
     for stored in records:
         match stored.record:
             case ViewRecord(view):
@@ -246,19 +246,19 @@ def filter_needed(records: list[StoredRecord], manifest: Manifest) -> list[Store
             case LostRange(publisher, _, last) | FoundRange(publisher, _, last):
                 needed = manifest.begin.get(publisher.hex(), 0) < last
         if needed:
-            retired.append(stored)
-    return retired
+            needed_records.append(stored)
+    return needed_records
 
 
 def compute_tail_vector(manifest: Manifest, records: Iterable[StoredRecord]) -> dict[bytes, int]:
     """Return the last sequence of each publisher before the tail."""
     texts = dict(manifest.begin)
     for file in manifest.files:
-        for who, (_, last) in file.publishers.items():
-            texts[who] = max(last, texts.get(who, 0))
-    vector = {bytes.fromhex(publisher): last for publisher, last in texts.items()}
+        for publisher, (_, last) in file.publishers.items():
+            texts[publisher] = max(last, texts.get(publisher, 0))
+    vector = {bytes.fromhex(text): last for text, last in texts.items()}
     for stored in records:
         if isinstance(stored.record, LostRange):
-            publisher, last = stored.record.publisher, stored.record.last
-            vector[publisher] = max(last, vector.get(publisher, 0))
+            lost = stored.record
+            vector[lost.publisher] = max(lost.last, vector.get(lost.publisher, 0))
     return vector

@@ -2,7 +2,7 @@
 
 It is for readers that process an archive by offsets in small steps, such as a streaming source. It provides the
 first and last offset, the last sequence of each publisher before an offset, the offset that belongs to a time,
-the number of rows in a number of bytes, and the extent of the journal that contains some rows.
+the offset after a number of bytes, and the extent of the journal that contains some rows.
 
 FO1  `tail_batches` are the batches of the tail in order of offsets, each with its end position; the first
      begins at `manifest.tail.offset` or later.

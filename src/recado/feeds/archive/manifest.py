@@ -3,9 +3,9 @@
     {"checksum":"0a1b2c3d",
     "format":"recado-archive","version":1, …}
 
-The checksum is the CRC-32 of everything after the first line. A manifest is never changed: the next one is
-written under another name, synced, and replaces the last one by an atomic rename. So readers always see a
-complete manifest, and the files that it names exist: a file is complete before a manifest names it, and stays
+The checksum is the CRC-32 of everything after the first line. A manifest file is never modified: the next
+manifest is written to another file, synced, and replaces the last one by an atomic rename. So readers always see
+a complete manifest, and the files that it names exist: a file is complete before a manifest names it, and stays
 for a grace period after its removal.
 
 MF1  `files` are in order: each begins at the offset where the previous one ends, or later where a repair has
@@ -100,7 +100,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     begin: dict[str, int] = {}
     """Last sequence of each publisher before `first`."""
     collected: tuple[RetiredFile, ...] = ()
-    """Removed files that are not deleted yet, because readers may still use them."""
+    """Garbage: files that are no longer part of the archive, but stay on disk until their grace period ends, because
+    readers with an earlier manifest may still use them."""
 
     def check(self) -> str | None:
         """Return what is wrong with the manifest, or None."""

@@ -69,7 +69,7 @@ def encode(entry: ArchiveEntry, offset: int, stored_us: int) -> bytes:
 
 
 def decode(payload: bytes) -> StoredEntry:
-    """Raises `MalformedDataError`."""
+    """Decode an entry; raise `MalformedDataError` if it is invalid."""
     size = len(payload)
     kind = payload[0] if size else 0
     if kind == BATCH_TYPE and size > _BATCH_LAYOUT.size:

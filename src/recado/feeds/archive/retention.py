@@ -1,7 +1,7 @@
 """Retention: which files of an archive to delete, by age, number of messages and share of the disk.
 
-Only whole files are deleted, the oldest first, so the remaining rows have no gap. Rows in the journal always
-stay.
+Only whole files are deleted, the oldest first, so deleting leaves no gap between the remaining rows. Rows in the
+journal always stay.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ def write_batches(
         )
         for first in rows:
             some = chain([first], _take_groups(rows, max_rows - first.table.num_rows))
-            notes = _FileStats(first.table.column("offset")[0].as_py())
-            files_.append(_write_file(tree, date, generation, notes, notes.track(some)))
+            stats = _FileStats(first.table.column("offset")[0].as_py())
+            files_.append(_write_file(tree, date, generation, stats, stats.track(some)))
     return files_
 
 
@@ -115,14 +115,14 @@ class _FileStats:
 
 
 def _write_file(
-    tree: ArchiveTree, date: str, generation: int, notes: _FileStats, tables: Iterable[pa.Table]
+    tree: ArchiveTree, date: str, generation: int, stats: _FileStats, tables: Iterable[pa.Table]
 ) -> DataFile:
     """Write a file; durable when this returns."""
-    folder, name = data_folder(date), file_name(notes.first, generation)
+    folder, name = data_folder(date), file_name(stats.first, generation)
     written = files.write_parquet(tree.disk(folder), name, DICTIONARY_SCHEMA, tables)
     return DataFile(
-        *(f"{folder}/{name}", date, notes.first, notes.end, *written),
-        *(notes.stored, notes.timestamps, notes.publishers),
+        *(f"{folder}/{name}", date, stats.first, stats.end, *written),
+        *(stats.stored, stats.timestamps, stats.publishers),
     )
 
 
@@ -182,10 +182,10 @@ def find_compactable(files_: Sequence[DataFile], max_rows: int) -> list[list[Dat
 
 def merge_files(tree: ArchiveTree, parts: Sequence[DataFile], generation: int) -> DataFile:
     """Merge consecutive files of a day. When this returns, the new file is durable."""
-    notes = _FileStats(parts[0].first)
+    stats = _FileStats(parts[0].first)
     for part in parts:
-        notes.add(part.rows, part.stored, part.timestamps, part.publishers)
-    return _write_file(tree, parts[0].date, generation, notes, _regroup(tree, parts))
+        stats.add(part.rows, part.stored, part.timestamps, part.publishers)
+    return _write_file(tree, parts[0].date, generation, stats, _regroup(tree, parts))
 
 
 def _regroup(tree: ArchiveTree, parts: Sequence[DataFile]) -> Iterator[pa.Table]:

@@ -87,7 +87,7 @@ class ArchiveStore:
         folder: Path | str,
         feed: str,
         *,
-        archive_id: str | None = None,
+        archive_name: str | None = None,
         seal_rows: int = SEAL_ROW_COUNT,
         seal_interval: float = SEAL_INTERVAL_S,
         grace: float = GRACE_PERIOD_S,
@@ -127,7 +127,7 @@ class ArchiveStore:
         self._journal = Journal(self._journal_disk, segment_bytes=segment_size)
         try:
             self._files = ArchiveFileSet(
-                self._tree, self._root, self._open_manifest(feed, archive_id), grace
+                self._tree, self._root, self._open_manifest(feed, archive_name), grace
             )
             self._cache = RowGroupCache(self._tree)
             self._recover()
@@ -154,15 +154,15 @@ class ArchiveStore:
 
     # -- opening ----------------------------------------------------------------------------------
 
-    def _open_manifest(self, feed: str, archive_id: str | None) -> Manifest:
+    def _open_manifest(self, feed: str, archive_name: str | None) -> Manifest:
         identity.ensure(self._root)
         if MANIFEST_FILE not in self._root.names():
-            new = Manifest(feed, archive_id or secrets.token_hex(16), broadcast_exchange(feed))
+            new = Manifest(feed, archive_name or secrets.token_hex(16), broadcast_exchange(feed))
             manifests.write(self._root, new.successor(self._now_us()))
         manifest = manifests.read(self._root)
         for what, wanted, found in (
             ("of the feed", feed, manifest.feed),
-            ("with the id", archive_id or manifest.archive, manifest.archive),
+            ("with the name", archive_name or manifest.archive, manifest.archive),
         ):
             if wanted != found:
                 folder = self._root.folder

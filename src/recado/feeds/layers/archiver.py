@@ -149,19 +149,19 @@ class ArchiverLayer(Layer):
             case ViewInstalled(record):
                 self._pass_up(event, now)
                 self._offer_recovery(record, now)
-            case PacketReceived(channel, sender):
-                self._receive(event, channel, sender, now)
+            case PacketReceived(route, sender):
+                self._receive(event, route, sender, now)
             case _:
                 self._pass_up(event, now)
 
     def _receive(
-        self, event: PacketReceived, channel: PacketRoute, sender: MemberId, now: float
+        self, event: PacketReceived, route: PacketRoute, sender: MemberId, now: float
     ) -> None:
         match event.packet:
             case Prepare(round_, invited):
                 if self.context.member_id in invited and round_ not in self.records.view_records:
                     self._add_records([self._provisional_record(round_, invited)])
-                if channel is PacketRoute.BROADCAST:
+                if route is PacketRoute.BROADCAST:
                     self._record_stability(self.stability.note_prepare_marker(round_), now)
             case Acknowledgement(view, start, vector, final):
                 self._add_records([AcknowledgementRecord(sender, view, start, vector, final)])

@@ -5,7 +5,7 @@ large alone is sent in fragments, which FIFO delivers in order and without gaps.
 above are sent in control fragments, which may get lost: incomplete packets are dropped after a timeout, and the
 requesting member retries.
 
-FR1  A reassembled message equals the published one.
+FR1  A reassembled message equals the published one. An empty message stands in for a malformed one.
 FR2  Of each publisher at most one message is reassembled at a time, and none larger than a block; in total the
      buffers hold at most MAX_REASSEMBLED_BLOCKS blocks, beyond which the oldest message is dropped and reported
      as lost. Control fragments hold at most `buffer_bytes`.
@@ -191,7 +191,7 @@ class _FragmentedMessage:
 
     def add(self, fragment: bytes) -> int:
         """Add a fragment; return the change of the buffered bytes. A message larger than MAX_BLOCK_BYTES is not
-        buffered, and is rejected as malformed when its last fragment arrives."""
+        buffered; it counts as malformed when its last fragment arrives, and an empty message replaces it."""
         before = self.buffered_bytes
         self.total_bytes += len(fragment)
         if self.total_bytes > MAX_BLOCK_BYTES:

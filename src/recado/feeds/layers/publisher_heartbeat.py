@@ -11,8 +11,8 @@ from collections import deque
 from ..layer import DownEvent, Layer, MemberContext, SendPacket
 from ..packet import Data, Fragment, PublisherStatus
 
-_RESUMED_AGE_S = 1e6
-MAX_EARLIER_REPORTS = 4
+_RESUMED_AGE_S = 1e6  # older than any member that can hear it
+SENT_REPORT_COUNT = 4  # docs/feeds.md states this number: four heartbeats
 
 
 class PublisherHeartbeatLayer(Layer):
@@ -21,7 +21,7 @@ class PublisherHeartbeatLayer(Layer):
         self._last_sequence = context.options.resume_after
         self._next_heartbeat = 0.0
         self._started_at = 0.0
-        self._earlier_reports: deque[tuple[float, int]] = deque(maxlen=MAX_EARLIER_REPORTS)
+        self._earlier_reports: deque[tuple[float, int]] = deque(maxlen=SENT_REPORT_COUNT)
 
     def start(self, now: float) -> None:
         # A resumed publisher is as old as its first incarnation: a member that does not know it has missed
@@ -56,7 +56,7 @@ class PublisherHeartbeatLayer(Layer):
         and would deliver our old messages to newer subscribers."""
         self._started_at -= seconds
         self._earlier_reports = deque(
-            ((at - seconds, last) for at, last in self._earlier_reports), maxlen=MAX_EARLIER_REPORTS
+            ((at - seconds, last) for at, last in self._earlier_reports), maxlen=SENT_REPORT_COUNT
         )
 
     def deadline(self) -> float | None:

@@ -126,7 +126,7 @@ class PullLayer(Layer):
             packet = PullRequest(number, missing[:MAX_PULL_RANGES])
             self._pass_up(PacketReceived(PacketRoute.ADDRESSED, sender, packet), now)
             return
-        # What an archive lacks in its buffers may be in its store: the next request for it is passed up.
+        # Messages that an archive lacks in its buffers may be in its store: the next request for them is passed up.
         certainly_missing = missing if self.context.role is not Role.ARCHIVE else []
         self.send(PullReply(number, found, certainly_missing[:MAX_PULL_RANGES]), sender, now)
 

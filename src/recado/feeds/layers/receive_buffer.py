@@ -3,7 +3,8 @@
 RB1  `receive` and `release` return, per publisher, every sequence from its start position, once and in order.
 RB2  Nothing is released beyond the limit: no message between a promise and its view (FM3), then the messages
      before the cut.
-RB3  The buffer is bounded in bytes: the messages farthest ahead are dropped first, and are missing again.
+RB3  The buffer is bounded in bytes. When an item exceeds the limit, held items of its publisher are dropped, those
+     with the highest sequences first, and are missing again.
 RB4  With `started_at`, only messages published from then on are of interest, and the cut of a view may be far
      behind that. So no message of a publisher is released until the publisher itself is heard; until then it is
      *unsynced*. Its start position is then:
@@ -151,7 +152,8 @@ class ReceiveBuffer:
         self.release_limit = None
 
     def adjust_for_stall(self, seconds: float) -> None:
-        """Account for a stall: move instants that are compared with a publisher's age back."""
+        """Account for a stall. Publishers have aged meanwhile and our clock did not advance, so all instants that are
+        compared with their ages move back."""
         if self.started_at is not None:
             self.started_at -= seconds
         for state in self.publishers.values():
@@ -182,8 +184,8 @@ class ReceiveBuffer:
 
     def received_sequences(self) -> dict[bytes, int]:
         """Return the last sequence before the first gap of each synced publisher, released or held."""
-        known = [(p, t) for p, t in self.publishers.items() if p not in self.unsynced]
-        return {p: sequence for p, state in known if (sequence := state.last_contiguous())}
+        synced = [(p, state) for p, state in self.publishers.items() if p not in self.unsynced]
+        return {p: sequence for p, state in synced if (sequence := state.last_contiguous())}
 
     def released_sequences(self) -> dict[bytes, int]:
         """Return the last sequence of each publisher that was released or skipped."""

@@ -68,9 +68,9 @@ class StabilityTracker:
         had_seen_views, self._has_seen_views = self._has_seen_views, True
         if not had_seen_views:
             return []
-        mark = self._prepare_markers.get(view)
-        if mark is not None:
-            return [ViewStability(view, mark)]
+        bound = self._prepare_markers.get(view)
+        if bound is not None:
+            return [ViewStability(view, bound)]
         self._unresolved[view] = now
         return []
 
@@ -157,7 +157,7 @@ class StabilityTracker:
 
 
 class StabilityWatch:
-    """A view with a known bound, except for some publishers."""
+    """A view whose bound was found, and may still be raised: for publishers in `unbounded`, and for new ones."""
 
     __slots__ = ("agreed_at", "known_publishers", "unbounded")
 

@@ -16,8 +16,8 @@ FY5  The last incarnation of a subscriber may have received messages after the c
 FY6  A message that one archive has recorded as lost may be in another one: it is skipped only if all archives
      in the view report it as lost, and is then a hole in the vector.
 FY7  Without total order, an archive whose bound does not contain a publisher may not have heard it yet.
-     Messages of that publisher are uncertain too, unless it certainly started after us, when all earlier
-     incarnations had ended.
+     Messages of that publisher are uncertain too, unless it certainly started later than
+     `failure_timeout` after us, when all earlier incarnations had ended.
 FY8  A request keeps its number until a reply to it arrives, from any archive. So a reply is useful even if it
      arrives after the request was repeated.
 """
@@ -423,8 +423,8 @@ class SyncLayer(Layer):
         return UNBOUNDED
 
     def _started_after_us(self, publisher: bytes) -> bool:
-        """Return whether the publisher certainly started after us; a delayed report makes it look younger than
-        it is."""
+        """Return whether the publisher certainly started later than `failure_timeout` after us, when our earlier
+        incarnations had ended (FY7)."""
         instant = self._started_at + self.context.options.failure_timeout
         return self.receive_buffer.surely_started_after(publisher, instant)
 

@@ -112,24 +112,24 @@ class AmqpFeedTransport:
         return transport
 
     def _notify_lost(self, error: Exception) -> None:
-        for port in list(self._endpoints):
-            port.listener.transport_lost(error)
+        for endpoint in list(self._endpoints):
+            endpoint.listener.transport_lost(error)
 
     async def join(
         self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
     ) -> AmqpEndpoint:
-        port = AmqpEndpoint(
+        endpoint = AmqpEndpoint(
             self._connection, feed, member_id, role, listener, self._endpoints.discard
         )
-        self._endpoints.add(port)
+        self._endpoints.add(endpoint)
         try:
-            await port.open()
+            await endpoint.open()
         except BaseException as error:
-            await port.close()
+            await endpoint.close()
             if isinstance(error, ClientError):
                 raise JoinError(f"cannot join feed {feed}: {error}") from error
             raise
-        return port
+        return endpoint
 
     async def close(self) -> None:
         await self._connection.close()
@@ -274,13 +274,13 @@ class AmqpEndpoint:
             except ClientError as error:
                 return self._notify_error(error)
 
-    def _notify_packet(self, channel: PacketRoute, delivery: Delivery, tag: int) -> None:
+    def _notify_packet(self, route: PacketRoute, delivery: Delivery, tag: int) -> None:
         sender = read_sender(delivery)
         if sender is not None:
-            self.listener.packet_received(channel, sender, delivery.body, tag)
+            self.listener.packet_received(route, sender, delivery.body, tag)
         elif tag != NO_TAG:
             # Not a packet of a feed: the listener rejects the empty packet as malformed and settles its tag.
-            self.listener.packet_received(channel, UNKNOWN_SENDER, b"", tag)
+            self.listener.packet_received(route, UNKNOWN_SENDER, b"", tag)
 
     def _notify_error(self, error: Exception) -> None:
         if not self._closed:

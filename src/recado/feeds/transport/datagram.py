@@ -40,8 +40,8 @@ def decode(data: bytes) -> Datagram | None:
     """Return None for anything that is not a datagram of ours: any host may send to the group."""
     if len(data) < _MIN_DATAGRAM_BYTES:
         return None
-    magic, version, channel = _HEADER_LAYOUT.unpack_from(data)
-    if magic != DATAGRAM_MAGIC_CODE or version != VERSION or channel > 1:
+    magic, version, route = _HEADER_LAYOUT.unpack_from(data)
+    if magic != DATAGRAM_MAGIC_CODE or version != VERSION or route > 1:
         return None
     at = _HEADER_LAYOUT.size
     texts = []
@@ -55,4 +55,4 @@ def decode(data: bytes) -> Datagram | None:
     if at > len(data):
         return None
     feed, sender, to = texts
-    return Datagram(bool(channel), feed, sender, to, data[at:])
+    return Datagram(bool(route), feed, sender, to, data[at:])

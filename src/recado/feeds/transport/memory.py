@@ -27,7 +27,7 @@ class MemoryHub:
 
     def __init__(self) -> None:
         self.endpoints: list[MemoryEndpoint] = []
-        self.accepts_packet: PacketFilter = lambda channel, sender, packet: True
+        self.accepts_packet: PacketFilter = lambda route, sender, packet: True
         self.archive_queues: dict[tuple[str, str], deque[tuple[MemberId, bytes]]] = {}
         """By feed and archive name: packets that the archive has not settled."""
 
@@ -37,16 +37,16 @@ class MemoryHub:
         for (of_feed, _), queue in self.archive_queues.items():
             if of_feed == feed:
                 queue.append((sender, packet))
-        for port in self.endpoints:
-            if port.feed == feed and port.role is not Role.PUBLISHER:
-                port.enqueue(PacketRoute.BROADCAST, sender, packet)
+        for endpoint in self.endpoints:
+            if endpoint.feed == feed and endpoint.role is not Role.PUBLISHER:
+                endpoint.enqueue(PacketRoute.BROADCAST, sender, packet)
 
     def send(self, feed: str, sender: MemberId, to: Target, packet: bytes) -> None:
         if not self.accepts_packet(PacketRoute.ADDRESSED, sender, packet):
             return
-        for port in self.endpoints:
-            if port.feed == feed and port.is_addressed_by(to):
-                port.enqueue(PacketRoute.ADDRESSED, sender, packet)
+        for endpoint in self.endpoints:
+            if endpoint.feed == feed and endpoint.is_addressed_by(to):
+                endpoint.enqueue(PacketRoute.ADDRESSED, sender, packet)
 
 
 class MemoryFeedTransport:
@@ -59,9 +59,9 @@ class MemoryFeedTransport:
     async def join(
         self, feed: str, member_id: MemberId, role: Role, listener: PacketListener
     ) -> MemoryEndpoint:
-        port = MemoryEndpoint(self._hub, feed, member_id, role, listener)
-        self._hub.endpoints.append(port)
-        return port
+        endpoint = MemoryEndpoint(self._hub, feed, member_id, role, listener)
+        self._hub.endpoints.append(endpoint)
+        return endpoint
 
     async def close(self) -> None:
         """Nothing was opened."""
@@ -94,18 +94,16 @@ class MemoryEndpoint:
             return self.role is Role.ARCHIVE
         return to == self.member_id
 
-    def enqueue(self, channel: PacketRoute, sender: MemberId, packet: bytes) -> None:
+    def enqueue(self, route: PacketRoute, sender: MemberId, packet: bytes) -> None:
         tag = NO_TAG
-        if channel is PacketRoute.BROADCAST:
+        if route is PacketRoute.BROADCAST:
             self._last_tag += 1
             tag = self._last_tag
-        self._loop.call_soon(self._notify_packet, channel, sender, packet, tag)
+        self._loop.call_soon(self._notify_packet, route, sender, packet, tag)
 
-    def _notify_packet(
-        self, channel: PacketRoute, sender: MemberId, packet: bytes, tag: int
-    ) -> None:
+    def _notify_packet(self, route: PacketRoute, sender: MemberId, packet: bytes, tag: int) -> None:
         if self in self._hub.endpoints:
-            self._listener.packet_received(channel, sender, packet, tag)
+            self._listener.packet_received(route, sender, packet, tag)
 
     def broadcast(self, packet: bytes, key: str, last_sequence: int) -> None:
         self._hub.broadcast(self.feed, self.member_id, packet)

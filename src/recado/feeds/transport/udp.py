@@ -7,8 +7,10 @@ which it sends everything and on which it receives packets to itself. So the sou
 address of its sender. Members whose address is unknown are reached through the group.
 
 UP1  No datagram exceeds 60 KB; FRAG splits larger packets by `max_packet_bytes`.
-UP2  Rate limit: at most `rate` bytes are sent per second. UDP has no flow control, and datagrams that overflow
-     a receive buffer must be requested again.
+UP2  Rate limit: every PACE_INTERVAL_S the budget becomes `rate` × PACE_INTERVAL_S bytes, or one datagram of the
+     maximum size if that is more. Datagrams are sent while some budget is left, so the last one may exceed it, and
+     a `rate` below 30 MB/s has no further effect. UDP has no flow control, and datagrams that overflow a receive
+     buffer must be requested again.
 UP3  No received datagram, from any host, prevents us from sending or from receiving datagrams of other hosts.
 UP4  Datagrams do not leave the local network: their time to live is 0 or 1.
 """
