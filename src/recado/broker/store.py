@@ -67,6 +67,12 @@ class MessageStore:
     def queue_declared(self, queue: "Queue") -> None:
         """A queue was declared. Raises `OSError` if there is no disk space; then it is not declared."""
 
+    def prepare_streams(self, streams: Iterable["Queue"]) -> None:
+        """Create what these durable streams need on disk, so that declaring streams of their names cannot fail.
+
+        Raises `OSError` if that is not possible; then nothing is created.
+        """
+
     def queue_deleted(self, queue: "Queue") -> None:
         """A queue, durable or not, was deleted with its messages."""
 

@@ -6,8 +6,9 @@ that do not exist, which occur in RabbitMQ's exports. An existing queue or excha
 RabbitMQ silently leaves it as it is.
 
 DI1  After an import, everything that the document defines exists as it is defined there.
-DI2  A failed import has changed nothing, because it is tried on a copy first. A crash leaves all of it or
-     nothing, because it is one atomic group for the store.
+DI2  A failed import has changed nothing, because it is tried on a copy first, and because the folders of new
+     streams, the only part for which the disk can fail, are created before anything else. A crash leaves all
+     of it or nothing, because it is one atomic group for the store.
 DI3  Importing the same document again changes nothing.
 """
 
@@ -27,6 +28,7 @@ from recado.broker.broker import Broker
 from recado.broker.checks import to_comparable
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
+from recado.broker.stream import Stream
 from recado.broker.vhost import Vhost
 
 from .document import (
@@ -63,18 +65,32 @@ def import_definitions(
     """Import a parsed JSON document; return notes on skipped entries.
 
     With `vhost`, everything is imported into that vhost. `loopback_users` are the users that can only log in
-    via localhost. Raises `DefinitionsError`.
+    via localhost. Raises `DefinitionsError`, and `OSError` if new streams cannot be created on disk.
     """
     definitions = read_definitions(document, vhost)
     for name in definitions.vhosts:
         if name in broker.deleting_vhosts:
             raise DefinitionsError(f"vhost '{name}' is being deleted; try again later")
-    DefinitionsImporter(copy_topology(broker), now, loopback_users).run(definitions)
+    trial = copy_topology(broker)
+    DefinitionsImporter(trial, now, loopback_users).run(definitions)
+    broker.store.prepare_streams(_list_new_streams(trial, broker))
     broker.store.begin_atomic_group()
     try:
         return DefinitionsImporter(broker, now, loopback_users).run(definitions)
     finally:
         broker.store.end_atomic_group()
+
+
+def _list_new_streams(trial: Broker, broker: Broker) -> list[Queue]:
+    """Return the durable streams that the trial has and the broker does not."""
+    return [
+        queue
+        for name, vhost in trial.vhosts.items()
+        for queue in vhost.queues.values()
+        if isinstance(queue, Stream)
+        and queue.survives_restart
+        and not (name in broker.vhosts and queue.name in broker.vhosts[name].queues)
+    ]
 
 
 class _PlaceholderOwner:
@@ -87,7 +103,7 @@ class _PlaceholderOwner:
 
 
 def copy_topology(broker: Broker) -> Broker:
-    """Return a broker with the same vhosts, users, exchanges, queues and bindings.
+    """Return a broker with the same vhosts, users, policies, global parameters, exchanges, queues and bindings.
 
     It has no messages and no disk.
     """
@@ -105,6 +121,10 @@ def copy_topology(broker: Broker) -> Broker:
         for queue in vhost.queues.values():
             owner = None if queue.owner is None else _PlaceholderOwner()
             copy.create_queue(copied, queue.name, queue.declared_settings, owner, 0)
+        for (
+            policy
+        ) in vhost.policies.by_name.values():  # for new queues; existing ones need none here
+            copied.policies.set(policy)
         for exchange in vhost.exchanges.values():
             for binding in exchange.bindings.values():
                 if binding.destination.deleted:

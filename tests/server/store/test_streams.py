@@ -11,6 +11,8 @@ from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.store import DurabilityListener, MessageStore
 from recado.broker.stream_log import StreamLog, StreamReadCache
+from recado.definitions.exporter import export_definitions
+from recado.definitions.importer import import_definitions
 from recado.journal.check import check_segments, repair_segments
 from recado.journal.disk import Disk, MemoryDisk
 from recado.journal.journal import Journal
@@ -312,6 +314,56 @@ def test_a_stream_is_removed_once_its_end_is_safe(clerk: Clerk) -> None:
     assert clerk.folders.list_names() == ["1"]
     clerk.commit()
     assert clerk.folders.list_names() == []
+
+
+class Crowded(MemoryFolders):
+    """There is space for some folders; a folder that does not fit remains without its files."""
+
+    def __init__(self, space: int) -> None:
+        super().__init__()
+        self.space = space
+
+    def open(self, name: str) -> Disk:
+        opened = super().open(name)
+        if len(self.disks) > self.space:
+            raise OSError("no space")
+        return opened
+
+
+def test_an_import_with_streams_is_atomic_on_a_full_disk(disk: MemoryDisk) -> None:
+    folders = Crowded(3)
+    store, broker = started(disk, folders)
+    queues = [
+        {"name": name, "vhost": "new", "type": kind, "durable": True, "auto_delete": False}
+        for name, kind in (("a", "stream"), ("b", "classic"), ("c", "stream"), ("d", "stream"))
+    ]
+    old = {**queues[0], "vhost": "/", "name": "old"}
+    import_definitions(broker, {"queues": [old]}, 0)
+    before = export_definitions(broker)
+    wanted = {
+        "users": [{"name": "ana", "password_hash": ""}],
+        "vhosts": [{"name": "new"}],
+        "global_parameters": [{"name": "cluster_name", "value": "shop"}],
+        "queues": [old, *queues],
+    }
+    with pytest.raises(OSError, match="no space"):
+        import_definitions(broker, wanted, 0)
+    assert export_definitions(broker) == before
+    assert len(folders.disks) == 1
+    store.write()
+    assert export_definitions(started(disk, folders)[1]) == before
+
+    folders.space = 4
+    store, broker = started(disk, folders)
+    import_definitions(broker, wanted, 0)
+    for name in ("a", "c", "d"):
+        broker.vhosts["new"].queues[name].publish(run_of([name.encode()]), 0)
+    store.write()
+    after = export_definitions(broker)
+    assert {each["name"] for each in after["queues"]} == {"old", "a", "b", "c", "d"}
+    _, broker = started(disk, folders)
+    assert export_definitions(broker) == after
+    assert [broker.vhosts["new"].queues[name].ready for name in "abcd"] == [1, 0, 1, 1]
 
 
 class Shut(MemoryFolders):

@@ -78,6 +78,7 @@ class JournalStore(LsnTracker):
         self.next_queue_id = 1
         self.restored_indexes: dict[QualifiedName, QueueIndex] | None = None
         """While a broker is being restored: its queues are in the journal already, and not written again."""
+        self._prepared_ids: dict[QualifiedName, int] = {}  # of streams whose journals are open
         self.page_out_bytes = self._normal_page_out_bytes = page_out_bytes
         self._index_of: dict[Queue, QueueIndex] = {}
         self.exchanges: dict[QualifiedName, Exchange[Any]] = {}
@@ -140,9 +141,26 @@ class JournalStore(LsnTracker):
         del self.exchanges[vhost, exchange.name]
         self.append_record(self.catalogue.remove_exchange(vhost, exchange))
 
+    def prepare_streams(self, streams: Iterable[Queue]) -> None:
+        if self.streams is None:
+            return
+        wanted = dict(enumerate(streams, self.next_queue_id))
+        self.streams.open_all(
+            {
+                queue_id: clamp_segment_bytes(queue.settings.segment_bytes)
+                for queue_id, queue in wanted.items()
+            }
+        )
+        self.next_queue_id += len(wanted)
+        for queue_id, queue in wanted.items():
+            self._prepared_ids[queue.vhost.name, queue.name] = queue_id
+
     def queue_declared(self, queue: Queue) -> None:
-        index = (self.restored_indexes or {}).get((queue.vhost.name, queue.name))
-        if self.streams is not None and queue.declared_settings.queue_type == "stream":
+        name = queue.vhost.name, queue.name
+        index = (self.restored_indexes or {}).get(name)
+        prepared_id = self._prepared_ids.pop(name, None)
+        is_stream = queue.declared_settings.queue_type == "stream"
+        if self.streams is not None and is_stream and prepared_id is None:
             # Before the record: on a full disk the folder cannot be created, and the queue is not declared.
             queue_id = self.next_queue_id if index is None else index.queue_id
             segment_bytes = clamp_segment_bytes(queue.settings.segment_bytes)
@@ -150,7 +168,7 @@ class JournalStore(LsnTracker):
         if index is not None:
             self._register_index(index, queue)
         else:
-            index = self._open_index(queue)
+            index = self._open_index(queue, prepared_id)
             self.append_record(self.catalogue.add_queue(index.queue_id, queue))
 
     def queue_deleted(self, queue: Queue) -> None:
@@ -217,9 +235,10 @@ class JournalStore(LsnTracker):
             return super().open_stream(queue)
         return self.streams.get(self._index_of[queue].queue_id)
 
-    def _open_index(self, queue: Queue) -> QueueIndex:
-        index = QueueIndex(self.next_queue_id, queue, durable=queue.survives_restart)
-        self.next_queue_id += 1
+    def _open_index(self, queue: Queue, prepared_id: int | None = None) -> QueueIndex:
+        queue_id = self.next_queue_id if prepared_id is None else prepared_id
+        index = QueueIndex(queue_id, queue, durable=queue.survives_restart)
+        self.next_queue_id = max(self.next_queue_id, queue_id + 1)
         self._register_index(index, queue)
         return index
 

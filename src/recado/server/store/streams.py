@@ -17,7 +17,7 @@ import shutil
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -359,6 +359,17 @@ class StreamJournals:
         log = StreamJournal(self._folders.open(name), segment_bytes, self)
         self._logs[queue_id] = log
         return log
+
+    def open_all(self, segment_bytes_by_id: Mapping[int, int]) -> None:
+        """Open the journals of new streams: all of them, or none if one raises `OSError`."""
+        for queue_id, segment_bytes in segment_bytes_by_id.items():
+            try:
+                self.open(queue_id, segment_bytes)
+            except OSError:
+                self._folders.remove(str(queue_id))  # it may have been created without its files
+                for opened_id in segment_bytes_by_id.keys() & self._logs.keys():
+                    self._remove(opened_id)
+                raise
 
     def get(self, queue_id: int) -> StreamJournal:
         return self._logs[queue_id]
