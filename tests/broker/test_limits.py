@@ -12,7 +12,7 @@ from recado.broker.limits import Usage, UserLimits, VhostLimits
 from recado.broker.store import MessageStore
 from recado.broker.vhost import VhostSettings
 
-from .stage import new_broker, new_queue
+from .stage import close_channel, consume, new_broker, new_queue, open_channel
 
 NO_LIMITS = VhostLimits()
 
@@ -109,6 +109,63 @@ def test_a_vhost_has_at_most_as_many_queues() -> None:
     broker.configure_vhost("/", VhostSettings())
     new_queue(broker, "b")
     broker.check_queue_limit(vhost, "c")
+
+
+# ── bindings and consumers ────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_vhost_has_at_most_as_many_bindings() -> None:
+    broker = new_broker()
+    vhost = broker.vhosts["/"]
+    broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_bindings=2)))
+    queue = new_queue(broker, "q")
+    vhost.declare_exchange("e", "direct")
+    vhost.bind_queue("q", "e", "a")
+    vhost.bind_exchange("e", "amq.fanout", "")
+    vhost.bind_queue("q", "e", "a")  # exists
+    with pytest.raises(PreconditionFailedError) as refused:
+        vhost.bind_queue("q", "e", "b")
+    assert str(refused.value) == (
+        "cannot bind 'q' to exchange 'e': binding limit in vhost '/' (2) is reached"
+    )
+    with pytest.raises(PreconditionFailedError, match=r"binding limit in vhost '/' \(2\)"):
+        vhost.bind_exchange("e", "amq.topic", "")
+    vhost.unbind_queue("q", "e", "a")
+    vhost.bind_queue("q", "amq.direct", "b")
+    broker.check()
+    vhost.delete_exchange("e")
+    assert vhost.binding_count == 1
+    broker.delete_queue(queue, 0)
+    assert vhost.binding_count == 0
+    broker.check()
+
+
+def test_a_vhost_has_at_most_as_many_consumers() -> None:
+    broker = new_broker()
+    vhost = broker.vhosts["/"]
+    broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_consumers=2)))
+    one, two = open_channel(broker), open_channel(broker)
+    queue, other = new_queue(broker, "q"), new_queue(broker, "other")
+    reply_queue = broker.create_reply_queue(vhost, 0)
+    reply_consumer = consume(one, reply_queue, "replies", no_ack=True)  # not counted
+    cancelled = consume(one, queue, "a")
+    consume(two, queue, "b", no_ack=True, wire_tap=True)
+    broker.check()
+    with pytest.raises(PreconditionFailedError) as refused:
+        consume(two, other, "c")
+    assert str(refused.value) == (
+        "cannot consume from queue 'other': consumer limit in vhost '/' (2) is reached"
+    )
+    broker.cancel(cancelled, 0)
+    broker.cancel(reply_consumer, 0)
+    assert vhost.consumer_count == 1
+    consume(two, other, "c")
+    broker.check()
+    broker.delete_queue(other, 0)
+    assert vhost.consumer_count == 1
+    close_channel(two)
+    assert vhost.consumer_count == 0
+    broker.check()
 
 
 @pytest.mark.parametrize("default", ["classic", "quorum", "stream"])

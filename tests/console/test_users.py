@@ -116,6 +116,11 @@ def test_limits_apply_at_once(broker: recado.Broker, api: Api, ana: str) -> None
     first.close()
     assert api.put("/api/vhost-limits/%2F/max-queues", {"value": 0}) == 204
     assert api.put("/api/queues/%2F/q", {}) == 400
+    assert api.put("/api/vhost-limits/%2F/max-consumers", {"value": 7}) == 204
+    assert api.put("/api/vhost-limits/%2F/max-bindings", {"value": 0}) == 204
+    assert api.request("POST", "/api/bindings/%2F/e/amq.fanout/e/amq.topic", {}).status == 400
+    (limits,) = api.get("/api/vhost-limits/%2F")
+    assert limits["value"] == {"max-queues": 0, "max-bindings": 0, "max-consumers": 7}
     assert api.put("/api/vhost-limits/%2F/no-such", {"value": 0}) == 400
     assert api.put("/api/user-limits/ana/no-such", {"value": 0}) == 400
 

@@ -615,6 +615,22 @@ def test_more_queues_than_the_limit_are_not_imported(broker: Broker) -> None:
     assert len(broker.vhosts["/"].queues) == 4
 
 
+def test_more_bindings_than_the_limit_are_not_imported(broker: Broker) -> None:
+    broker.configure_vhost("/", VhostSettings(limits=VhostLimits(max_bindings=1)))
+    first, second = binding("amq.fanout", "a"), binding("amq.direct", "a")
+    third = binding("amq.topic", "amq.fanout", "exchange")
+    imported(broker, {"queues": [queue("a")], "bindings": [first, first]})
+    imported(broker, {"bindings": [first]})
+    assert fault(lambda: imported(broker, {"bindings": [first, second]})).endswith(
+        "cannot bind 'a' to exchange 'amq.direct': binding limit in vhost '/' (1) is reached"
+    )
+    assert broker.vhosts["/"].binding_count == 1
+    more = [second, third]
+    imported(broker, {"bindings": more, "parameters": [vhost_limits(max_bindings=2)]})
+    assert broker.vhosts["/"].binding_count == 3
+    broker.check()
+
+
 @pytest.mark.parametrize(
     "entry",
     [

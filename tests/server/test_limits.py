@@ -7,12 +7,15 @@ import pytest
 
 from recado.amqp.events import MethodReceived
 from recado.amqp.methods import (
+    BasicConsume,
     ChannelClose,
+    ChannelCloseOk,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
     ConnectionCloseOk,
     Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -88,6 +91,30 @@ def test_a_queue_too_many_is_refused() -> None:
     assert (close.reply_code, close.reply_text) == (
         406,
         "PRECONDITION_FAILED - cannot declare queue 'b': queue limit in vhost '/' (1) is reached",
+    )
+
+
+def test_a_binding_or_a_consumer_too_many_is_refused() -> None:
+    client = Client(limited_vhost(max_bindings=0, max_consumers=0))
+    client.send((1, QueueDeclare("a")), (1, QueueBind("a", "amq.fanout")))
+    close = methods(client)[-1]
+    assert isinstance(close, ChannelClose)
+    assert (close.reply_code, close.reply_text) == (
+        406,
+        (
+            "PRECONDITION_FAILED - cannot bind 'a' to exchange 'amq.fanout': binding limit in vhost '/'"
+            " (0) is reached"
+        ),
+    )
+    client.send((1, ChannelCloseOk()), (1, ChannelOpen()), (1, BasicConsume("a")))
+    close = methods(client)[-1]
+    assert isinstance(close, ChannelClose)
+    assert (close.reply_code, close.reply_text) == (
+        406,
+        (
+            "PRECONDITION_FAILED - cannot consume from queue 'a': consumer limit in vhost '/' (0) is"
+            " reached"
+        ),
     )
 
 

@@ -3,6 +3,9 @@
 The broker computes and never blocks; its caller supplies the time and random names. Clients use it through
 `VhostAccess` (a user in a vhost) and `Channel`. Queues are created and deleted here, because that involves
 bindings, consumers, and the connection that owns an exclusive queue.
+
+VC1  `consumer_count` of a vhost is the number of consumers and wire taps of its queues, without those of
+     direct replies. While consumers of deleted queues are still to be cancelled, it includes these.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -458,3 +461,17 @@ class Broker:
                 left -= UNITS_PER_DELETION + self.background.cost - cost_before
             else:
                 left -= queue.on_timer(now)
+
+    # ── invariants ────────────────────────────────────────────────────────────────────────────────────
+
+    def check(self) -> None:
+        """Assert VC1 and the invariants of the vhosts."""
+        for vhost in self.vhosts.values():
+            vhost.check()
+            count = sum(
+                len(queue.consumers) + len(queue.wire_taps)
+                for queue in vhost.queues.values()
+                if not queue.is_reply_address
+            )
+            assert vhost.consumer_count >= count, "VC1"
+            assert vhost.consumer_count == count or self.background, "VC1"

@@ -156,8 +156,8 @@ class Channel:
     ) -> Consumer:
         """Add a consumer and return it. The caller dispatches after it has sent consume-ok.
 
-        Raises `AccessRefusedError` if the queue is used exclusively, and `NotAllowedError` if the tag is in
-        use.
+        Raises `AccessRefusedError` if the queue is used exclusively, `NotAllowedError` if the tag is in use,
+        and `PreconditionFailedError` if the vhost has reached its consumer limit.
         """
         self.check_tag_unused(tag)
         if settings.wire_tap:
@@ -167,6 +167,8 @@ class Channel:
             described = describe_entity("queue", queue.name, queue.vhost.name)
             raise AccessRefusedError(f"{described} in exclusive use")
         queue.check_consumer(no_ack=no_ack, prefetch=self.consumer_prefetch)
+        if not queue.is_reply_address:
+            queue.vhost.check_consumer_limit(queue.name)
         consumer = queue.consumer_type(
             self,
             queue,
@@ -177,6 +179,8 @@ class Channel:
             prefetch=self.consumer_prefetch,
         )
         self.consumers[tag] = consumer
+        if not queue.is_reply_address:
+            queue.vhost.consumer_count += 1
         self.access.consumer_timeouts.watch(self, now)
         self._count_shared_channel(consumer, +1)
         queue.add_consumer(consumer, now)
@@ -190,6 +194,8 @@ class Channel:
         """Remove a consumer; its unsettled deliveries stay with the channel."""
         self._count_shared_channel(consumer, -1)
         del self.consumers[consumer.tag]
+        if not consumer.queue.is_reply_address:
+            consumer.queue.vhost.consumer_count -= 1
         consumer.queue.remove_consumer(consumer, now)
 
     def cancel_consumer(self, consumer: Consumer, now: int) -> None:

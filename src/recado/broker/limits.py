@@ -1,6 +1,7 @@
 """Limits of vhosts and users, set by an operator, and the counts they apply to.
 
-A limit applies to new connections, channels and queues; existing ones stay. Codes and texts are RabbitMQ's.
+A limit applies to new connections, channels, queues, bindings and consumers; existing ones stay. Codes and
+texts are RabbitMQ's; it has no limits of bindings and consumers, which are refused as queues are.
 """
 
 from collections import Counter
@@ -16,10 +17,12 @@ if TYPE_CHECKING:
 
 
 class VhostLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):
-    """The limits of one vhost; None: unlimited. The encoded names are RabbitMQ's."""
+    """The limits of one vhost; None: unlimited. The encoded names are RabbitMQ's or like them."""
 
     max_connections: int | None = None
     max_queues: int | None = None
+    max_bindings: int | None = None
+    max_consumers: int | None = None
 
 
 class UserLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"):

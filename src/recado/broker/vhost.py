@@ -5,6 +5,7 @@ VH1  Every binding leads from an exchange to an exchange or a queue, which exist
 VH2  An auto-delete exchange that had bindings still has one.
 VH3  `epoch` grows with every change that may change the route of a message, so that routes can be cached
      for an epoch.
+VH4  `binding_count` is the number of bindings, including those of deleted entities that still exist.
 
 Errors have RabbitMQ's codes and texts. The caller checks permissions first (see `access`).
 """
@@ -73,6 +74,8 @@ class Vhost(Generic[Q]):
         self.background = BackgroundWork() if background is None else background
         self.reclaimer = reclaimer or MemoryReclaimer()
         self.epoch = 0
+        self.binding_count = 0
+        self.consumer_count = 0  # without consumers of direct replies; `Broker.check` asserts it
         self.policies = Policies()
         self.delayed_queues: DelayedQueueFactory[Q] | None = None  # None: messages are not delayed
         self.queues: dict[str, Q] = {}
@@ -301,7 +304,7 @@ class Vhost(Generic[Q]):
         connection: object = None,
     ) -> None:
         source = self.require_exchange(exchange)
-        self._bind(
+        self.bind(
             source, self.find_accessible_queue(connection, queue), routing_key, arguments or {}
         )
 
@@ -325,7 +328,7 @@ class Vhost(Generic[Q]):
     ) -> None:
         _reject_default_exchange(destination)
         exchange = self.require_exchange(source)
-        self._bind(exchange, self.find_exchange(destination), routing_key, arguments or {})
+        self.bind(exchange, self.find_exchange(destination), routing_key, arguments or {})
 
     def unbind_exchange(
         self, destination: str, source: str, routing_key: str, arguments: FieldTable | None = None
@@ -340,12 +343,33 @@ class Vhost(Generic[Q]):
     def bindings_to(self, destination: Q | Exchange[Q]) -> Collection[Binding[Q | Exchange[Q]]]:
         return self._bindings_by_destination.get(destination, ())
 
-    def _bind(
+    def bind(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
     ) -> None:
+        """Add a binding; do nothing if it exists.
+
+        Raises `PreconditionFailedError` if the vhost has reached its binding limit.
+        """
+        limit = self.settings.limits.max_bindings
+        if (
+            limit is not None
+            and self.binding_count >= limit
+            and source.find_binding(destination, key, arguments) is None
+        ):
+            raise PreconditionFailedError(
+                f"cannot bind '{destination.name}' to exchange '{source.name}': binding limit in vhost"
+                f" '{self.name}' ({limit}) is reached"
+            )
+        self.add_binding(source, destination, key, arguments)
+
+    def add_binding(
+        self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
+    ) -> None:
+        """Add a binding whatever the limit is."""
         binding = source.bind(destination, key, arguments)
         if binding is not None:
             self._bindings_by_destination.setdefault(destination, {})[binding] = None
+            self.binding_count += 1
             self.epoch += 1
             if _survives_restart(source, binding):
                 self.store.binding_added(self.name, binding)
@@ -369,11 +393,21 @@ class Vhost(Generic[Q]):
         del inbound[binding]
         if not inbound:
             del self._bindings_by_destination[binding.destination]
+        self.binding_count -= 1
         cost = source.unbind(binding)
         if not _survives_restart(source, binding):
             return cost + 1
         self.store.binding_removed(self.name, binding)
         return cost + _UNITS_PER_RECORD
+
+    def check_consumer_limit(self, queue: str) -> None:
+        """Raise `PreconditionFailedError` if the vhost has reached its consumer limit."""
+        limit = self.settings.limits.max_consumers
+        if limit is not None and self.consumer_count >= limit:
+            raise PreconditionFailedError(
+                f"cannot consume from queue '{queue}': consumer limit in vhost '{self.name}' ({limit})"
+                " is reached"
+            )
 
     def alternate_exchanges(self, exchange: Exchange[Q]) -> Sequence[Exchange[Q]]:
         """Return the exchange for messages that match no binding, if there is one."""
@@ -400,7 +434,7 @@ class Vhost(Generic[Q]):
     # ── invariants ──────────────────────────────────────────────────────────────────────────────
 
     def check(self) -> None:
-        """Assert VH1 and VH2; VH3 is a property of two states."""
+        """Assert VH1, VH2 and VH4; VH3 is a property of two states."""
         sources = {*self.exchanges.values(), *self._deleting_exchanges.values()}
         entities = {*sources, *self.queues.values(), *self._deleting_queues.values()}
         outbound = [binding for source in sources for binding in source.bindings.values()]
@@ -408,6 +442,7 @@ class Vhost(Generic[Q]):
             binding for bindings in self._bindings_by_destination.values() for binding in bindings
         ]
         assert len(outbound) == len(inbound), "VH1"
+        assert self.binding_count == len(inbound), "VH4"
         assert set(outbound) == set(inbound), "VH1"
         assert self._bindings_by_destination.keys() <= entities, "VH1"
         for exchange in self.exchanges.values():

@@ -132,8 +132,11 @@ def copy_topology(broker: Broker) -> Broker:
                 to_queue = isinstance(binding.destination, Queue)
                 destinations: Any = copied.queues if to_queue else copied.exchanges
                 destination = destinations[binding.destination.name]
-                copied.exchanges[exchange.name].bind(
-                    destination, binding.routing_key, binding.arguments
+                copied.add_binding(
+                    copied.exchanges[exchange.name],
+                    destination,
+                    binding.routing_key,
+                    binding.arguments,
                 )
     return copy
 
@@ -146,6 +149,7 @@ class DefinitionsImporter:
         self._now = now
         self._loopback_users = loopback_users
         self._bound: dict[str, set[Hashable]] = {}
+        self._with_new_limits: set[str] = set()
 
     def run(self, definitions: Definitions) -> list[str]:
         notes = list(definitions.notes)
@@ -156,6 +160,9 @@ class DefinitionsImporter:
         for name in definitions.vhosts:
             if name not in self._broker.vhosts:
                 self._broker.add_vhost(name, persist=True)
+        self._with_new_limits = {
+            each.vhost for each in definitions.settings if each.limits is not None
+        }
         self._check_queue_limits(definitions)
         for settings in definitions.settings:
             self._import_vhost_settings(settings)
@@ -211,13 +218,12 @@ class DefinitionsImporter:
 
     def _check_queue_limits(self, definitions: Definitions) -> None:
         """Raise if a vhost would exceed its limit of queues, unless the document sets its limits."""
-        with_new_limits = {each.vhost for each in definitions.settings if each.limits is not None}
         added: dict[str, set[str]] = {}
         for queue in definitions.queues:
             vhost = self._find_vhost(queue)
             if queue.name not in vhost.queues and not queue.name.startswith("amq."):
                 added.setdefault(vhost.name, set()).add(queue.name)
-        for name in added.keys() - with_new_limits:
+        for name in added.keys() - self._with_new_limits:
             vhost = self._broker.vhosts[name]
             limit, count = vhost.settings.limits.max_queues, self._broker.count_queues(vhost)
             if limit is not None and count + len(added[name]) > limit:
@@ -283,16 +289,13 @@ class DefinitionsImporter:
                 return
         if not wanted.source or self._is_bound(vhost, wanted):
             return
-        destination = destinations[wanted.destination]
+        limited = vhost.name not in self._with_new_limits
+        bind = vhost.bind if limited else vhost.add_binding
+        source, name = vhost.exchanges[wanted.source], wanted.destination
         try:
             if wanted.to_queue:
-                vhost.bind_queue(
-                    destination.name, wanted.source, wanted.routing_key, wanted.arguments
-                )
-            else:
-                vhost.bind_exchange(
-                    destination.name, wanted.source, wanted.routing_key, wanted.arguments
-                )
+                vhost.find_accessible_queue(None, name)
+            bind(source, destinations[name], wanted.routing_key, wanted.arguments)
         except AmqpError as error:
             raise _error_at(wanted, error.reply_text) from None
 

@@ -12,8 +12,10 @@ from recado.amqp.properties import Properties
 from recado.amqp.values import FieldTable, Int8
 from recado.broker.arguments import parse_queue_arguments
 from recado.broker.channel import ATOMIC_UNITS_MAX, Settlement
+from recado.broker.limits import VhostLimits
 from recado.broker.queue import Queue
 from recado.broker.steps import STEP_UNITS_MAX
+from recado.broker.vhost import VhostSettings
 from recado.journal.disk import MemoryDisk
 from recado.journal.journal import Journal
 from recado.journal.record import CorruptJournalError, UnknownFormatError
@@ -359,6 +361,8 @@ def test_topology_returns_in_its_order(node: Node, *, checkpoint: bool) -> None:
     vhost.bind_queue("a", "e", "other")
     vhost.unbind_queue("a", "e", "other")
     vhost.delete_exchange("gone")
+    limits = VhostLimits(max_bindings=1)  # restored before the bindings, which all stay
+    node.broker.configure_vhost("/", VhostSettings(limits=limits))
     if checkpoint:
         node.store.segments.checkpoint_due = True
     node.restart()

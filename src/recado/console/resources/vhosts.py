@@ -166,7 +166,10 @@ def list_limits_of_vhost(request: ApiRequest) -> Answer:
 
 @API.add("PUT", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR)
 def put_vhost_limit(request: ApiRequest) -> Answer:
-    """Set a limit of a vhost, `max-connections` or `max-queues`; a negative value means no limit."""
+    """Set a limit of a vhost; a negative value means no limit.
+
+    The limits are `max-connections`, `max-queues`, `max-bindings` and `max-consumers`.
+    """
     value = read_field(request.require("value"), "value", int, 0)
     _set_limit(request, value)
     return NO_CONTENT

@@ -3,7 +3,7 @@
 The messages of a delayed exchange are in a queue of its own, which is declared and deleted with the exchange.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from recado.amqp.errors import NotFoundError
@@ -181,18 +181,13 @@ def _bind(broker: Broker, record: bytes) -> bool:
     vhost = broker.vhosts.get(_get_text(table, "vhost"))
     if vhost is None:
         return False
-    bind: Callable[[str, str, str, FieldTable], None] = vhost.bind_queue
-    if table["to_exchange"]:
-        bind = vhost.bind_exchange
+    find = vhost.find_exchange if table["to_exchange"] else vhost.find_queue
     try:
-        bind(
-            _get_text(table, "destination"),
-            _get_text(table, "source"),
-            _get_text(table, "key"),
-            arguments,
-        )
+        source = vhost.find_exchange(_get_text(table, "source"))
+        destination = find(_get_text(table, "destination"))
     except NotFoundError:
         return False
+    vhost.add_binding(source, destination, _get_text(table, "key"), arguments)
     return True
 
 
