@@ -9,15 +9,15 @@ This package exports everything that a program needs; actors of other nodes are 
 helpers in `recado.actors.testkit`, messages of the inspector in `recado.actors.inspection`. Names are imported
 on first use.
 
-The modules directly in this package define the public classes. The subpackages implement them, each using only
-those listed below it:
+The modules directly in this package define the public classes. The subpackages implement them. Each uses only
+those listed below it; supervision and runtime, the kernel, use each other:
 
     remote            actors on other nodes
     durable_mailbox   mailboxes in a journal on disk
     serialization     messages as bytes
+    dispatchers       thread pools for actors that block
     supervision       starting, stopping, failures, restarts, links
     runtime           cells: from a mailbox to its handler
-    dispatchers       thread pools for actors that block
 
 The model follows Erlang and Akka, as described in "Uso do padrão AMQP para transporte de mensagens entre atores
 remotos" by Thadeu de Russo e Carmo.

@@ -12,7 +12,8 @@ RO2  SMALLEST_MAILBOX: the routee with the fewest pending messages gets the mess
      turn. The mailboxes of actors on other nodes are unknown here, and count as empty.
 RO3  BROADCAST: every routee gets the message; the first reply counts.
 RO4  Messages of one sender to the same routee stay in order.
-RO5  A routee that has stopped gets no more messages. Without routees, messages are dead letters.
+RO5  A routee gets no more messages once the router was notified that it has stopped. Without routees, messages
+     are dead letters.
 
 A pool creates its routees and supervises them: one that fails is restarted and keeps its position.
 """
@@ -149,5 +150,5 @@ def group(
 
 def _pending_count(ref: ActorRef[Any]) -> int:
     """Return the number of messages that wait for an actor, plus the one that it handles."""
-    post = ref._target
-    return post.mailbox.qsize() + post.is_claimed if isinstance(post, Cell) else 0
+    target = ref._target
+    return target.mailbox.qsize() + target.is_claimed if isinstance(target, Cell) else 0

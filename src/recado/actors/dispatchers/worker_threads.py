@@ -1,7 +1,8 @@
 """The threads of a dispatcher: how they start, run cells, and end.
 
 CR1  After `close` no thread is left, and all cells that were dispatched before have run. Handlers that do not
-     end are the exception: when none has ended for STOP_GRACE_S, the remaining daemon threads are abandoned.
+     end are the exception: when no run of a cell has ended for STOP_GRACE_S, the remaining daemon threads are
+     abandoned.
 CR2  Cells that are dispatched after `close` run on the event loop, so that their messages are not lost.
 CR3  No exception of a handler ends a thread: its actor fails.
 """

@@ -340,9 +340,8 @@ class MailboxJournal:
             for callback in callbacks:
                 try:
                     callback(failure)
-                except (
-                    Exception
-                ):  # the loop of the caller may be closed; the other callbacks must run
+                except Exception:
+                    # The loop of the caller may be closed. The other callbacks must run.
                     log.exception("error in a callback after a sync of durable mailboxes")
 
     def _sync(self) -> BaseException | None:
@@ -379,7 +378,7 @@ class MailboxJournal:
         oldest: list[Segment] = []
         for segment in segments[:-1]:
             oldest.append(segment)
-            # Each time a snapshot is written: it must be small compared to the dropped segments, or the journal
+            # Each drop writes a snapshot. Unless that is small compared to the dropped segments, the journal
             # grows.
             if segment.end - oldest[0].base >= 4 * snapshot_bytes:
                 break

@@ -8,9 +8,9 @@
 DU1  When `tell_wait` returns, on this node or another, the message is on disk. It is handled at least once,
      unless it becomes a dead letter. A message of a plain `tell` is stored as well, but the sender does not
      learn when.
-DU2  A message is acknowledged after its handler has ended. Until then it is retried. If its handler has failed,
-     the restarted actor handles it next. If the process or the actor has ended, the next actor of the mailbox
-     handles all messages that are left, in the order in which they were put.
+DU2  A message is acknowledged after its handler has ended normally; otherwise it is retried. If its handler has
+     failed, the restarted actor handles it next. If the process or the actor has ended, the next actor of the
+     mailbox handles all messages that are left, in the order in which they were put.
 DU3  It is attempted `attempts_max` times, counted over all incarnations of the process; then it is a dead
      letter. So a message that kills the process does so a bounded number of times.
 DU4  A message from another node is stored once, however often it is redelivered: it is identified by the

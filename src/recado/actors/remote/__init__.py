@@ -8,7 +8,7 @@
 
 The path of a message: remote_ref ► outbound ► peer_table ► link; on the other node: link ► inbound ► mailbox.
 
-Names are imported on first use, because durable mailboxes use parts of this package without a node.
+Names are imported on first use, so that a program imports only the transports that it uses.
 """
 
 from __future__ import annotations

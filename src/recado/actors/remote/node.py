@@ -228,9 +228,8 @@ class Node:
             except ValueError as error:
                 raise InvalidEnvelopeError(str(error)) from None
             ref = self.system.ref(address)
-            if (
-                address.node != self.name
-            ):  # local references are not cached: another actor may take over the name
+            # Local references are not cached: another actor may take over the name.
+            if address.node != self.name:
                 if len(self._refs_by_text) >= MAX_CACHED_REFS:
                     self._refs_by_text.clear()
                 self._refs_by_text[text] = ref

@@ -10,8 +10,8 @@ TR3  A frame accepted by a durable link is repeated until it has arrived or is r
      another link may be lost when the link is.
 TR4  A frame received with `settle` that is not settled is redelivered, to this incarnation of the node or to
      the next one. Frames that were sent together with it may be redelivered, too.
-TR5  A listener is never called from within a call to its transport or link, and always in the thread of the
-     loop.
+TR5  A listener is always called in the thread of the loop, and not from within a call to its transport or link.
+     Only `close` may call `frame_returned` before it returns.
 TR6  A lost link reconnects by itself, until its transport gives up and reports it as closed. A link opened by
      the peer is closed when it is lost, unless it is durable.
 TR7  The buffer of a link is bounded: `post` raises LimitExceededError for a frame that does not fit.

@@ -70,7 +70,7 @@ _STOPPED = CellState.STOPPED
 _UNCLAIMED_STATES = frozenset({CellState.IDLE, CellState.STOPPED})
 _GENERATOR_TYPES = frozenset({GeneratorType, AsyncGeneratorType})
 
-# One lock for all cells, held for two instructions. A lock in each cell would take 90 bytes.
+# One lock for all cells, held for a few instructions. A lock in each cell would take 90 bytes.
 _claim_lock = Lock()
 
 

@@ -6,7 +6,8 @@ bound: the cell has the `capacity` and applies backpressure (backpressure.py), s
 bounded.
 
 MB1  `put` never blocks and never fails; every envelope that was put is returned once by `get_nowait`, in order.
-MB2  Only the holder of the cell's claim calls `get_nowait`; a work stealing pool is the one exception.
+MB2  Only the holder of the cell's claim calls `get_nowait`. There are two exceptions: the other actors of a work
+     stealing pool, and the dead letter office, which drains the mailbox of a stopped cell.
 """
 
 from __future__ import annotations

@@ -1,16 +1,15 @@
 """A watchdog that logs handlers which block the event loop.
 
 A handler that computes or blocks without `await` stops every actor, timer and connection of its loop. The loop
-records a heartbeat every BEAT_INTERVAL_S, and a thread checks it. If the next heartbeat is late, the thread reads
-the stack of the loop's thread; if it is late by BLOCKED_S or more because of one handler, the thread logs the
-actor and the line that the handler has reached. So
-a handler that never ends is reported, too, and there is no cost per message. All systems of a loop share one
-watchdog, which ends with the last of them, or with the loop.
+records a heartbeat every BEAT_INTERVAL_S, and a thread checks it. If a heartbeat is late, the thread reads the
+stack of the loop's thread. If one handler has been on the stack for BLOCKED_S or longer, the thread logs the
+actor and the line that the handler has reached. So a handler that never ends is reported, too, and there is no
+cost per message. All systems of a loop share one watchdog, which ends with the last of them, or with the loop.
 
-The reported time begins at the check before the first one that found this handler on the stack. It
-excludes delays of the heartbeat by earlier callbacks, and the time in which the loop was not running or the
-process was stopped. A handler that is stopped in a debugger is not reported. A single call of C code that holds
-the GIL cannot be noticed, because no thread runs meanwhile.
+The reported time begins at the check before the first one that found this handler on the stack. It excludes
+delays of the heartbeat by earlier callbacks, and the time in which the loop was not running or the process was
+stopped. A handler that is stopped in a debugger is not reported. A single call of C code that holds the GIL
+cannot be noticed, because no thread runs meanwhile.
 """
 
 from __future__ import annotations

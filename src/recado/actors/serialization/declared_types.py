@@ -10,7 +10,7 @@ DC2  A type that says nothing about its values (Any, object, an unbound type var
      checked) accepts every value.
 
 The fields of an instance are checked when the instance is encoded or created (tagged_codec.py), not by the type
-of the field that holds it.
+of the field that holds it. Only the type arguments of a generic class, such as Box[int], are checked here.
 """
 
 from __future__ import annotations

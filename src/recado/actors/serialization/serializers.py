@@ -1,13 +1,14 @@
 """Encodes messages as bytes and decodes them, with a format for each class.
 
-    msgpack, json   structs whose values have exactly the declared types, by msgspec (lossless_encoding.py)
+    msgpack, json   structs whose values have exactly the declared types, by msgspec (lossless_encoding.py), and
+                    None, booleans, integers, finite floats and text
     tagged          all other serializable values, in MessagePack or JSON (tagged_codec.py)
     protobuf        protobuf messages, by the name of their descriptor
     pickle          every other value, if the options of the node allow it
 
 A *manifest* is the name of a class in the class registry. The class of a received value is looked up by it;
-nothing is imported. A value without a manifest, such as a list, is tagged. A reply whose type is exactly the
-one that the message declares is encoded in plain MessagePack or JSON, and decoded as that type.
+nothing is imported. Containers such as lists have no manifest; they are tagged. A reply whose type is exactly
+the one that the message declares is encoded in plain MessagePack or JSON, and decoded as that type.
 
 SR1  Except from pickles, `deserialize` creates instances only of registered classes, of the declared type of a
      reply, and of the types in tagged_codec.py.

@@ -1,5 +1,5 @@
-"""The relations of a cell to other actors: children, monitors, ties. Created on demand, because most cells have
-none."""
+"""The relations of a cell to other actors: children, monitors, ties. `Links` also holds other state that most
+cells do not have (kept behaviours, callbacks), so it is created on demand."""
 
 from __future__ import annotations
 

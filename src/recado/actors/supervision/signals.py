@@ -35,7 +35,8 @@ class _SignalMessage(Message[None]):
 
 
 class Down(_SignalMessage):
-    """A monitored actor has stopped, or its node is unreachable (`reason` is a NodeUnreachableError)."""
+    """A monitored actor has stopped, does not exist (`reason` is a NoSuchActorError), or its node is unreachable
+    (NodeUnreachableError)."""
 
     ref: Ref
     reason: Reason
@@ -78,7 +79,7 @@ class Failed(_SignalMessage):
 
 
 class Ended(_SignalMessage):
-    """A child has stopped."""
+    """A child has stopped, or could not be linked (`reason` is an AlreadyLinkedError or a NoSuchActorError)."""
 
     ref: Ref
     reason: Reason
@@ -101,7 +102,7 @@ class Untie(_SignalMessage):
 
 
 class Exit(_SignalMessage):
-    """An actor that this one is tied to has failed for good: this one stops, too."""
+    """An actor that this one is tied to has failed for good, or does not exist: this one stops, too."""
 
     ref: Ref
     reason: BaseException

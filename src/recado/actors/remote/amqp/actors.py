@@ -3,10 +3,10 @@
     ConnectionSupervisor
     └── ConnectionActor            one for each bridge, with one connection or one for each channel
         ├── ReadChannelActor       declares the queue and its bindings, and consumes
-        └── WriteChannelActor      started when the first one consumes, so that answers find a queue
+        └── WriteChannelActor      started when the ReadChannelActor consumes, so that answers find a queue
 
-An actor whose connection or channel closes fails, and its supervisor restarts it after a delay: this is how
-bridges recover. A new instance opens new connections, channels and channel actors.
+An actor whose connection or channel closes fails, and its supervisor restarts it: this is how bridges recover.
+After a delay, the new instance opens new connections, channels and channel actors.
 
 BA1  The first attempt is made at once; `BridgeRetries` delays each attempt after a restart. At the reconnect
      timeout of the retry policy (settings.py: `retry_policy`, `search_policy`) the bridge is given up: the

@@ -332,7 +332,7 @@ class Bridge:
             self._listener.bridge_closed(reason)
 
     def close(self, reason: str) -> None:
-        """Accept no more frames, return the unconfirmed ones, and abort connections that are not up."""
+        """Accept no more frames, return the unconfirmed ones, and abort the connections unless the bridge is up."""
         self.close_reason = reason
         self._fail_first_up(CannotConnectError(f"no bridge for {self.topology.name}: {reason}"))
         self._stop_reporting()

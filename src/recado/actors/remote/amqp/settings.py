@@ -1,4 +1,4 @@
-"""Options of the AMQP transport. The section `[actors]` of recado.toml has the same keys."""
+"""Options of the AMQP transport. The section `[actors]` of recado.toml has most of them, under the same names."""
 
 from __future__ import annotations
 

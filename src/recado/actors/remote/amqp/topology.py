@@ -61,7 +61,7 @@ def server_topology(node: str, storage: Storage) -> BridgeTopology:
     exchange = ExchangeSpec(naming.inbound_exchange(node), EXCHANGE_PARAMETERS[storage])
     queue = QueueSpec(naming.inbound_queue(node), QUEUE_PARAMETERS[storage])
     binding = BindingSpec(queue.name, exchange.name, naming.key_to_server(node))
-    # Both channels need the exchange, and either may be opened first.
+    # Both channels need the exchange, and after a loss either may be reopened first.
     return BridgeTopology(
         name=f"server {node}",
         exchange=exchange.name,

@@ -3,7 +3,7 @@
 A broker redelivers unsettled frames, possibly in another order; an attacker may replay a recorded frame. Both
 are frames that were received before. Only the redelivered one was not settled here.
 
-RDD1  A settled (incarnation, sequence) is refused as long as its incarnation is remembered.
+RDD1  A settled (incarnation, sequence) is not processed again as long as its incarnation is remembered.
 RDD2  A frame that came and was not settled is accepted when it comes again, after `release`.
 RDD3  While a frame is being processed, further copies of it are `PENDING` and not processed.
 RDD4  Memory is bounded. Of the incarnations, the one silent for longest is forgotten. Of the gaps in one
@@ -120,8 +120,6 @@ class Deduplicator:
             history = histories[incarnation] = SenderHistory(self._ranges_max)
             if len(histories) > self._max_incarnations:
                 histories.popitem(last=False)
-        elif (
-            len(histories) > self._max_incarnations // 2
-        ):  # before that, the LRU order is not needed
+        elif len(histories) > self._max_incarnations // 2:  # below that, no LRU order is needed
             histories.move_to_end(incarnation)
         return history

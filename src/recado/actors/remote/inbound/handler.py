@@ -7,7 +7,8 @@ settled as accepted when its message is stored or in a mailbox with space, and a
 refused. If that takes time, the frame is *pending* in the deduplicator; copies that the broker delivers
 meanwhile add their `settle` to those of the first one.
 
-INB1  Nothing of a frame is decoded before its MAC was verified; no settled frame is processed again.
+INB1  Nothing of a frame is decoded before its MAC was verified, except of a refusal, which has no MAC. No settled
+      frame is processed again.
 INB2  `frame_received` raises nothing, whatever the frame contains. The sender of a refused frame is told
       (refusals.py).
 INB3  A frame with `settle` is settled once: when its message is stored or in a mailbox with space, or when it
@@ -121,9 +122,8 @@ class InboundHandler:
         else:
             history = self.deduplicator.history_of(incarnation)
             if (status := history.status_of(sequence)) is not NEW:
-                if (
-                    status is FrameStatus.SETTLED
-                ):  # published again by a sender that got no confirm: not a replay attack
+                if status is FrameStatus.SETTLED:
+                    # Not a replay attack: a sender that got no confirm has published the frame again.
                     settle(True)
                 elif (callbacks := self._pending_settles.get((incarnation, sequence))) is not None:
                     callbacks.append(settle)

@@ -4,8 +4,9 @@ RF1  The sender of a refused frame is told, with at most REFUSALS_PER_SECOND ref
      the frame was authentic the refusal has a detail text; otherwise it is smaller than the refused frame (no
      amplification).
 RF2  A link on which too many frames were refused is closed.
-RF3  A refused ask fails with the reason and the detail of the other node. A refused signal that would create a
-     relation has the effect of an absent actor. All other refusals are published as events.
+RF3  A refused ask fails with the reason and the detail of the other node. All other refusals are published as
+     events. A refused signal that would create a relation, or report a failure, also has the effect of an absent
+     actor.
 RF4  A returned frame certainly did not arrive: its ask fails, its signal has the effect of an absent actor, and
      its message becomes a dead letter.
 """
@@ -66,9 +67,8 @@ class Refusals:
     ) -> None:
         """Refuse a frame. Pass `detail`, which is sent, for authentic frames only (RF1)."""
         description = detail or reason.name.lower()
-        if (
-            reason is not RefusalReason.REPLACED
-        ):  # not its fault, and each of its asks needs an answer
+        # A replaced node does nothing wrong, and each of its asks needs an answer.
+        if reason is not RefusalReason.REPLACED:
             self.add_strike(link, description)
         self._system._publish_event(FrameRefused(link.peer, reason))
         now = self._system._clock.time()

@@ -5,9 +5,9 @@
                      | 1 u32 |             pong
                      | 2 u32 | mac 16 |    MAC of all frames so far, including their sizes
 
-TCC1  Buffered input is bounded: one frame of `max_frame_bytes`, plus MAC_INTERVAL_BYTES of unverified frames,
-      plus one read. A size above the limit, or too small for any frame, closes the connection before the frame
-      is read.
+TCC1  Buffered input is bounded: unverified frames of MAC_INTERVAL_BYTES and one frame of `max_frame_bytes` more,
+      plus one incomplete frame, plus one read. A size above the limit, or too small for any frame, closes the
+      connection before the frame is read.
 TCC2  The first frame posted after a read is written at once: usually it is the only one. Frames that follow in
       the same turn of the event loop are coalesced into one write. With this, and with handling messages within
       the read (`Node.frames_received`), an ask takes 1.4 times as long as a raw echo; with a turn of the loop

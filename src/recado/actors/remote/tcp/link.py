@@ -212,9 +212,7 @@ class OutboundTcpLink(TcpLink):
     # ── connecting ────────────────────────────────────────────────────────────────────────────────────────
 
     def _start_connecting(self) -> None:
-        if (
-            self.close_reason is not None
-        ):  # the listener has closed the link when it was reported lost
+        if self.close_reason is not None:  # the listener closed the link when it was reported lost
             return
         self.connect_task = self._loop.create_task(self._connect(), name=f"link to {self.peer}")
 

@@ -27,7 +27,7 @@ class TcpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the TCP transport. Durations are seconds."""
 
     connect_timeout: float = 5.0
-    """For one attempt to connect, including the handshake."""
+    """For one attempt to connect, and then again for the handshake."""
     read_timeout: float = 20.0
     """A connection on which nothing is received for this long, though pinged, is closed."""
     retry_max: float = 0.3

@@ -69,9 +69,7 @@ class RemoteSignal(msgspec.Struct, frozen=True, array_like=True, tag="signal"):
     ref: str = ""  # address of the other actor of the signal
     reason: bytes = b""  # an encoded Failure
     token: NonNegative = 0  # of the relation it creates or belongs to (monitoring/relations.py)
-    uid: NonNegative = (
-        0  # of the target actor, if the envelope addresses it by name and the uid is known
-    )
+    uid: NonNegative = 0  # of the target actor, if it is addressed by name and the uid is known
 
 
 class ActorIdentified(msgspec.Struct, frozen=True, array_like=True, tag="identified"):

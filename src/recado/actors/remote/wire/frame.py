@@ -4,9 +4,9 @@
     | 0 u8       | incarnation 16 | sequence u64 | reason u8 | detail … |     refusal of that frame
 
 The MAC is BLAKE2b, keyed with the cookie, over everything but itself. A refusal has no MAC, because it also
-goes to nodes that do not have the cookie. It repeats the 16 random bytes of the incarnation, which only the two
-ends have seen, so a third party cannot forge one. `detail` is UTF-8 of at most DETAIL_MAX_BYTES, and present
-only if the refused frame was authentic.
+goes to nodes that do not have the cookie. It repeats the 16 random bytes of the incarnation, so only a program
+that can read the frames between the two nodes can forge one. `detail` is UTF-8 of at most DETAIL_MAX_BYTES, and
+present only if the refused frame was authentic.
 
 An *incarnation* identifies one run of a sender towards one peer; its sequence numbers begin at 1. A refusal of
 sequence 0 refuses all frames of the incarnation: another node of the same name has replaced the sender.
