@@ -34,6 +34,7 @@ class Program(NamedTuple):
 
 # The one on PATH is a wrapper that requires the system's folders and user.
 RABBITMQ = Program("rabbitmq-server", "rabbitmq-server", ("/usr/lib/rabbitmq/bin",))
+RABBITMQADMIN = Program("rabbitmqadmin", "rabbitmq-server")
 EPMD = Program("epmd", "rabbitmq-server", ("/usr/lib/erlang/bin",))
 AMQP_TOOLS = Program("amqp-publish", "amqp-tools")
 REDIS = Program("redis-server", "redis-server")
@@ -50,7 +51,7 @@ NATS = Program("nats-server", "nats-server")
 
 FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS)
 FOR_SUITES = (RABBITMQ, EPMD, REDIS, NODE, NPM)
-FOR_TESTS = (RABBITMQ, EPMD, AMQP_TOOLS, REDIS, NODE, NPM, GCC, NATS, JAVA)
+FOR_TESTS = (RABBITMQ, RABBITMQADMIN, EPMD, AMQP_TOOLS, REDIS, NODE, NPM, GCC, NATS, JAVA)
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 

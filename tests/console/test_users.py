@@ -173,3 +173,40 @@ def test_bad_input_names_the_field(api: Api) -> None:
         reply = api.request("PUT", path, body)
         assert reply.status == 400, (path, reply)
         assert words in reply.body["reason"], reply.body
+
+
+def test_limits_of_a_vhost_are_a_parameter(api: Api) -> None:
+    path = "/api/parameters/vhost-limits/%2F/limits"
+    assert api.delete(path) == 404
+    assert api.put(path, {"value": {"max-queues": 5}}) == 201
+    assert api.put(path, {"value": {"max-connections": 7}}) == 204
+    assert api.get(path)["value"] == {"max-connections": 7}
+    assert api.get("/api/vhost-limits") == [{"vhost": "/", "value": {"max-connections": 7}}]
+    for other, body, words in (
+        (path, {"value": 7}, "value"),
+        (path, {"value": {"max-queues": "x"}}, "max-queues"),
+        (path, {"value": {"nope": 1}}, "nope"),
+        (path.replace("/limits", "/other"), {"value": {}}, "name"),
+    ):
+        reply = api.request("PUT", other, body)
+        assert (reply.status, words in reply.body["reason"]) == (400, True), reply
+    assert api.delete(path) == 204
+    assert api.get("/api/parameters") == []
+
+
+def test_a_policymaker_cannot_change_limits(api: Api) -> None:
+    path = "/api/parameters/vhost-limits/%2F/limits"
+    assert api.put("/api/users/pat", {"password": "p", "tags": "policymaker"}) == 201
+    permission = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert api.put("/api/permissions/%2F/pat", permission) == 201
+    assert api.put(path, {"value": {"max-queues": 5}}) == 201
+    pat = Api(api.port, "pat", "p")
+    assert pat.put(path, {"value": {}}) == 401
+    assert pat.delete(path) == 401
+    assert pat.get(path)["value"] == {"max-queues": 5}
+
+
+def test_booleans_may_be_strings(api: Api) -> None:
+    assert api.put("/api/queues/%2F/x", {"durable": "true", "auto_delete": "false"}) == 201
+    queue = api.get("/api/queues/%2F/x")
+    assert (queue["durable"], queue["auto_delete"]) == (True, False)

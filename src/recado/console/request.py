@@ -148,8 +148,13 @@ class ApiRequest(msgspec.Struct):
 
 
 def read_field(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
-    """Return a field of a body, or the default if it is absent. Raises `ApiError` that names the field."""
+    """Return a field of a body, or the default if it is absent. Raises `ApiError` that names the field.
+
+    As in RabbitMQ, the strings `true` and `false` are accepted for a boolean: `rabbitmqadmin` sends them.
+    """
     value = body.get(name, default)
+    if kind is bool and value in ("true", "false"):
+        value = value == "true"
     if isinstance(value, int) and value.bit_length() > 63:
         raise bad_request(f"{name}: {_describe(value)} does not fit into 64 bits")
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):

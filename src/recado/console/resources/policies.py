@@ -1,8 +1,8 @@
 """Policies, operator policies, and parameters.
 
-The only component with parameters is `vhost-limits`. Its parameters can be read here, and are changed by
-`/api/vhost-limits` (see `vhosts`). Every PUT of a parameter is refused, with the error that RabbitMQ has for
-a component whose plugin is not enabled.
+The only component with parameters is `vhost-limits`: all limits of a vhost are its parameter `limits`, and
+`/api/vhost-limits` (see `vhosts`) changes one of them. For other components, PUT answers with the error that
+RabbitMQ has for a component whose plugin is not enabled.
 """
 
 from __future__ import annotations
@@ -12,14 +12,25 @@ from typing import Any
 import msgspec
 
 from recado.broker.errors import InvalidPolicyError
+from recado.broker.limits import VhostLimits
 from recado.broker.policy import Policy
 from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 
-from ..access import Access, visible_vhosts
+from ..access import Access, is_administrator, visible_vhosts
 from ..query import Listing
-from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
+from ..request import (
+    CREATED,
+    NO_CONTENT,
+    Answer,
+    ApiRequest,
+    bad_request,
+    not_authorised,
+    not_found,
+    read_field,
+)
 from ..routes import API
+from .vhosts import set_limits
 
 _PolicyEntry = tuple[str, Policy]
 
@@ -114,6 +125,7 @@ _register("operator-policies", Access.ADMINISTRATOR, operator=True)
 # ── parameters ──────────────────────────────────────────────────────────────────────────────────────
 
 LIMITS_COMPONENT = "vhost-limits"
+LIMITS_NAME = "limits"
 
 
 def _parameter_object(vhost: Vhost[Queue]) -> dict[str, Any]:
@@ -121,7 +133,7 @@ def _parameter_object(vhost: Vhost[Queue]) -> dict[str, Any]:
         "value": msgspec.to_builtins(vhost.settings.limits),
         "vhost": vhost.name,
         "component": LIMITS_COMPONENT,
-        "name": "limits",
+        "name": LIMITS_NAME,
     }
 
 
@@ -154,30 +166,47 @@ def list_parameters_of_vhost(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
 def get_parameter(request: ApiRequest) -> Answer:
     """Return one parameter."""
+    return Answer(body=_parameter_object(_find_parameter(request)))
+
+
+def _find_parameter(request: ApiRequest) -> Vhost[Queue]:
+    """Return the vhost whose limits the path names. Raises `ApiError` 404 if it has none."""
     vhost = request.vhost()
-    if (
-        request.parameters["component"] != LIMITS_COMPONENT
-        or request.parameters["name"] != "limits"
-        or not msgspec.to_builtins(vhost.settings.limits)
-    ):
+    key = request.parameters["component"], request.parameters["name"]
+    if key != (LIMITS_COMPONENT, LIMITS_NAME) or vhost.settings.limits == VhostLimits():
         raise not_found()
-    return Answer(body=_parameter_object(vhost))
+    return vhost
 
 
 @API.add("PUT", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
 def put_parameter(request: ApiRequest) -> Answer:
-    """Refuse to set a parameter: no component has parameters that can be set here."""
-    request.vhost()
-    request.require("value")
-    component = request.parameters["component"]
-    raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+    """Set all limits of a vhost; no other component has parameters."""
+    vhost = request.vhost()
+    body = request.require("value")
+    component, name = request.parameters["component"], request.parameters["name"]
+    if component != LIMITS_COMPONENT:
+        raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+    if name != LIMITS_NAME:
+        raise bad_request(f"name: expected {LIMITS_NAME}, the only parameter of {component}")
+    _require_administrator(request)
+    created = vhost.settings.limits == VhostLimits()
+    set_limits(request, vhost, VhostLimits(), read_field(body, "value", dict, {}))
+    return CREATED if created else NO_CONTENT
 
 
 @API.add("DELETE", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
 def delete_parameter(request: ApiRequest) -> Answer:
-    """Answer 404: no parameter can be deleted here."""
-    request.vhost()
-    raise not_found()
+    """Remove all limits of a vhost."""
+    vhost = _find_parameter(request)
+    _require_administrator(request)
+    set_limits(request, vhost, VhostLimits(), {})
+    return NO_CONTENT
+
+
+def _require_administrator(request: ApiRequest) -> None:
+    """Limits constrain those who may set policies, so the routes of parameters are not a way around them."""
+    if not is_administrator(request.user):
+        raise not_authorised("Not administrator user")
 
 
 @API.add("GET", "/api/global-parameters", Access.GLOBAL_PARAMETERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -171,22 +172,27 @@ def put_vhost_limit(request: ApiRequest) -> Answer:
     The limits are `max-connections`, `max-queues`, `max-bindings` and `max-consumers`.
     """
     value = read_field(request.require("value"), "value", int, 0)
-    _set_limit(request, value)
+    vhost = request.vhost()
+    set_limits(request, vhost, vhost.settings.limits, {request.parameters["name"]: value})
     return NO_CONTENT
 
 
 @API.add("DELETE", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR)
 def delete_vhost_limit(request: ApiRequest) -> Answer:
     """Remove a limit of a vhost."""
-    _set_limit(request, -1)
+    vhost = request.vhost()
+    set_limits(request, vhost, vhost.settings.limits, {request.parameters["name"]: -1})
     return NO_CONTENT
 
 
-def _set_limit(request: ApiRequest, value: int) -> None:
-    vhost, name = request.vhost(), request.parameters["name"]
+def set_limits(
+    request: ApiRequest, vhost: Vhost[Queue], limits: VhostLimits, values: Mapping[str, Any]
+) -> None:
+    """Give a vhost these limits with some of them replaced. Raises `ApiError` that names a wrong one."""
     known = {field.replace("_", "-"): field for field in VhostLimits.__struct_fields__}
-    if name not in known:
-        raise bad_request(f"unknown limit '{name}': there are {', '.join(known)}")
-    limit = None if value < 0 else value
-    limits = replace(vhost.settings.limits, **{known[name]: limit})
+    for name in values:
+        if name not in known:
+            raise bad_request(f"unknown limit '{name}': there are {', '.join(known)}")
+        value = read_field(values, name, int, -1)
+        limits = replace(limits, **{known[name]: None if value < 0 else value})
     request.broker.configure_vhost(vhost.name, replace(vhost.settings, limits=limits))
