@@ -1,9 +1,10 @@
 """Arguments of queues, exchanges and consumers: validation, and typed settings.
 
 Arguments arrive as a field table with keys such as `x-message-ttl`. They are validated once, at
-declaration, and stored in a frozen struct, so that no other module reads the table. The table is stored
-too, because a repeated declaration must be equivalent to the first. Unknown arguments are accepted and
-ignored. Error texts are RabbitMQ's, because users search for them.
+declaration, and stored in a frozen struct. The table is stored too: a repeated declaration must be
+equivalent to the first, and a policy must know which arguments were given. Unknown arguments are accepted
+and ignored; arguments of another queue type are refused. Error texts are RabbitMQ's, because users search
+for them.
 """
 
 from collections.abc import Callable

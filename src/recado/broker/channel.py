@@ -332,9 +332,9 @@ class Channel:
             self._background_at(now).start(self._return_in_steps(settlement, 0, last))
 
     def _entries_per_step(self) -> int:
-        """Return the step size.
+        """Return the number of entries of `UnackedDeliveries` to settle in one step.
 
-        If a global prefetch was reached, each delivery may require a scan of all consumers.
+        With a global prefetch, settling an entry may require a scan of all consumers.
         """
         units = 1 + len(self.consumers) // _CONSUMERS_PER_UNIT if self.global_prefetch else 1
         return max(STEP_UNITS_MAX * _ENTRIES_PER_UNIT // units, 1)

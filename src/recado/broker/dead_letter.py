@@ -133,7 +133,7 @@ class DeadLetterRouter:
             self._is_working = False
 
     def _publish_some(self, limit: int) -> Steps[None]:
-        """Publish dead letters of the oldest pending run, once."""
+        """Publish up to `limit` dead letters of the first pending run, without retries."""
         queue, run, reason = self._pending.popleft()
         part = run.take(limit * (_ALIKE_MESSAGES_PER_LETTER if run.prefix else 1))
         if part is not run:

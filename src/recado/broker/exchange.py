@@ -145,7 +145,7 @@ class Exchange(Generic[Q]):
         self.settings = settings
         """The declared settings combined with policies."""
         self.deleted = False
-        # Totals for statistics: messages published to the exchange, and how often they entered a queue.
+        # Totals for statistics: messages published to the exchange, and how often they were routed to a queue.
         self.published_in = self.published_out = 0
         self.uses_headers = settings.exchange_type in ("headers", DELAYED_EXCHANGE_TYPE)
         self.delayed_queue: Q | None = None

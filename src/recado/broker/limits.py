@@ -33,7 +33,7 @@ class UserLimits(msgspec.Struct, frozen=True, omit_defaults=True, rename="kebab"
 
 
 class Usage:
-    """Open connections by vhost and by user, and open channels by user."""
+    """Open connections by vhost and by user, open channels by user, and totals since the start."""
 
     def __init__(self, users: "Mapping[str, User]") -> None:
         """`users` is the live mapping by name, so that a changed limit applies to the next channel opened."""
@@ -71,7 +71,7 @@ class Usage:
         _decrement(self._connections_of_user, user)
 
     def add_channel(self, user: str) -> None:
-        """Raise `NotAllowedError` if the user has reached its channel limit."""
+        """Count a new channel. Raises `NotAllowedError` if the user has reached its channel limit."""
         limit = self._user_limits(user).max_channels
         if limit is not None and self._channels_of_user[user] >= limit:
             raise NotAllowedError(

@@ -40,7 +40,7 @@ class ExclusiveOwner(Protocol):
 
 
 class QueueContext(msgspec.Struct, frozen=True):
-    """What the queues of a vhost share."""
+    """The objects that the queues of a vhost share."""
 
     vhost: "Vhost[Queue]"
     dead_letter: DeadLetterHandler
@@ -160,7 +160,7 @@ class Queue(ABC):
         return self._active_consumer.tag if self._active_consumer is not None else None
 
     def is_active(self, consumer: Consumer) -> bool:
-        """Whether a consumer receives messages; of a single active consumer queue only one does."""
+        """Whether a consumer receives messages; in a queue with a single active consumer only one does."""
         return self._active_consumer in (None, consumer)
 
     # ── defined by the subclasses ─────────────────────────────────────────────────────────────────────

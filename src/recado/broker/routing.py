@@ -113,7 +113,8 @@ class VhostAccess:
     def are_independent(self, method_frames: Iterable[bytes]) -> bool:
         """Whether the order among messages of these cached routes is unobservable.
 
-        It is if no queue is in two of the routes, and none is a per-message queue.
+        It is if every route has queues, no queue is in two of the routes, and none is a per-message queue or
+        an address of direct replies.
         """
         if self._epoch != self.vhost.epoch:
             return False

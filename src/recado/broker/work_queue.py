@@ -7,7 +7,7 @@ WQ4  No message is ready while a consumer has credit, except for a few turns if 
      dispatched.
 WQ5  Each consumer gets the same messages whether they are published one by one or in runs.
 WQ6  No expired message is delivered.
-WQ7  Paged-out messages are dropped in small portions, one per turn, and none while dead letters of the last
+WQ7  Paged-out messages are dropped in portions of 1 MiB, one per turn, and none while dead letters of the last
      portion are pending: a mass expiry needs little memory and does not block other clients. From memory
      4,096 runs are dropped per turn. While messages wait to be dropped, the queue may exceed its limits,
      and basic.get may find it empty.
@@ -379,7 +379,7 @@ class WorkQueue(Queue):
         return 1 + abs(before - self.ready) // _CHANGES_PER_UNIT
 
     def _set_ttl_timer(self) -> None:
-        # The front may be paged out; do not load it before its time.
+        # If no message can expire, do not use `front`, which pages in messages.
         if self.stalled or not self._has_ttl:
             return
         for bucket in self._buckets:

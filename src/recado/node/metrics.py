@@ -36,7 +36,7 @@ class MetricsStartError(OSError):
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """The published counters. Totals are since `started`, which distinguishes one run of a node from the next.
+    """The published counters. Totals are since `started`, which identifies the incarnation of the node.
 
     The field names are the keys of the JSON object.
     """

@@ -78,7 +78,7 @@ class BrokerSettings(Section, frozen=True):
 
 
 class UserSettings(Section, frozen=True):
-    """A user with a plain password, or with a hash: argon2's, or RabbitMQ's salted SHA-256."""
+    """A user with a plain password, or with a hash: argon2's, or RabbitMQ's salted SHA-256 or SHA-512."""
 
     password: str | None = None
     password_hash: str | None = None

@@ -1,7 +1,8 @@
 """Login: user name, password, and the address of the client.
 
 The client cannot tell from a refusal whether the user name or the password was wrong: the reply is the same,
-and an unknown user name takes as long as a wrong password. So guessing does not reveal which users exist.
+and an unknown user name takes as long as a wrong password for a user with a slow hash (argon2), if there is
+such a user. So guessing does not reveal which users exist, as long as all hashes are of one kind.
 
 Logins over AMQP and HTTP share one `LoginThrottle`. The password of a throttled attempt is not checked.
 """

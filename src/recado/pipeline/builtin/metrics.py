@@ -26,11 +26,11 @@ GAUGES: Final = (
     "blocked",
 )
 TOTALS: Final = ("published", "confirmed", "delivered", "acknowledged", "syncs")
-SECONDS_TOTALS: Final = ("processor_seconds", "sync_seconds", "late_seconds")
+SECONDS_FIELDS: Final = ("processor_seconds", "sync_seconds", "late_seconds")
 COUNTER_SCHEMA: Final = ", ".join(
     ["node string, at bigint, started bigint, alarm string"]
     + [f"{name} bigint" for name in (*GAUGES, *TOTALS)]
-    + [f"{name} double" for name in SECONDS_TOTALS]
+    + [f"{name} double" for name in SECONDS_FIELDS]
 )
 DEFAULT_INTERVAL: Final = "10 seconds"
 DEFAULT_LATENESS: Final = "30 seconds"

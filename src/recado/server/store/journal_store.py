@@ -43,7 +43,9 @@ from .turn_batch import TurnBatch
 
 REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoint
 IDS_PER_STEP = 1024
-PAGE_OUT_BYTES = 64 << 20  # ready messages of a queue in memory, before further ones are paged out
+PAGE_OUT_BYTES = (
+    64 << 20
+)  # ready messages of one priority of a queue in memory; further ones are paged out
 PAGE_OUT_LOW_MEMORY_BYTES = 1 << 20  # the same under memory pressure
 
 
@@ -59,8 +61,8 @@ class JournalStore(LsnTracker):
     ) -> None:
         """Store in a journal that is to be recovered by `recovery.restore_broker`.
 
-        `folders` holds the journals of streams; without it, streams are in memory. A queue has up to
-        `page_out_bytes` of ready messages in memory before further ones are paged out.
+        `folders` holds the journals of streams; without it, streams are in memory. Each
+        priority of a queue has up to `page_out_bytes` of ready messages in memory; further ones are paged out.
         """
         super().__init__()
         self.journal = journal

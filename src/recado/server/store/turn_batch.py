@@ -1,6 +1,6 @@
 """The changes that a turn of the event loop collects, and how they are appended to the journal at its end.
 
-ST2  A message that is published and settled in the same turn is never written.
+ST2  A run is not written if all its messages are settled in the turn in which they were published.
 
 Messages and declarations come first, in the order of events, then the records of settled and delivered
 positions.
