@@ -48,10 +48,25 @@ JAVA = Program(
     ("/usr/lib/jvm/java-17-openjdk-amd64/bin", "/usr/lib/jvm/java-17-openjdk-arm64/bin"),
 )
 NATS = Program("nats-server", "nats-server")
+PROMTOOL = Program("promtool", "prometheus")
+PROMETHEUS = Program("prometheus", "prometheus")
 
-FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS)
+FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS, PROMETHEUS)
 FOR_SUITES = (RABBITMQ, EPMD, REDIS, NODE, NPM)
-FOR_TESTS = (RABBITMQ, RABBITMQADMIN, EPMD, AMQP_TOOLS, REDIS, NODE, NPM, GCC, NATS, JAVA)
+FOR_TESTS = (
+    RABBITMQ,
+    RABBITMQADMIN,
+    EPMD,
+    AMQP_TOOLS,
+    REDIS,
+    NODE,
+    NPM,
+    GCC,
+    NATS,
+    JAVA,
+    PROMTOOL,
+    PROMETHEUS,
+)
 
 POLICY = Path("/usr/sbin/policy-rc.d")
 
