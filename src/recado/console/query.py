@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -42,6 +42,42 @@ class QueryError(Exception):
         self.reason = reason
 
 
+class QueryParameter(msgspec.Struct, frozen=True):
+    """A parameter of the query of a URL. `kind` is the type of its value, which may be annotated."""
+
+    name: str
+    description: str
+    kind: Any = str
+    repeatable: bool = False
+
+    def is_true(self, parameters: Mapping[str, str]) -> bool:
+        """Return whether a parameter of kind bool is set."""
+        return parameters.get(self.name) == "true"
+
+
+COLUMNS: Final = QueryParameter(
+    "columns", "Names of the fields to return, separated by commas; `a.b` selects within an object."
+)
+SORT: Final = QueryParameter("sort", "The field to sort by; `a.b` is a field of an object.")
+SORT_REVERSE: Final = QueryParameter("sort_reverse", "Reverse the order.", bool)
+PAGE: Final = QueryParameter(
+    "page", "The number of the page to return.", Annotated[int, msgspec.Meta(ge=1)]
+)
+PAGE_SIZE: Final = QueryParameter(
+    "page_size",
+    f"Entries of a page; the default is {PAGE_SIZE_DEFAULT_COUNT}.",
+    Annotated[int, msgspec.Meta(ge=1, le=PAGE_SIZE_MAX_COUNT)],
+)
+NAME: Final = QueryParameter(
+    "name", "With `page`: only entries whose name contains this text, in any case."
+)
+USE_REGEX: Final = QueryParameter("use_regex", "`name` is a regular expression (RE2).", bool)
+
+OBJECT_PARAMETERS: Final = (COLUMNS,)
+LIST_PARAMETERS: Final = (SORT, SORT_REVERSE, COLUMNS)
+PAGE_PARAMETERS: Final = (PAGE, PAGE_SIZE, NAME, USE_REGEX)
+
+
 class Page(msgspec.Struct, frozen=True):
     """One page of a list, and the filter that was applied before the list was cut into pages."""
 
@@ -64,13 +100,13 @@ def parse_list_query(parameters: Mapping[str, str], *, paginated: bool) -> ListQ
 
     `paginated` tells whether the resource has pages: RabbitMQ ignores `page` for the others.
     """
-    sort = parameters.get("sort")
-    columns = parameters.get("columns")
+    sort = parameters.get(SORT.name)
+    columns = parameters.get(COLUMNS.name)
     return ListQuery(
         sort=tuple(sort.split(".")) if sort else None,
-        reverse=parameters.get("sort_reverse") == "true",
+        reverse=SORT_REVERSE.is_true(parameters),
         columns=_parse_columns(columns) if columns else None,
-        page=_parse_page(parameters) if paginated and "page" in parameters else None,
+        page=_parse_page(parameters) if paginated and PAGE.name in parameters else None,
     )
 
 
@@ -79,7 +115,7 @@ def _parse_columns(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def _parse_page(parameters: Mapping[str, str]) -> Page:
-    number_text, size_text = parameters["page"], parameters.get("page_size")
+    number_text, size_text = parameters[PAGE.name], parameters.get(PAGE_SIZE.name)
     number = _parse_count(number_text)
     size = PAGE_SIZE_DEFAULT_COUNT if size_text is None else _parse_count(size_text)
     if number is None or size is None or number < 1 or not 1 <= size <= PAGE_SIZE_MAX_COUNT:
@@ -88,10 +124,10 @@ def _parse_page(parameters: Mapping[str, str]) -> Page:
             f"Invalid pagination parameters: page number {number_text}, page size {size_text or 'undefined'}"
             f" (the page size is 1 to {PAGE_SIZE_MAX_COUNT})",
         )
-    name = parameters.get("name")
+    name = parameters.get(NAME.name)
     if not name:
         return Page(number, size)
-    if parameters.get("use_regex") == "true":
+    if USE_REGEX.is_true(parameters):
         try:
             return Page(number, size, compile_name_pattern(name))
         except ValueError as error:

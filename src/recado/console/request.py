@@ -6,7 +6,7 @@ A handler is a function from an `ApiRequest` to an `Answer`, without access to t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,8 +21,6 @@ from .query import Listing
 
 if TYPE_CHECKING:
     from .console import Console
-
-T = TypeVar("T")
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
 
@@ -62,7 +60,6 @@ class Answer(msgspec.Struct, frozen=True):
     listing: Listing | None = None
     stream: Iterator[bytes] | None = None
     """Rendered as it is written."""
-    paginated: bool = False
     headers: Mapping[str, str] = {}
     durable: bool = False
     """Send the answer only when all changes up to now are on disk."""
@@ -138,46 +135,9 @@ class ApiRequest(msgspec.Struct):
         kind = "string" if isinstance(value, str) else type(value).__name__
         raise bad_request(f"invalid payload: the request body JSON-decoded to a {kind}")
 
-    def require(self, *names: str) -> dict[str, Any]:
-        """Return the body as an object that has these keys. Raises `ApiError` that names the missing ones."""
-        body = self.object()
-        missing = [name for name in names if name not in body]
-        if missing:
-            raise bad_request(f"[{','.join(f'{{key_missing,{name}}}' for name in missing)}]")
-        return body
-
-
-def read_field(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
-    """Return a field of a body, or the default if it is absent. Raises `ApiError` that names the field.
-
-    As in RabbitMQ, the strings `true` and `false` are accepted for a boolean: `rabbitmqadmin` sends them.
-    """
-    value = body.get(name, default)
-    if kind is bool and value in ("true", "false"):
-        value = value == "true"
-    if isinstance(value, int) and value.bit_length() > 63:
-        raise bad_request(f"{name}: {_describe(value)} does not fit into 64 bits")
-    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
-        return value
-    raise bad_request(f"{name}: expected {_NAMES.get(kind, kind.__name__)}, got {_describe(value)}")
-
-
-_NAMES: dict[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    str: "a string",
-    dict: "an object",
-    list: "an array",
-}
-
 
 def check_name(kind: str, name: str) -> str:
     """Return a name if AMQP can carry it. Raises `ApiError` if it is longer than 255 bytes."""
     if len(name.encode()) > NAME_MAX_BYTES:
         raise bad_request(f"{kind}: longer than {NAME_MAX_BYTES} bytes")
     return name
-
-
-def _describe(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 80 else f"{text[:77]}..."

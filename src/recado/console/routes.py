@@ -1,4 +1,4 @@
-"""The table of routes: the path, the required access and the handler of each request.
+"""The table of routes: path, required access, handler and description of each request.
 
 A path is matched segment by segment before any decoding, so that `%2F` in the name of a vhost or a queue never
 separates segments: `/api/queues/%2F/my%2Fq` names the queue `my/q` in the vhost `/`.
@@ -7,12 +7,14 @@ separates segments: `/api/queues/%2F/my%2Fq` names the queue `my/q` in the vhost
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from enum import Enum, auto
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 import msgspec
 
 from .access import Access
+from .query import LIST_PARAMETERS, OBJECT_PARAMETERS, PAGE_PARAMETERS, QueryParameter
 from .request import Answer, ApiRequest
 
 Handler = Callable[[ApiRequest], Answer]
@@ -22,13 +24,44 @@ H = TypeVar("H", bound=Handler)
 _EXCHANGE_PARAMETERS: Final = frozenset({"exchange", "source"})
 
 
+class Content(Enum):
+    """What the body of a successful answer is, and so which query parameters apply to it."""
+
+    OBJECT = auto()  # a JSON object, of which `columns` selects fields
+    LIST = auto()  # a JSON array, sorted by `sort`
+    PAGES = auto()  # a JSON array, or with `page` an object with one page of it
+    TEXT = auto()  # metrics
+
+    @property
+    def parameters(self) -> tuple[QueryParameter, ...]:
+        return _CONTENT_PARAMETERS[self]
+
+
+_CONTENT_PARAMETERS: Final = {
+    Content.OBJECT: OBJECT_PARAMETERS,
+    Content.LIST: LIST_PARAMETERS,
+    Content.PAGES: LIST_PARAMETERS + PAGE_PARAMETERS,
+    Content.TEXT: (),
+}
+_ANSWERS: Final = {"GET": (200,), "POST": (200,), "PUT": (201, 204), "DELETE": (204,)}
+
+
 class ApiRoute(msgspec.Struct, frozen=True):
-    """One method of one path; `{name}` is a parameter."""
+    """One method of one path, and its description; `{name}` in the path is a parameter.
+
+    The first line of the handler's docstring is the summary. `answers` are the statuses besides those of the
+    errors that any route may answer. `body` is the type with which the handler reads the body; None if it
+    ignores the body.
+    """
 
     method: str
     path: str
     access: Access
     handler: Handler
+    answers: tuple[int, ...]
+    content: Content
+    body: Any
+    query: tuple[QueryParameter, ...]
 
 
 class RouteTable:
@@ -38,11 +71,25 @@ class RouteTable:
         self.routes: list[ApiRoute] = []
         self._by_length: dict[int, list[tuple[tuple[str, ...], dict[str, ApiRoute]]]] = {}
 
-    def add(self, method: str, path: str, access: Access) -> Callable[[H], H]:
-        """Return a decorator that registers a handler."""
+    def add(
+        self,
+        method: str,
+        path: str,
+        access: Access,
+        *,
+        answers: tuple[int, ...] | None = None,
+        content: Content = Content.OBJECT,
+        body: Any = None,
+        query: tuple[QueryParameter, ...] = (),
+    ) -> Callable[[H], H]:
+        """Return a decorator that registers a handler. See `ApiRoute`; `answers` has a default for each method."""
 
         def register(handler: H) -> H:
-            self._insert(ApiRoute(method, path, access, handler))
+            statuses = answers or _ANSWERS[method]
+            parameters = content.parameters if 200 in statuses else ()
+            self._insert(
+                ApiRoute(method, path, access, handler, statuses, content, body, parameters + query)
+            )
             return handler
 
         return register

@@ -25,7 +25,7 @@ from recado.server.connection import now_ms
 from .access import Access, find_refusal
 from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
 from .request import Answer, ApiError, ApiRequest, bad_request, not_found
-from .routes import ApiRoute, RouteTable
+from .routes import ApiRoute, Content, RouteTable
 
 if TYPE_CHECKING:
     import ssl
@@ -179,7 +179,7 @@ class Site:
             answer = await answer.wait()
         if answer.durable:
             await self._console.server.wait_until_durable()
-        return await self._render(request, api_request, answer)
+        return await self._render(request, api_request, answer, route)
 
     async def _read_body(self, request: web.BaseRequest, route: ApiRoute) -> bytes:
         if not request.can_read_body:
@@ -232,7 +232,7 @@ class Site:
     # ── answers ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _render(
-        self, request: web.BaseRequest, api_request: ApiRequest, answer: Answer
+        self, request: web.BaseRequest, api_request: ApiRequest, answer: Answer, route: ApiRoute
     ) -> web.StreamResponse:
         headers = {
             "cache-control": "no-cache",
@@ -241,7 +241,8 @@ class Site:
         }
         headers.update(answer.headers)
         if answer.listing is not None:
-            query = parse_list_query(api_request.query, paginated=answer.paginated)
+            paginated = route.content is Content.PAGES
+            query = parse_list_query(api_request.query, paginated=paginated)
             return await self._render_list(request, answer, query, headers)
         if answer.stream is not None:
             return await self._write_slices(request, answer.status, headers, answer.stream)

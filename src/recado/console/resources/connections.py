@@ -18,10 +18,11 @@ from recado.server.session import SessionState
 from ..access import Access, is_administrator, is_monitor, visible_vhosts
 from ..query import Listing
 from ..request import NO_CONTENT, Answer, ApiRequest, not_authorised, not_found
-from ..routes import API
+from ..routes import API, Content
 from .statistics import (
     CHANNEL_FIELDS,
     CONNECTION_FIELDS,
+    SERIES_PARAMETERS,
     RequestedSeries,
     counter_object,
     read_channel,
@@ -140,7 +141,6 @@ def _listing(request: ApiRequest, connections: list[Connection]) -> Answer:
                 "send_oct": lambda each: each.sent_bytes,
             },
         ),
-        paginated=True,
     )
 
 
@@ -163,13 +163,21 @@ def _find(request: ApiRequest) -> Connection:
     raise not_found()
 
 
-@API.add("GET", "/api/connections", Access.MANAGEMENT)
+@API.add(
+    "GET", "/api/connections", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS
+)
 def list_connections(request: ApiRequest) -> Answer:
     """List the connections that the user may see."""
     return _listing(request, _visible_connections(request))
 
 
-@API.add("GET", "/api/vhosts/{vhost}/connections", Access.VHOST)
+@API.add(
+    "GET",
+    "/api/vhosts/{vhost}/connections",
+    Access.VHOST,
+    content=Content.PAGES,
+    query=SERIES_PARAMETERS,
+)
 def list_connections_of_vhost(request: ApiRequest) -> Answer:
     """List the connections in one vhost."""
     vhost = request.vhost().name
@@ -178,7 +186,13 @@ def list_connections_of_vhost(request: ApiRequest) -> Answer:
     )
 
 
-@API.add("GET", "/api/connections/username/{user}", Access.MANAGEMENT)
+@API.add(
+    "GET",
+    "/api/connections/username/{user}",
+    Access.MANAGEMENT,
+    content=Content.PAGES,
+    query=SERIES_PARAMETERS,
+)
 def list_connections_of_user(request: ApiRequest) -> Answer:
     """List the connections of one user."""
     user = request.parameters["user"]
@@ -187,7 +201,7 @@ def list_connections_of_user(request: ApiRequest) -> Answer:
     )
 
 
-@API.add("GET", "/api/connections/{connection}", Access.MANAGEMENT)
+@API.add("GET", "/api/connections/{connection}", Access.MANAGEMENT, query=SERIES_PARAMETERS)
 def get_connection(request: ApiRequest) -> Answer:
     """Return one connection."""
     return Answer(body=connection_object(request, _find(request)))
@@ -277,17 +291,22 @@ def _channel_listing(request: ApiRequest, connections: list[Connection]) -> Answ
             channel_name,
             {"name": channel_name, "number": lambda entry: entry[1].number},
         ),
-        paginated=True,
     )
 
 
-@API.add("GET", "/api/channels", Access.MANAGEMENT)
+@API.add("GET", "/api/channels", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_channels(request: ApiRequest) -> Answer:
     """List the channels that the user may see."""
     return _channel_listing(request, _visible_connections(request))
 
 
-@API.add("GET", "/api/vhosts/{vhost}/channels", Access.VHOST)
+@API.add(
+    "GET",
+    "/api/vhosts/{vhost}/channels",
+    Access.VHOST,
+    content=Content.PAGES,
+    query=SERIES_PARAMETERS,
+)
 def list_channels_of_vhost(request: ApiRequest) -> Answer:
     """List the channels in one vhost."""
     vhost = request.vhost().name
@@ -296,13 +315,19 @@ def list_channels_of_vhost(request: ApiRequest) -> Answer:
     )
 
 
-@API.add("GET", "/api/connections/{connection}/channels", Access.MANAGEMENT)
+@API.add(
+    "GET",
+    "/api/connections/{connection}/channels",
+    Access.MANAGEMENT,
+    content=Content.PAGES,
+    query=SERIES_PARAMETERS,
+)
 def list_channels_of_connection(request: ApiRequest) -> Answer:
     """List the channels of one connection."""
     return _channel_listing(request, [_find(request)])
 
 
-@API.add("GET", "/api/channels/{channel}", Access.MANAGEMENT)
+@API.add("GET", "/api/channels/{channel}", Access.MANAGEMENT, query=SERIES_PARAMETERS)
 def get_channel(request: ApiRequest) -> Answer:
     """Return one channel, with its consumers."""
     name = request.parameters["channel"]
@@ -364,13 +389,13 @@ def _consumer_listing(request: ApiRequest, vhosts: list[str]) -> Answer:
     )
 
 
-@API.add("GET", "/api/consumers", Access.MANAGEMENT)
+@API.add("GET", "/api/consumers", Access.MANAGEMENT, content=Content.LIST)
 def list_consumers(request: ApiRequest) -> Answer:
     """List the consumers of all visible vhosts."""
     return _consumer_listing(request, visible_vhosts(request.user, request.broker))
 
 
-@API.add("GET", "/api/consumers/{vhost}", Access.VHOST)
+@API.add("GET", "/api/consumers/{vhost}", Access.VHOST, content=Content.LIST)
 def list_consumers_of_vhost(request: ApiRequest) -> Answer:
     """List the consumers of one vhost."""
     return _consumer_listing(request, [request.vhost().name])

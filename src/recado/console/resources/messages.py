@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -14,15 +13,20 @@ from recado.broker.channel import Settlement
 from recado.definitions.exporter import to_json_object
 
 from ..access import Access
+from ..body import Integer, read_body, read_fields
 from ..local_channel import GotMessage
 from ..query import Listing
-from ..request import Answer, ApiError, ApiRequest, bad_request, check_name, read_field
-from ..routes import API
+from ..request import NAME_MAX_BYTES, Answer, ApiError, ApiRequest, bad_request, check_name
+from ..routes import API, Content
 from .topology import permissions_of, to_field_table
 
 FIELD_MAX_BYTES: Final = 256 * 1024  # of a field other than the payload
 GET_MAX_COUNT: Final = 1_000
 GET_MAX_BYTES: Final = 64 << 20  # of bodies in one answer
+
+ShortText = Annotated[str, msgspec.Meta(max_length=NAME_MAX_BYTES)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Octet = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 ACK_MODES: Final = {
     "ack_requeue_true": Settlement.REQUEUE,
@@ -32,16 +36,63 @@ ACK_MODES: Final = {
 }
 
 
-@API.add("POST", "/api/exchanges/{vhost}/{exchange}/publish", Access.VHOST)
+class MessageProperties(msgspec.Struct, forbid_unknown_fields=True):
+    """AMQP's properties of a message."""
+
+    content_type: ShortText | msgspec.UnsetType = msgspec.UNSET
+    content_encoding: ShortText | msgspec.UnsetType = msgspec.UNSET
+    headers: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    delivery_mode: Octet | msgspec.UnsetType = msgspec.UNSET
+    priority: Octet | msgspec.UnsetType = msgspec.UNSET
+    correlation_id: ShortText | msgspec.UnsetType = msgspec.UNSET
+    reply_to: ShortText | msgspec.UnsetType = msgspec.UNSET
+    expiration: ShortText | Integer | msgspec.UnsetType = msgspec.UNSET
+    message_id: ShortText | msgspec.UnsetType = msgspec.UNSET
+    timestamp: Seconds | msgspec.UnsetType = msgspec.UNSET
+    type: ShortText | msgspec.UnsetType = msgspec.UNSET
+    user_id: ShortText | msgspec.UnsetType = msgspec.UNSET
+    app_id: ShortText | msgspec.UnsetType = msgspec.UNSET
+    cluster_id: ShortText | msgspec.UnsetType = msgspec.UNSET
+
+
+class MessageToPublish(msgspec.Struct):
+    """A message, and how its payload is written."""
+
+    properties: MessageProperties
+    routing_key: ShortText
+    payload: str
+    payload_encoding: Literal["string", "base64"]
+
+
+class MessagesToGet(msgspec.Struct):
+    """How many messages to get, what becomes of them, and how their payloads are written."""
+
+    count: Annotated[int, msgspec.Meta(ge=1)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,9}$")]
+    ackmode: Literal[
+        "ack_requeue_true", "reject_requeue_true", "ack_requeue_false", "reject_requeue_false"
+    ]
+    encoding: Literal["auto", "base64"]
+    truncate: Annotated[
+        Integer, msgspec.Meta(description="Bytes of a payload to return; all if negative.")
+    ] = -1
+
+
+@API.add(
+    "POST",
+    "/api/exchanges/{vhost}/{exchange}/publish",
+    Access.VHOST,
+    answers=(200, 503),
+    body=MessageToPublish,
+)
 def publish(request: ApiRequest) -> Answer:
-    """Publish a message: `properties`, `routing_key`, `payload` and `payload_encoding` (string or base64)."""
+    """Publish a message; the answer tells whether it was routed to a queue."""
     body = _read_message(request)
     vhost, alarm = request.vhost(), request.console.server.alarm
     if alarm is not None:  # AMQP publishers are blocked as well
         raise ApiError(503, "alarm", f"publishers are blocked: {alarm}")
     payload = _decode_payload(body)
-    properties = _read_properties(read_field(body, "properties", dict, {}))
-    routing_key = check_name("routing_key", read_field(body, "routing_key", str, ""))
+    properties = _read_properties(body.properties)
+    routing_key = check_name("routing_key", body.routing_key)
     channel = request.console.open_channel(request, vhost.name)
     try:
         routed = channel.publish(
@@ -66,84 +117,70 @@ class _EncodedMessage(msgspec.Struct):
     payload_encoding: msgspec.Raw = msgspec.Raw()
 
 
-def _read_message(request: ApiRequest) -> dict[str, Any]:
+def _read_message(request: ApiRequest) -> MessageToPublish:
     """Decode a request to publish. Raises `ApiError`.
 
     Only the payload may be long, and only a string: decoding 20 MB of small arrays would take three seconds.
     """
+    name, decoded = "the request body", {}
     try:
         encoded = msgspec.json.decode(request.content or b"{}", type=_EncodedMessage)
-        fields = {name: getattr(encoded, name) for name in encoded.__struct_fields__}
-        missing = [name for name, value in fields.items() if not bytes(value)]
-        if missing:
-            raise bad_request(f"[{','.join(f'{{key_missing,{name}}}' for name in missing)}]")
-        payload = msgspec.json.decode(fields.pop("payload"), type=str)
-        for name, value in fields.items():
-            if len(bytes(value)) > FIELD_MAX_BYTES:
+        for name in encoded.__struct_fields__:
+            value = bytes(getattr(encoded, name))
+            if not value:
+                continue
+            if name == "payload":
+                decoded[name] = msgspec.json.decode(value, type=str)
+            elif len(value) <= FIELD_MAX_BYTES:
+                decoded[name] = msgspec.json.decode(value)
+            else:
                 raise bad_request(f"{name}: longer than {FIELD_MAX_BYTES} bytes")
-        decoded = {name: msgspec.json.decode(value) for name, value in fields.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise bad_request(f"the request body is not a message in JSON: {error}") from error
-    return {**decoded, "payload": payload}
+        raise bad_request(f"{name}: {error}") from error
+    return read_fields(decoded, MessageToPublish)
 
 
-def _decode_payload(body: dict[str, Any]) -> bytes:
-    payload, encoding = read_field(body, "payload", str, ""), body["payload_encoding"]
-    if encoding == "string":
-        return payload.encode(errors="surrogatepass")
-    if encoding == "base64":
-        try:
-            return base64.b64decode(payload, validate=True)
-        except binascii.Error as error:
-            raise bad_request(f"payload: not base64: {error}") from error
-    raise bad_request(f"payload_encoding: expected string or base64, got {encoding!r}")
+def _decode_payload(body: MessageToPublish) -> bytes:
+    if body.payload_encoding == "string":
+        return body.payload.encode()
+    try:
+        return base64.b64decode(body.payload, validate=True)
+    except ValueError as error:
+        raise bad_request(f"payload: not base64: {error}") from error
 
 
-def _read_properties(values: dict[str, Any]) -> Properties:
-    names = set(Properties.__struct_fields__)
+def _read_properties(values: MessageProperties) -> Properties:
     checked: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in names:
-            raise bad_request(f"properties: unknown property {name!r}")
-        if name == "headers":
-            if not isinstance(value, dict):
-                raise bad_request("properties.headers: expected an object")
-            checked[name] = to_field_table(value, "properties.headers")
-        elif name == "timestamp":
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
-                raise bad_request("properties.timestamp: expected seconds since 1970")
-            checked[name] = value
-        elif name in ("delivery_mode", "priority"):
-            if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 255:
-                raise bad_request(f"properties.{name}: expected a number from 0 to 255")
-            checked[name] = value
-        else:
-            text = str(value) if isinstance(value, int) and name == "expiration" else value
-            if not isinstance(text, str) or len(text.encode()) > 255:
-                raise bad_request(f"properties.{name}: expected a string of at most 255 bytes")
-            checked[name] = text
+    for name in Properties.__struct_fields__:
+        value = getattr(values, name)
+        if value is msgspec.UNSET:
+            continue
+        if isinstance(value, dict):
+            value = to_field_table(value, "properties.headers")
+        elif name == "expiration":
+            value = str(value)
+        if isinstance(value, str):
+            check_name(f"properties.{name}", value)
+        checked[name] = value
     return Properties(**checked)
 
 
-@API.add("POST", "/api/queues/{vhost}/{queue}/get", Access.VHOST)
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/get",
+    Access.VHOST,
+    content=Content.LIST,
+    body=MessagesToGet,
+)
 def get_messages(request: ApiRequest) -> Answer:
-    """Get messages: `count`, `ackmode`, `encoding` (auto or base64) and optionally `truncate`, in bytes.
-
-    Requeued messages are marked as redelivered.
-    """
+    """Get messages; those that are requeued are marked as redelivered."""
     vhost = request.vhost()
     name = request.parameters["queue"]
     permissions_of(request, vhost).check_read("queue", name)
     queue = vhost.find_accessible_queue(None, name)
-    body = request.require("ackmode", "encoding", "count")
-    mode, encoding = read_field(body, "ackmode", str, ""), read_field(body, "encoding", str, "")
-    if mode not in ACK_MODES:
-        raise bad_request(f"ackmode: expected one of {', '.join(ACK_MODES)}, got {mode!r}")
-    if encoding not in ("auto", "base64"):
-        raise bad_request(f"encoding: expected auto or base64, got {encoding!r}")
-    count = _read_count(body["count"])
-    truncate = read_field(body, "truncate", int, -1)
-    settlement = ACK_MODES[mode]
+    body = read_body(request, MessagesToGet)
+    count = min(int(body.count), GET_MAX_COUNT)
+    settlement = ACK_MODES[body.ackmode]
     channel = request.console.open_channel(request, vhost.name)
     messages: list[GotMessage] = []
     size = 0
@@ -160,19 +197,11 @@ def get_messages(request: ApiRequest) -> Answer:
     return Answer(
         listing=Listing(
             messages,
-            lambda message: _message_object(message, encoding, truncate),
+            lambda message: _message_object(message, body.encoding, body.truncate),
             lambda message: message.method.routing_key,
         ),
         durable=settlement is not Settlement.REQUEUE,
     )
-
-
-def _read_count(value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise bad_request("count: expected a number of at least 1")
-    return min(value, GET_MAX_COUNT)
 
 
 def _message_object(message: GotMessage, encoding: str, truncate: int) -> dict[str, Any]:

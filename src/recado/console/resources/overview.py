@@ -6,6 +6,8 @@ import os
 import time
 from typing import Any, Final
 
+import msgspec
+
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
 from recado.broker.channel import Settlement
@@ -13,15 +15,22 @@ from recado.broker.exchange import EXCHANGE_TYPES
 from recado.server import memory
 
 from ..access import Access, is_monitor, visible_vhosts
+from ..body import read_body
 from ..query import Listing
-from ..request import NO_CONTENT, Answer, ApiError, ApiRequest, bad_request, not_found, read_field
-from ..routes import API
+from ..request import NO_CONTENT, Answer, ApiError, ApiRequest, bad_request, not_found
+from ..routes import API, Content
 from ..sampler import TOTALS_KEY
 from ..site import run_in_slices
-from .statistics import RequestedSeries, counter_object
+from .statistics import SERIES_PARAMETERS, RequestedSeries, counter_object
 from .topology import permissions_of
 
 PRODUCT: Final = "RabbitMQ"
+
+
+class ClusterName(msgspec.Struct):
+    """The new name of the cluster."""
+
+    name: str
 
 
 def exchange_types() -> list[dict[str, Any]]:
@@ -31,7 +40,7 @@ def exchange_types() -> list[dict[str, Any]]:
     ]
 
 
-@API.add("GET", "/api/overview", Access.MANAGEMENT)
+@API.add("GET", "/api/overview", Access.MANAGEMENT, query=SERIES_PARAMETERS)
 def get_overview(request: ApiRequest) -> Answer:
     """Return versions, totals, rates and listeners of the node."""
 
@@ -99,11 +108,11 @@ def get_cluster_name(request: ApiRequest) -> Answer:
     return Answer(body={"name": request.console.cluster_name})
 
 
-@API.add("PUT", "/api/cluster-name", Access.ADMINISTRATOR)
+@API.add("PUT", "/api/cluster-name", Access.ADMINISTRATOR, answers=(204,), body=ClusterName)
 def put_cluster_name(request: ApiRequest) -> Answer:
     """Set the name of the cluster."""
-    name = read_field(request.require("name"), "name", str, "")
-    request.broker.set_global_parameter("cluster_name", name)
+    body = read_body(request, ClusterName)
+    request.broker.set_global_parameter("cluster_name", body.name)
     return NO_CONTENT
 
 
@@ -151,7 +160,7 @@ def node_object(request: ApiRequest) -> dict[str, Any]:
     }
 
 
-@API.add("GET", "/api/nodes", Access.MONITORING)
+@API.add("GET", "/api/nodes", Access.MONITORING, content=Content.LIST)
 def list_nodes(request: ApiRequest) -> Answer:
     """List the nodes: this one."""
     return Answer(listing=Listing([request.console.node_name], lambda _: node_object(request), str))
@@ -178,7 +187,7 @@ def get_node_memory(request: ApiRequest) -> Answer:
     return Answer(body={"memory": {"total": total, "strategy": "rss", "other_proc": used}})
 
 
-@API.add("GET", "/api/extensions", Access.MANAGEMENT)
+@API.add("GET", "/api/extensions", Access.MANAGEMENT, content=Content.LIST)
 def list_extensions(request: ApiRequest) -> Answer:
     """List the extensions of RabbitMQ's web interface: none."""
     return Answer(body=[])
@@ -190,19 +199,19 @@ def get_auth(request: ApiRequest) -> Answer:
     return Answer(body={"oauth_enabled": False})
 
 
-@API.add("GET", "/api/feature-flags", Access.MANAGEMENT)
+@API.add("GET", "/api/feature-flags", Access.MANAGEMENT, content=Content.LIST)
 def list_feature_flags(request: ApiRequest) -> Answer:
     """List RabbitMQ's feature flags: all features are always there."""
     return Answer(body=[])
 
 
-@API.add("GET", "/api/deprecated-features", Access.MANAGEMENT)
+@API.add("GET", "/api/deprecated-features", Access.MANAGEMENT, content=Content.LIST)
 def list_deprecated_features(request: ApiRequest) -> Answer:
     """List deprecated features: none."""
     return Answer(body=[])
 
 
-@API.add("GET", "/api/deprecated-features/used", Access.MANAGEMENT)
+@API.add("GET", "/api/deprecated-features/used", Access.MANAGEMENT, content=Content.LIST)
 def list_used_deprecated_features(request: ApiRequest) -> Answer:
     """List deprecated features in use: none."""
     return Answer(body=[])
@@ -219,7 +228,7 @@ def _failed(reason: str, **fields: Any) -> Answer:
     return Answer(503, body={"status": "failed", "reason": reason, **fields})
 
 
-@API.add("GET", "/api/aliveness-test/{vhost}", Access.VHOST)
+@API.add("GET", "/api/aliveness-test/{vhost}", Access.VHOST, answers=(200, 503))
 def test_aliveness(request: ApiRequest) -> Answer:
     """Declare the queue `aliveness-test`, publish to it and get the message back."""
     vhost = request.vhost()
@@ -246,19 +255,19 @@ def _alarms(request: ApiRequest) -> Answer:
     return _failed(f"There are alarms in effect: {alarm}", alarms=alarms)
 
 
-@API.add("GET", "/api/health/checks/alarms", Access.MANAGEMENT)
+@API.add("GET", "/api/health/checks/alarms", Access.MANAGEMENT, answers=(200, 503))
 def check_alarms(request: ApiRequest) -> Answer:
     """Answer 503 if a memory or disk alarm is in effect."""
     return _alarms(request)
 
 
-@API.add("GET", "/api/health/checks/local-alarms", Access.MANAGEMENT)
+@API.add("GET", "/api/health/checks/local-alarms", Access.MANAGEMENT, answers=(200, 503))
 def check_local_alarms(request: ApiRequest) -> Answer:
     """Answer 503 if a memory or disk alarm of this node is in effect."""
     return _alarms(request)
 
 
-@API.add("GET", "/api/health/checks/port-listener/{port}", Access.MANAGEMENT)
+@API.add("GET", "/api/health/checks/port-listener/{port}", Access.MANAGEMENT, answers=(200, 503))
 def check_port_listener(request: ApiRequest) -> Answer:
     """Answer 503 if nothing listens on a port."""
     text = request.parameters["port"]
@@ -270,7 +279,9 @@ def check_port_listener(request: ApiRequest) -> Answer:
     return _failed("No active listener", missing=int(text), ports=ports)
 
 
-@API.add("GET", "/api/health/checks/protocol-listener/{protocol}", Access.MANAGEMENT)
+@API.add(
+    "GET", "/api/health/checks/protocol-listener/{protocol}", Access.MANAGEMENT, answers=(200, 503)
+)
 def check_protocol_listener(request: ApiRequest) -> Answer:
     """Answer 503 if no listener speaks a protocol."""
     wanted = request.parameters["protocol"]
@@ -287,7 +298,12 @@ def check_virtual_hosts(request: ApiRequest) -> Answer:
     return Answer(body=OK)
 
 
-@API.add("GET", "/api/health/checks/certificate-expiration/{within}/{unit}", Access.MANAGEMENT)
+@API.add(
+    "GET",
+    "/api/health/checks/certificate-expiration/{within}/{unit}",
+    Access.MANAGEMENT,
+    answers=(200, 501),
+)
 def check_certificate_expiration(request: ApiRequest) -> Answer:
     """Answer ok if no port uses TLS; otherwise 501, because certificates are not inspected yet."""
     within = request.parameters["within"]
@@ -312,7 +328,7 @@ def check_quorum_critical(request: ApiRequest) -> Answer:
     return Answer(body=SINGLE_NODE)
 
 
-@API.add("GET", "/api/health/checks/ready-to-serve-clients", Access.MANAGEMENT)
+@API.add("GET", "/api/health/checks/ready-to-serve-clients", Access.MANAGEMENT, answers=(200, 503))
 def check_ready(request: ApiRequest) -> Answer:
     """Answer 503 unless clients can connect."""
     return _readiness(request)
@@ -324,7 +340,7 @@ def probe_liveness(request: ApiRequest) -> Answer:
     return Answer(body=OK)
 
 
-@API.add("GET", "/health/ready", Access.PUBLIC)
+@API.add("GET", "/health/ready", Access.PUBLIC, answers=(200, 503))
 def probe_readiness(request: ApiRequest) -> Answer:
     """Answer 200 once clients can connect, 503 before that."""
     return _readiness(request)
@@ -336,7 +352,7 @@ def _readiness(request: ApiRequest) -> Answer:
     return _failed("the broker does not accept connections yet")
 
 
-@API.add("GET", "/health/alarms", Access.PUBLIC)
+@API.add("GET", "/health/alarms", Access.PUBLIC, answers=(200, 503))
 def probe_alarms(request: ApiRequest) -> Answer:
     """Answer 503 while a memory or disk alarm blocks publishers."""
     return Answer(body=OK) if request.console.server.alarm is None else _failed("alarm in effect")

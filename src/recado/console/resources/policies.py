@@ -13,11 +13,12 @@ import msgspec
 
 from recado.broker.errors import InvalidPolicyError
 from recado.broker.limits import VhostLimits
-from recado.broker.policy import Policy
+from recado.broker.policy import ApplyTo, Policy
 from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 
 from ..access import Access, is_administrator, visible_vhosts
+from ..body import read_body
 from ..query import Listing
 from ..request import (
     CREATED,
@@ -27,12 +28,20 @@ from ..request import (
     bad_request,
     not_authorised,
     not_found,
-    read_field,
 )
-from ..routes import API
+from ..routes import API, Content
 from .vhosts import set_limits
 
 _PolicyEntry = tuple[str, Policy]
+
+
+class PolicyBody(msgspec.Struct):
+    """A policy: the settings, and the names that they apply to."""
+
+    pattern: str
+    definition: dict[str, Any]
+    priority: int | float = 0
+    apply_to: ApplyTo = msgspec.field(name="apply-to", default="all")
 
 
 def policy_object(entry: _PolicyEntry) -> dict[str, Any]:
@@ -72,17 +81,14 @@ def _find(request: ApiRequest, *, operator: bool) -> _PolicyEntry:
 
 def _put(request: ApiRequest, *, operator: bool) -> Answer:
     vhost, name = request.vhost(), request.parameters["name"]
-    body = request.require("pattern", "definition")
-    priority = body.get("priority", 0)
-    if isinstance(priority, bool) or not isinstance(priority, int | float):
-        raise bad_request("Validation failed\n\npriority should be a number\n")
+    body = read_body(request, PolicyBody)
     try:
         policy = Policy(
             name=name,
-            pattern=read_field(body, "pattern", str, ""),
-            definition=body["definition"],
-            apply_to=body.get("apply-to", "all"),
-            priority=priority,
+            pattern=body.pattern,
+            definition=body.definition,
+            apply_to=body.apply_to,
+            priority=body.priority,
             operator=operator,
         )
     except InvalidPolicyError as error:
@@ -105,17 +111,31 @@ def _register(path: str, change: Access, *, operator: bool) -> None:
         f"/api/{path}/{{vhost}}",
         f"/api/{path}/{{vhost}}/{{name}}",
     )
-    API.add("GET", all_of_kind, Access.MANAGEMENT)(
-        lambda request: _entries(_visible(request), operator=operator)
-    )
-    API.add("GET", of_vhost, Access.VHOST)(
-        lambda request: _entries([request.vhost()], operator=operator)
-    )
-    API.add("GET", one, Access.POLICIES)(
-        lambda request: Answer(body=policy_object(_find(request, operator=operator)))
-    )
-    API.add("PUT", one, change)(lambda request: _put(request, operator=operator))
-    API.add("DELETE", one, change)(lambda request: _delete(request, operator=operator))
+
+    @API.add("GET", all_of_kind, Access.MANAGEMENT, content=Content.LIST)
+    def list_policies(request: ApiRequest) -> Answer:
+        """List the policies of all visible vhosts."""
+        return _entries(_visible(request), operator=operator)
+
+    @API.add("GET", of_vhost, Access.VHOST, content=Content.LIST)
+    def list_policies_of_vhost(request: ApiRequest) -> Answer:
+        """List the policies of one vhost."""
+        return _entries([request.vhost()], operator=operator)
+
+    @API.add("GET", one, Access.POLICIES)
+    def get_policy(request: ApiRequest) -> Answer:
+        """Return one policy."""
+        return Answer(body=policy_object(_find(request, operator=operator)))
+
+    @API.add("PUT", one, change, body=PolicyBody)
+    def put_policy(request: ApiRequest) -> Answer:
+        """Set a policy."""
+        return _put(request, operator=operator)
+
+    @API.add("DELETE", one, change)
+    def delete_policy(request: ApiRequest) -> Answer:
+        """Delete a policy."""
+        return _delete(request, operator=operator)
 
 
 _register("policies", Access.POLICIES, operator=False)
@@ -142,13 +162,25 @@ def _parameters(vhosts: list[Vhost[Queue]]) -> Answer:
     return Answer(listing=Listing(limited, _parameter_object, lambda vhost: vhost.name))
 
 
-@API.add("GET", "/api/parameters", Access.POLICIES)
+class ParameterBody(msgspec.Struct):
+    """The value of a parameter."""
+
+    value: dict[str, Any]
+
+
+class GlobalParameterBody(msgspec.Struct):
+    """The value of a global parameter: any JSON."""
+
+    value: Any
+
+
+@API.add("GET", "/api/parameters", Access.POLICIES, content=Content.LIST)
 def list_parameters(request: ApiRequest) -> Answer:
     """List the parameters of all visible vhosts."""
     return _parameters(_visible(request))
 
 
-@API.add("GET", "/api/parameters/{component}", Access.POLICIES)
+@API.add("GET", "/api/parameters/{component}", Access.POLICIES, content=Content.LIST)
 def list_parameters_of_component(request: ApiRequest) -> Answer:
     """List the parameters of one component."""
     return _parameters(
@@ -156,7 +188,7 @@ def list_parameters_of_component(request: ApiRequest) -> Answer:
     )
 
 
-@API.add("GET", "/api/parameters/{component}/{vhost}", Access.POLICIES)
+@API.add("GET", "/api/parameters/{component}/{vhost}", Access.POLICIES, content=Content.LIST)
 def list_parameters_of_vhost(request: ApiRequest) -> Answer:
     """List the parameters of one component in one vhost."""
     vhost = request.vhost()
@@ -178,11 +210,11 @@ def _find_parameter(request: ApiRequest) -> Vhost[Queue]:
     return vhost
 
 
-@API.add("PUT", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES)
+@API.add("PUT", "/api/parameters/{component}/{vhost}/{name}", Access.POLICIES, body=ParameterBody)
 def put_parameter(request: ApiRequest) -> Answer:
     """Set all limits of a vhost; no other component has parameters."""
     vhost = request.vhost()
-    body = request.require("value")
+    body = read_body(request, ParameterBody)
     component, name = request.parameters["component"], request.parameters["name"]
     if component != LIMITS_COMPONENT:
         raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
@@ -190,7 +222,7 @@ def put_parameter(request: ApiRequest) -> Answer:
         raise bad_request(f"name: expected {LIMITS_NAME}, the only parameter of {component}")
     _require_administrator(request)
     created = vhost.settings.limits == VhostLimits()
-    set_limits(request, vhost, VhostLimits(), read_field(body, "value", dict, {}))
+    set_limits(request, vhost, VhostLimits(), body.value)
     return CREATED if created else NO_CONTENT
 
 
@@ -209,7 +241,7 @@ def _require_administrator(request: ApiRequest) -> None:
         raise not_authorised("Not administrator user")
 
 
-@API.add("GET", "/api/global-parameters", Access.GLOBAL_PARAMETERS)
+@API.add("GET", "/api/global-parameters", Access.GLOBAL_PARAMETERS, content=Content.LIST)
 def list_global_parameters(request: ApiRequest) -> Answer:
     """List the global parameters."""
     entries = list(request.broker.global_parameters.items())
@@ -231,10 +263,10 @@ def get_global_parameter(request: ApiRequest) -> Answer:
     return Answer(body={"name": name, "value": known[name]})
 
 
-@API.add("PUT", "/api/global-parameters/{name}", Access.GLOBAL_PARAMETERS)
+@API.add("PUT", "/api/global-parameters/{name}", Access.GLOBAL_PARAMETERS, body=GlobalParameterBody)
 def put_global_parameter(request: ApiRequest) -> Answer:
     """Set a global parameter to any JSON value."""
-    name, value = request.parameters["name"], request.require("value")["value"]
+    name, value = request.parameters["name"], read_body(request, GlobalParameterBody).value
     created = name not in request.broker.global_parameters
     request.broker.set_global_parameter(name, value)
     return CREATED if created else NO_CONTENT

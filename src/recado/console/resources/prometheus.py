@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from .. import metrics
 from ..access import Access
+from ..query import QueryParameter
 from ..request import Answer, ApiRequest
-from ..routes import API, METRICS
+from ..routes import API, METRICS, Content
+
+FAMILY: Final = QueryParameter("family", "A family of metrics.", repeatable=True)
+VHOST: Final = QueryParameter("vhost", "Only queues of this vhost.", repeatable=True)
+QUEUE: Final = QueryParameter(
+    "queue", "Only queues whose names match this regular expression (RE2)."
+)
 
 
 def _writer(request: ApiRequest) -> tuple[metrics.Writer, dict[str, str]]:
@@ -27,23 +36,20 @@ def _objects(request: ApiRequest) -> Answer:
 
 
 def _detailed(request: ApiRequest) -> Answer:
-    """Return chosen families of metrics per object.
-
-    The query has `family` and `vhost`, both repeatable, and `queue`, a pattern.
-    """
+    """Return chosen families of metrics per object."""
     writer, headers = _writer(request)
-    families, vhosts = request.repeated("family"), set(request.repeated("vhost"))
-    pattern = request.query.get("queue")
+    families, vhosts = request.repeated(FAMILY.name), set(request.repeated(VHOST.name))
+    pattern = request.query.get(QUEUE.name)
     return Answer(
         stream=metrics.render_detailed(request.console, writer, families, vhosts, pattern),
         headers=headers,
     )
 
 
-for _path, _handler in (
-    ("/metrics", _totals),
-    ("/metrics/per-object", _objects),
-    ("/metrics/detailed", _detailed),
+for _path, _handler, _query in (
+    ("/metrics", _totals, ()),
+    ("/metrics/per-object", _objects, ()),
+    ("/metrics/detailed", _detailed, (FAMILY, VHOST, QUEUE)),
 ):
-    API.add("GET", _path, Access.MONITORING)(_handler)
-    METRICS.add("GET", _path, Access.PUBLIC)(_handler)
+    API.add("GET", _path, Access.MONITORING, content=Content.TEXT, query=_query)(_handler)
+    METRICS.add("GET", _path, Access.PUBLIC, content=Content.TEXT, query=_query)(_handler)

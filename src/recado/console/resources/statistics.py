@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from recado.broker.broker import DeletedQueueCounters
 from recado.broker.channel import Channel
@@ -12,6 +14,7 @@ from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
 
 from ..history import CounterHistory, SeriesRequest, read_series_request
+from ..query import QueryParameter
 from ..request import ApiRequest
 
 QUEUE_COUNTERS: Final = (
@@ -41,6 +44,8 @@ CHANNEL_FIELDS: Final = (
 )
 EXCHANGE_FIELDS: Final = ("publish_in", "publish_out")
 CONNECTION_FIELDS: Final = ("recv_oct", "send_oct")
+
+_Seconds = Annotated[int, msgspec.Meta(ge=1)]
 
 
 def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
@@ -79,6 +84,18 @@ def read_channel(channel: Channel) -> tuple[int, ...]:
         channel.redelivered_count,
         channel.acknowledged_count,
     )
+
+
+_SERIES: Final = {
+    "lengths": "queue lengths",
+    "msg_rates": "message counters",
+    "data_rates": "bytes of connections",
+}
+SERIES_PARAMETERS: Final = tuple(
+    QueryParameter(f"{prefix}_{suffix}", f"Samples of {noun}: {meaning}, in seconds.", _Seconds)
+    for prefix, noun in _SERIES.items()
+    for suffix, meaning in (("age", "how far they reach back"), ("incr", "their distance"))
+)
 
 
 class RequestedSeries:

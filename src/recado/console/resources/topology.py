@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus
+
+import msgspec
 
 from recado.amqp.values import FieldTable, FieldValue, Int64
 from recado.broker.access import PermissionChecker
@@ -21,7 +23,8 @@ from recado.broker.vhost import Vhost
 from recado.definitions.exporter import to_json_object
 
 from ..access import Access, visible_vhosts
-from ..query import Listing, collect
+from ..body import read_body
+from ..query import Listing, QueryParameter, collect
 from ..request import (
     CREATED,
     NO_CONTENT,
@@ -30,17 +33,50 @@ from ..request import (
     bad_request,
     check_name,
     not_found,
-    read_field,
 )
-from ..routes import API
+from ..routes import API, Content
 from ..site import run_in_slices
-from .statistics import exchange_statistics, queue_statistics
+from .statistics import SERIES_PARAMETERS, exchange_statistics, queue_statistics
 
 AnyBinding = Binding[Queue | Exchange[Queue]]
 _BindingEntry = tuple[str, str, Queue | Exchange[Queue], str, FieldTable]
 """Vhost, source, destination, routing key and arguments."""
 
 _INTEGER_BITS: Final = 64
+
+IF_UNUSED: Final = QueryParameter("if-unused", "Delete it only if it is unused.", bool)
+IF_EMPTY: Final = QueryParameter("if-empty", "Delete it only if it is empty.", bool)
+
+
+class ExchangeBody(msgspec.Struct):
+    """The settings of an exchange to declare."""
+
+    type: str = "direct"
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: dict[str, Any] = {}
+
+
+class QueueBody(msgspec.Struct):
+    """The settings of a queue to declare."""
+
+    durable: bool = False
+    auto_delete: bool = False
+    arguments: dict[str, Any] = {}
+
+
+class QueueAction(msgspec.Struct):
+    """An action on a mirrored queue."""
+
+    action: Literal["sync", "cancel_sync"]
+
+
+class BindingBody(msgspec.Struct):
+    """A binding to add."""
+
+    routing_key: str = ""
+    arguments: dict[str, Any] = {}
 
 
 def permissions_of(request: ApiRequest, vhost: Vhost[Queue]) -> PermissionChecker:
@@ -55,9 +91,9 @@ def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
     return [request.broker.vhosts[name] for name in names]
 
 
-def read_arguments(body: dict[str, Any]) -> FieldTable:
+def read_arguments(values: dict[str, Any]) -> FieldTable:
     """Return the `arguments` of a declaration as an AMQP table. Raises `ApiError`."""
-    return to_field_table(read_field(body, "arguments", dict, {}), "arguments")
+    return to_field_table(values, "arguments")
 
 
 def to_field_table(values: dict[str, Any], where: str) -> FieldTable:
@@ -133,53 +169,54 @@ def _exchange_listing(request: ApiRequest) -> Answer:
                 "type": lambda entry: entry[1].declared_settings.exchange_type,
             },
         ),
-        paginated=True,
     )
 
 
-@API.add("GET", "/api/exchanges", Access.MANAGEMENT)
+@API.add("GET", "/api/exchanges", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_exchanges(request: ApiRequest) -> Answer:
     """List the exchanges of all visible vhosts."""
     return _exchange_listing(request)
 
 
-@API.add("GET", "/api/exchanges/{vhost}", Access.VHOST)
+@API.add(
+    "GET", "/api/exchanges/{vhost}", Access.VHOST, content=Content.PAGES, query=SERIES_PARAMETERS
+)
 def list_exchanges_of_vhost(request: ApiRequest) -> Answer:
     """List the exchanges of one vhost."""
     return _exchange_listing(request)
 
 
-@API.add("GET", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+@API.add("GET", "/api/exchanges/{vhost}/{exchange}", Access.VHOST, query=SERIES_PARAMETERS)
 def get_exchange(request: ApiRequest) -> Answer:
     """Return one exchange."""
     described = exchange_object(request, _find_exchange(request))
     return Answer(body={**described, "incoming": [], "outgoing": []})
 
 
-@API.add("PUT", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+@API.add("PUT", "/api/exchanges/{vhost}/{exchange}", Access.VHOST, body=ExchangeBody)
 def put_exchange(request: ApiRequest) -> Answer:
-    """Declare an exchange: `type`, `durable`, `auto_delete`, `internal`, `arguments`."""
-    vhost, name, body = request.vhost(), request.parameters["exchange"], request.object()
+    """Declare an exchange."""
+    vhost, name = request.vhost(), request.parameters["exchange"]
+    body = read_body(request, ExchangeBody)
     permissions_of(request, vhost).check_configure("exchange", name)
     created = name not in vhost.exchanges
     vhost.declare_exchange(
         name,
-        read_field(body, "type", str, "direct"),
-        durable=read_field(body, "durable", bool, False),
-        auto_delete=read_field(body, "auto_delete", bool, False),
-        internal=read_field(body, "internal", bool, False),
-        arguments=read_arguments(body),
+        body.type,
+        durable=body.durable,
+        auto_delete=body.auto_delete,
+        internal=body.internal,
+        arguments=read_arguments(body.arguments),
     )
     return CREATED if created else NO_CONTENT
 
 
-@API.add("DELETE", "/api/exchanges/{vhost}/{exchange}", Access.VHOST)
+@API.add("DELETE", "/api/exchanges/{vhost}/{exchange}", Access.VHOST, query=(IF_UNUSED,))
 def delete_exchange(request: ApiRequest) -> Answer:
-    """Delete an exchange; with `if-unused=true` only if nothing is bound to it."""
+    """Delete an exchange."""
     vhost, exchange = _find_exchange(request)
     permissions_of(request, vhost).check_configure("exchange", exchange.name)
-    if_unused = request.query.get("if-unused") == "true"
-    vhost.delete_exchange(exchange.name, if_unused=if_unused)
+    vhost.delete_exchange(exchange.name, if_unused=IF_UNUSED.is_true(request.query))
     return NO_CONTENT
 
 
@@ -246,29 +283,30 @@ def _queue_listing(request: ApiRequest) -> Answer:
         listing=Listing(
             entries, partial(queue_object, request), lambda queue: queue.name, sort_values
         ),
-        paginated=True,
     )
 
 
-@API.add("GET", "/api/queues", Access.MANAGEMENT)
+@API.add("GET", "/api/queues", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_queues(request: ApiRequest) -> Answer:
     """List the queues of all visible vhosts."""
     return _queue_listing(request)
 
 
-@API.add("GET", "/api/queues/detailed", Access.MANAGEMENT)
+@API.add(
+    "GET", "/api/queues/detailed", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS
+)
 def list_queues_detailed(request: ApiRequest) -> Answer:
     """List the queues of all visible vhosts with all fields."""
     return _queue_listing(request)
 
 
-@API.add("GET", "/api/queues/{vhost}", Access.VHOST)
+@API.add("GET", "/api/queues/{vhost}", Access.VHOST, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_queues_of_vhost(request: ApiRequest) -> Answer:
     """List the queues of one vhost."""
     return _queue_listing(request)
 
 
-@API.add("GET", "/api/queues/{vhost}/{queue}", Access.VHOST)
+@API.add("GET", "/api/queues/{vhost}/{queue}", Access.VHOST, query=SERIES_PARAMETERS)
 def get_queue(request: ApiRequest) -> Answer:
     """Return one queue, with its consumers."""
     from .connections import consumer_object
@@ -279,20 +317,21 @@ def get_queue(request: ApiRequest) -> Answer:
     return Answer(body={**described, "incoming": [], "deliveries": []})
 
 
-@API.add("PUT", "/api/queues/{vhost}/{queue}", Access.VHOST)
+@API.add("PUT", "/api/queues/{vhost}/{queue}", Access.VHOST, body=QueueBody)
 def put_queue(request: ApiRequest) -> Answer:
-    """Declare a queue: `durable`, `auto_delete`, `arguments`."""
-    vhost, name, body = request.vhost(), request.parameters["queue"], request.object()
+    """Declare a queue."""
+    vhost, name = request.vhost(), request.parameters["queue"]
+    body = read_body(request, QueueBody)
     permissions_of(request, vhost).check_configure("queue", name)
-    arguments = read_arguments(body)
+    arguments = read_arguments(body.arguments)
     if vhost.settings.default_queue_type is not None:
         arguments.setdefault("x-queue-type", vhost.settings.default_queue_type)
     settings = parse_queue_arguments(
         name,
         vhost.name,
-        durable=read_field(body, "durable", bool, False),
+        durable=body.durable,
         exclusive=False,
-        auto_delete=read_field(body, "auto_delete", bool, False),
+        auto_delete=body.auto_delete,
         arguments=arguments,
     )
     known = vhost.find_equivalent_queue(name, settings, None)
@@ -303,17 +342,17 @@ def put_queue(request: ApiRequest) -> Answer:
     return CREATED
 
 
-@API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST)
+@API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST, query=(IF_UNUSED, IF_EMPTY))
 def delete_queue(request: ApiRequest) -> Answer:
-    """Delete a queue; with `if-empty=true` or `if-unused=true` only if it is empty or unused."""
+    """Delete a queue."""
     queue = _find_queue(request)
     permissions_of(request, queue.vhost).check_configure("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)  # refuses exclusive queues
     request.broker.delete_queue(
         queue,
         request.now_ms,
-        if_unused=request.query.get("if-unused") == "true",
-        if_empty=request.query.get("if-empty") == "true",
+        if_unused=IF_UNUSED.is_true(request.query),
+        if_empty=IF_EMPTY.is_true(request.query),
     )
     return NO_CONTENT
 
@@ -328,17 +367,21 @@ def purge_queue(request: ApiRequest) -> Answer:
     return NO_CONTENT
 
 
-@API.add("POST", "/api/queues/{vhost}/{queue}/actions", Access.ADMINISTRATOR)
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/actions",
+    Access.ADMINISTRATOR,
+    answers=(204,),
+    body=QueueAction,
+)
 def act_on_queue(request: ApiRequest) -> Answer:
     """Accept `sync` and `cancel_sync`, and do nothing: there are no mirrored queues."""
     _find_queue(request)
-    action = request.require("action")["action"]
-    if action not in ("sync", "cancel_sync"):
-        raise bad_request(f"unknown_action: {action!r}; there are sync and cancel_sync")
+    read_body(request, QueueAction)
     return NO_CONTENT
 
 
-@API.add("POST", "/api/rebalance/queues", Access.ADMINISTRATOR)
+@API.add("POST", "/api/rebalance/queues", Access.ADMINISTRATOR, answers=(204,))
 def rebalance_queues(request: ApiRequest) -> Answer:
     """Accept the request to rebalance queue leaders, and do nothing: there is one node."""
     return Answer(204)
@@ -415,19 +458,21 @@ def _bindings_from(vhost: Vhost[Queue], exchange: Exchange[Queue]) -> Iterable[_
             yield _to_entry(vhost, binding)
 
 
-@API.add("GET", "/api/bindings", Access.MANAGEMENT)
+@API.add("GET", "/api/bindings", Access.MANAGEMENT, content=Content.LIST)
 def list_bindings(request: ApiRequest) -> Answer:
     """List the bindings of all visible vhosts."""
     return _binding_listing(each for vhost in _visible(request) for each in _all_bindings(vhost))
 
 
-@API.add("GET", "/api/bindings/{vhost}", Access.VHOST)
+@API.add("GET", "/api/bindings/{vhost}", Access.VHOST, content=Content.LIST)
 def list_bindings_of_vhost(request: ApiRequest) -> Answer:
     """List the bindings of one vhost."""
     return _binding_listing(_all_bindings(request.vhost()))
 
 
-@API.add("GET", "/api/exchanges/{vhost}/{exchange}/bindings/source", Access.VHOST)
+@API.add(
+    "GET", "/api/exchanges/{vhost}/{exchange}/bindings/source", Access.VHOST, content=Content.LIST
+)
 def list_bindings_from_exchange(request: ApiRequest) -> Answer:
     """List the bindings whose source is an exchange."""
     vhost, exchange = _find_exchange(request)
@@ -437,14 +482,19 @@ def list_bindings_from_exchange(request: ApiRequest) -> Answer:
     return _binding_listing(_bindings_from(vhost, exchange))
 
 
-@API.add("GET", "/api/exchanges/{vhost}/{exchange}/bindings/destination", Access.VHOST)
+@API.add(
+    "GET",
+    "/api/exchanges/{vhost}/{exchange}/bindings/destination",
+    Access.VHOST,
+    content=Content.LIST,
+)
 def list_bindings_to_exchange(request: ApiRequest) -> Answer:
     """List the bindings whose destination is an exchange."""
     vhost, exchange = _find_exchange(request)
     return _binding_listing(_to_entry(vhost, each) for each in list(vhost.bindings_to(exchange)))
 
 
-@API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST)
+@API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST, content=Content.LIST)
 def list_bindings_to_queue(request: ApiRequest) -> Answer:
     """List the bindings of a queue."""
     queue = _find_queue(request)
@@ -487,18 +537,18 @@ def _between(
 _ENDS: Final = "/api/bindings/{vhost}/e/{source}/{destination_type}/{destination}"
 
 
-@API.add("GET", _ENDS, Access.VHOST)
+@API.add("GET", _ENDS, Access.VHOST, content=Content.LIST)
 def list_bindings_between(request: ApiRequest) -> Answer:
     """List the bindings between an exchange and a queue (`q`) or exchange (`e`)."""
     return _binding_listing(_between(*_find_ends(request)))
 
 
-@API.add("POST", _ENDS, Access.VHOST)
+@API.add("POST", _ENDS, Access.VHOST, answers=(201,), body=BindingBody)
 def post_binding(request: ApiRequest) -> Answer:
-    """Bind: `routing_key` and `arguments`. The answer's `location` header names the binding."""
-    body = request.object()
-    key = check_name("routing_key", read_field(body, "routing_key", str, ""))
-    arguments = read_arguments(body)
+    """Bind a queue or exchange to an exchange; the header `location` of the answer names the binding."""
+    body = read_body(request, BindingBody)
+    key = check_name("routing_key", body.routing_key)
+    arguments = read_arguments(body.arguments)
     vhost, source, name = (
         request.vhost(),
         request.parameters["source"],

@@ -16,6 +16,7 @@ from recado.broker.pattern import compile_name_pattern
 from recado.server.passwords import find_hash_algorithm, hash_password, is_password_hash
 
 from ..access import Access, is_administrator
+from ..body import Texts, read_body
 from ..query import Listing
 from ..request import (
     CREATED,
@@ -25,11 +26,41 @@ from ..request import (
     bad_request,
     check_name,
     not_found,
-    read_field,
 )
-from ..routes import API
+from ..routes import API, Content
+from .vhosts import LimitBody
 
 HASHING_ALGORITHM_PREFIX = "rabbit_password_hashing_"
+
+
+class UserBody(msgspec.Struct):
+    """A user's tags, and its password or the hash of it; without both, the user cannot log in by password."""
+
+    tags: Texts
+    password: str | None = None
+    password_hash: str = ""
+
+
+class UserNames(msgspec.Struct):
+    """The users to delete."""
+
+    users: list[str]
+
+
+class PermissionBody(msgspec.Struct):
+    """Patterns of the names that a user may configure, write to and read from."""
+
+    configure: str
+    write: str
+    read: str
+
+
+class TopicPermissionBody(msgspec.Struct):
+    """Patterns of the routing keys that a user may publish and bind with, on one topic exchange."""
+
+    exchange: str
+    write: str
+    read: str
 
 
 def user_object(user: User) -> dict[str, Any]:
@@ -65,13 +96,13 @@ def whoami(request: ApiRequest) -> Answer:
     return Answer(body={"name": request.user.name, "tags": list(request.user.tags)})
 
 
-@API.add("GET", "/api/users", Access.ADMINISTRATOR)
+@API.add("GET", "/api/users", Access.ADMINISTRATOR, content=Content.LIST)
 def list_users(request: ApiRequest) -> Answer:
     """List all users."""
     return _users(request, list(request.broker.users.values()))
 
 
-@API.add("GET", "/api/users/without-permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/users/without-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_users_without_permissions(request: ApiRequest) -> Answer:
     """List the users that have no permissions in any vhost."""
     return _users(request, [user for user in request.broker.users.values() if not user.permissions])
@@ -83,39 +114,33 @@ def get_user(request: ApiRequest) -> Answer:
     return Answer(body=user_object(_user(request)))
 
 
-@API.add("PUT", "/api/users/{user}", Access.ADMINISTRATOR)
+@API.add("PUT", "/api/users/{user}", Access.ADMINISTRATOR, body=UserBody)
 def put_user(request: ApiRequest) -> Answer:
     """Create a user, or replace its password and tags; permissions and limits stay.
 
     Without `password` and `password_hash`, no password is valid for the user.
     """
-    name, body = request.parameters["user"], request.object()
+    name, body = request.parameters["user"], read_body(request, UserBody)
     known = request.broker.users.get(name)
     user = known or User(name, loopback_only=name in request.console.loopback_users)
     request.set_user(replace(user, password_hash=_read_password(body), tags=_read_tags(body)))
     return CREATED if known is None else NO_CONTENT
 
 
-def _read_password(body: dict[str, Any]) -> str:
-    if body.get("password") is not None:
-        return hash_password(read_field(body, "password", str, ""))
-    password_hash = read_field(body, "password_hash", str, "") if "password_hash" in body else ""
-    if password_hash and not is_password_hash(password_hash):
+def _read_password(body: UserBody) -> str:
+    if body.password is not None:
+        return hash_password(body.password)
+    if body.password_hash and not is_password_hash(body.password_hash):
         raise bad_request(
-            f"password_hash: not a salted SHA-256, SHA-512 or argon2 hash: {password_hash!r}"
+            f"password_hash: not a salted SHA-256, SHA-512 or argon2 hash: {body.password_hash!r}"
         )
-    return password_hash
+    return body.password_hash
 
 
-def _read_tags(body: dict[str, Any]) -> tuple[str, ...]:
-    """Return the tags, which are a list or a text with commas."""
-    if "tags" not in body:
-        raise bad_request("tags_not_present")
-    tags = body["tags"]
+def _read_tags(body: UserBody) -> tuple[str, ...]:
+    tags = body.tags
     if isinstance(tags, str):
         tags = [tag.strip() for tag in tags.split(",")]
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        raise bad_request("tags: expected a list of strings, or a string with commas")
     return tuple(tag for tag in tags if tag)
 
 
@@ -126,12 +151,10 @@ def delete_user(request: ApiRequest) -> Answer:
     return NO_CONTENT
 
 
-@API.add("POST", "/api/users/bulk-delete", Access.ADMINISTRATOR)
+@API.add("POST", "/api/users/bulk-delete", Access.ADMINISTRATOR, answers=(204,), body=UserNames)
 def delete_many_users(request: ApiRequest) -> Answer:
-    """Delete several users: `{"users": ["name", …]}`; names that do not exist are ignored."""
-    names = request.require("users")["users"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise bad_request("users: expected a list of strings")
+    """Delete several users; names that do not exist are ignored."""
+    names = read_body(request, UserNames).users
     _delete_users(request, [name for name in dict.fromkeys(names) if name in request.broker.users])
     return NO_CONTENT
 
@@ -154,7 +177,7 @@ def _permissions(entries: list[tuple[str, str, Permission]]) -> Answer:
     return Answer(listing=Listing(entries, _permission_object, lambda entry: entry[0]))
 
 
-@API.add("GET", "/api/permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_permissions(request: ApiRequest) -> Answer:
     """List the permissions of all users."""
     return _permissions(
@@ -166,14 +189,14 @@ def list_permissions(request: ApiRequest) -> Answer:
     )
 
 
-@API.add("GET", "/api/users/{user}/permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/users/{user}/permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_permissions_of_user(request: ApiRequest) -> Answer:
     """List the permissions of one user."""
     user = _user(request)
     return _permissions([(user.name, vhost, each) for vhost, each in user.permissions.items()])
 
 
-@API.add("GET", "/api/vhosts/{vhost}/permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/vhosts/{vhost}/permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_permissions_of_vhost(request: ApiRequest) -> Answer:
     """List the permissions of all users in one vhost."""
     vhost = request.vhost().name
@@ -195,25 +218,24 @@ def get_permission(request: ApiRequest) -> Answer:
     return Answer(body=_permission_object((user.name, vhost, user.permissions[vhost])))
 
 
-@API.add("PUT", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+@API.add("PUT", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR, body=PermissionBody)
 def put_permission(request: ApiRequest) -> Answer:
-    """Set the permission of a user in a vhost: `configure`, `write` and `read`, regular expressions."""
-    body = request.require("configure", "write", "read")
+    """Set the permission of a user in a vhost."""
+    body = read_body(request, PermissionBody)
     user, vhost = _user_and_vhost(request)
-    texts = {name: _read_pattern(body, name) for name in ("configure", "write", "read")}
-    permission = Permission(**texts)
+    for name in PermissionBody.__struct_fields__:
+        _check_pattern(name, getattr(body, name))
+    permission = Permission(body.configure, body.write, body.read)
     created = vhost not in user.permissions
     request.set_user(replace(user, permissions={**user.permissions, vhost: permission}))
     return CREATED if created else NO_CONTENT
 
 
-def _read_pattern(body: dict[str, Any], name: str) -> str:
-    pattern = read_field(body, name, str, "")
+def _check_pattern(name: str, pattern: str) -> None:
     try:
         compile_name_pattern(pattern)
     except ValueError as error:
         raise bad_request(f"{name}: invalid regular expression: {error}") from error
-    return pattern
 
 
 def _user_and_vhost(request: ApiRequest) -> tuple[User, str]:
@@ -259,25 +281,25 @@ def _topic_permissions(users: list[User], vhost: str | None = None) -> Answer:
     return Answer(listing=Listing(entries, _topic_permission_object, lambda entry: entry[0]))
 
 
-@API.add("GET", "/api/topic-permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions(request: ApiRequest) -> Answer:
     """List the topic permissions of all users."""
     return _topic_permissions(list(request.broker.users.values()))
 
 
-@API.add("GET", "/api/users/{user}/topic-permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/users/{user}/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions_of_user(request: ApiRequest) -> Answer:
     """List the topic permissions of one user."""
     return _topic_permissions([_user(request)])
 
 
-@API.add("GET", "/api/vhosts/{vhost}/topic-permissions", Access.ADMINISTRATOR)
+@API.add("GET", "/api/vhosts/{vhost}/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions_of_vhost(request: ApiRequest) -> Answer:
     """List the topic permissions of all users in one vhost."""
     return _topic_permissions(list(request.broker.users.values()), request.vhost().name)
 
 
-@API.add("GET", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+@API.add("GET", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
     """List the topic permissions of a user in a vhost."""
     user, vhost = _user(request), request.vhost().name
@@ -286,15 +308,17 @@ def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
     return _topic_permissions([user], vhost)
 
 
-@API.add("PUT", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
+@API.add(
+    "PUT", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR, body=TopicPermissionBody
+)
 def put_topic_permission(request: ApiRequest) -> Answer:
     """Narrow what a user may write to and read from one topic exchange, by routing key."""
-    body = request.require("exchange", "write", "read")
+    body = read_body(request, TopicPermissionBody)
     user, vhost = _user_and_vhost(request)
-    exchange = check_name("exchange", read_field(body, "exchange", str, ""))
-    permission = TopicPermission(
-        write=_read_pattern(body, "write"), read=_read_pattern(body, "read")
-    )
+    exchange = check_name("exchange", body.exchange)
+    _check_pattern("write", body.write)
+    _check_pattern("read", body.read)
+    permission = TopicPermission(write=body.write, read=body.read)
     created = (vhost, exchange) not in user.topic_permissions
     changed = {**user.topic_permissions, (vhost, exchange): permission}
     request.set_user(replace(user, topic_permissions=changed))
@@ -337,7 +361,7 @@ def _limits(users: list[User]) -> Answer:
     )
 
 
-@API.add("GET", "/api/user-limits", Access.MANAGEMENT)
+@API.add("GET", "/api/user-limits", Access.MANAGEMENT, content=Content.LIST)
 def list_user_limits(request: ApiRequest) -> Answer:
     """List the limits of all users; a user who is no administrator sees its own."""
     users = list(request.broker.users.values())
@@ -346,7 +370,7 @@ def list_user_limits(request: ApiRequest) -> Answer:
     return _limits(users)
 
 
-@API.add("GET", "/api/user-limits/{user}", Access.MANAGEMENT)
+@API.add("GET", "/api/user-limits/{user}", Access.MANAGEMENT, content=Content.LIST)
 def list_limits_of_user(request: ApiRequest) -> Answer:
     """List the limits of one user."""
     if not is_administrator(request.user) and request.parameters["user"] != request.user.name:
@@ -354,13 +378,14 @@ def list_limits_of_user(request: ApiRequest) -> Answer:
     return _limits([_user(request)])
 
 
-@API.add("PUT", "/api/user-limits/{user}/{name}", Access.ADMINISTRATOR)
+@API.add(
+    "PUT", "/api/user-limits/{user}/{name}", Access.ADMINISTRATOR, answers=(204,), body=LimitBody
+)
 def put_user_limit(request: ApiRequest) -> Answer:
     """Set a limit of a user, `max-connections` or `max-channels`; a negative value means no limit."""
-    user, body = _user(request), request.require("value")
-    value = read_field(body, "value", int, 0)
+    user, body = _user(request), read_body(request, LimitBody)
     request.set_user(
-        replace(user, limits=_with_limit(user.limits, request.parameters["name"], value))
+        replace(user, limits=_with_limit(user.limits, request.parameters["name"], body.value))
     )
     return NO_CONTENT
 

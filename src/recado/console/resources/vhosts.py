@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -14,10 +14,27 @@ from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 
 from ..access import Access, visible_vhosts
+from ..body import Integer, Texts, convert_field, read_body
 from ..console import FULL_PERMISSION
 from ..query import Listing
-from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found, read_field
-from ..routes import API
+from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found
+from ..routes import API, Content
+
+
+class VhostBody(msgspec.Struct):
+    """The settings of a vhost; those that are absent stay as they are."""
+
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    tags: Texts | msgspec.UnsetType = msgspec.UNSET
+    default_queue_type: (
+        Literal["classic", "quorum", "stream", "undefined", ""] | msgspec.UnsetType | None
+    ) = msgspec.UNSET
+
+
+class LimitBody(msgspec.Struct):
+    """The value of a limit; a negative one means that there is no limit."""
+
+    value: Integer
 
 
 def vhost_object(request: ApiRequest, vhost: Vhost[Queue]) -> dict[str, Any]:
@@ -39,7 +56,7 @@ def vhost_object(request: ApiRequest, vhost: Vhost[Queue]) -> dict[str, Any]:
     }
 
 
-@API.add("GET", "/api/vhosts", Access.MANAGEMENT)
+@API.add("GET", "/api/vhosts", Access.MANAGEMENT, content=Content.PAGES)
 def list_vhosts(request: ApiRequest) -> Answer:
     """List the vhosts that the user may see."""
     names = visible_vhosts(request.user, request.broker)
@@ -50,7 +67,6 @@ def list_vhosts(request: ApiRequest) -> Answer:
             lambda vhost: vhost.name,
             {"name": lambda vhost: vhost.name},
         ),
-        paginated=True,
     )
 
 
@@ -60,13 +76,14 @@ def get_vhost(request: ApiRequest) -> Answer:
     return Answer(body=vhost_object(request, request.vhost()))
 
 
-@API.add("PUT", "/api/vhosts/{vhost}", Access.ADMINISTRATOR)
+@API.add("PUT", "/api/vhosts/{vhost}", Access.ADMINISTRATOR, body=VhostBody)
 def put_vhost(request: ApiRequest) -> Answer:
     """Create a vhost, or change its description, tags and default queue type.
 
     The user who creates a vhost gets all permissions in it.
     """
-    name, body, broker = request.parameters["vhost"], request.object(), request.broker
+    name, broker = request.parameters["vhost"], request.broker
+    body = read_body(request, VhostBody)
     if not name or len(name.encode()) > 255:
         raise bad_request("vhost: a name has 1 to 255 bytes")
     if name in broker.deleting_vhosts:
@@ -85,24 +102,16 @@ def put_vhost(request: ApiRequest) -> Answer:
     return CREATED if created else NO_CONTENT
 
 
-def _read_settings(body: dict[str, Any]) -> dict[str, Any]:
+def _read_settings(body: VhostBody) -> dict[str, Any]:
     changes: dict[str, Any] = {}
-    if "description" in body:
-        changes["description"] = read_field(body, "description", str, "")
-    if "tags" in body:
-        tags = body["tags"]
-        tags = tags.split(",") if isinstance(tags, str) else tags
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-            raise bad_request("tags: expected a list of strings, or a string with commas")
+    if body.description is not msgspec.UNSET:
+        changes["description"] = body.description
+    if body.tags is not msgspec.UNSET:
+        tags = body.tags.split(",") if isinstance(body.tags, str) else body.tags
         changes["tags"] = tuple(tag.strip() for tag in tags if tag.strip())
-    queue_type = body.get("default_queue_type")
-    if queue_type in ("classic", "quorum", "stream"):
-        changes["default_queue_type"] = queue_type
-    elif queue_type in (None, "", "undefined"):
-        if "default_queue_type" in body:
-            changes["default_queue_type"] = None
-    else:
-        raise bad_request("default_queue_type: expected classic, quorum or stream")
+    if body.default_queue_type is not msgspec.UNSET:
+        queue_type = body.default_queue_type
+        changes["default_queue_type"] = None if queue_type in ("", "undefined") else queue_type
     return changes
 
 
@@ -126,7 +135,7 @@ def delete_vhost(request: ApiRequest) -> Answer:
     return Answer(wait=wait)
 
 
-@API.add("POST", "/api/vhosts/{vhost}/start/{node}", Access.ADMINISTRATOR)
+@API.add("POST", "/api/vhosts/{vhost}/start/{node}", Access.ADMINISTRATOR, answers=(204,))
 def start_vhost(request: ApiRequest) -> Answer:
     """Start a vhost on a node; a vhost of recado always runs."""
     request.vhost()
@@ -152,28 +161,29 @@ def _limits(vhosts: list[Vhost[Queue]]) -> Answer:
     )
 
 
-@API.add("GET", "/api/vhost-limits", Access.VISIBLE_VHOST)
+@API.add("GET", "/api/vhost-limits", Access.VISIBLE_VHOST, content=Content.LIST)
 def list_vhost_limits(request: ApiRequest) -> Answer:
     """List the limits of the vhosts that the user may see."""
     names = visible_vhosts(request.user, request.broker)
     return _limits([request.broker.vhosts[name] for name in names])
 
 
-@API.add("GET", "/api/vhost-limits/{vhost}", Access.VISIBLE_VHOST)
+@API.add("GET", "/api/vhost-limits/{vhost}", Access.VISIBLE_VHOST, content=Content.LIST)
 def list_limits_of_vhost(request: ApiRequest) -> Answer:
     """List the limits of one vhost."""
     return _limits([request.vhost()])
 
 
-@API.add("PUT", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR)
+@API.add(
+    "PUT", "/api/vhost-limits/{vhost}/{name}", Access.ADMINISTRATOR, answers=(204,), body=LimitBody
+)
 def put_vhost_limit(request: ApiRequest) -> Answer:
     """Set a limit of a vhost; a negative value means no limit.
 
     The limits are `max-connections`, `max-queues`, `max-bindings` and `max-consumers`.
     """
-    value = read_field(request.require("value"), "value", int, 0)
-    vhost = request.vhost()
-    set_limits(request, vhost, vhost.settings.limits, {request.parameters["name"]: value})
+    body, vhost = read_body(request, LimitBody), request.vhost()
+    set_limits(request, vhost, vhost.settings.limits, {request.parameters["name"]: body.value})
     return NO_CONTENT
 
 
@@ -193,6 +203,6 @@ def set_limits(
     for name in values:
         if name not in known:
             raise bad_request(f"unknown limit '{name}': there are {', '.join(known)}")
-        value = read_field(values, name, int, -1)
+        value = convert_field(name, values[name], Integer)
         limits = replace(limits, **{known[name]: None if value < 0 else value})
     request.broker.configure_vhost(vhost.name, replace(vhost.settings, limits=limits))
