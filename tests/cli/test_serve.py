@@ -183,6 +183,31 @@ def test_it_listens_with_tls_too(
     pika.BlockingConnection(parameters).close()
 
 
+def test_sighup_loads_the_certificates_again(
+    start: Start, tmp_path: Path, certificates: dict[str, str]
+) -> None:
+    process = start("--port", "0", "--tls-port", "0", **certificates)
+    announced(process)
+    announced(process, "amqps")
+    assert process.stderr is not None
+    process.send_signal(signal.SIGHUP)
+    assert "TLS certificate reloaded (file=certificate.pem " in process.stderr.readline()
+    (tmp_path / "key.pem").write_text("")
+    process.send_signal(signal.SIGHUP)
+    assert "TLS certificate not reloaded" in process.stderr.readline()
+    process.terminate()
+    assert process.wait() == 0
+
+
+def test_https_is_announced_as_such(start: Start, certificates: dict[str, str]) -> None:
+    certificates.pop("RECADO_SERVER_CA")
+    options = {"RECADO_MANAGEMENT_TLS": "true", "RECADO_MANAGEMENT_PORT": "0"}
+    process = start("--port", "0", **certificates, **options)
+    announced(process)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("management API on https://127.0.0.1:")
+
+
 def test_a_file_for_tls_that_is_no_good_is_named(
     start: Start, tmp_path: Path, certificates: dict[str, str]
 ) -> None:

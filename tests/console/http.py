@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any, NamedTuple
@@ -21,8 +22,15 @@ class Reply(NamedTuple):
 class Api:
     """Requests of one user to one management port."""
 
-    def __init__(self, port: int, user: str = "guest", password: str = "guest") -> None:
+    def __init__(
+        self,
+        port: int,
+        user: str = "guest",
+        password: str = "guest",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.port = port
+        self._tls = tls
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"authorization": f"Basic {token}"} if user else {}
 
@@ -31,13 +39,13 @@ class Api:
     ) -> Reply:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.port}{path}",
+            f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}{path}",
             method=method,
             data=data,
             headers={**self._headers, "content-type": "application/json", **(headers or {})},
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=self._tls) as response:
                 return _reply(response.status, dict(response.headers), response.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -183,7 +183,15 @@ def test_the_environment_has_every_type(loaded: Loader) -> None:
     [
         ("[server]\ntls_port = 1", "server.certificate is required by server.tls_port"),
         ("[server]\nverify = true", "server.ca is required by server.verify"),
-        ("[server]\nkey = 'k'", "server.key ({file}) has no effect without server.tls_port"),
+        (
+            "[server]\nkey = 'k'",
+            "server.key ({file}) has no effect without server.tls_port or management.tls",
+        ),
+        (
+            "[server]\nca = 'a'\ncertificate = 'c'\nkey = 'k'\n[management]\ntls = true",
+            "server.ca ({file}) has no effect without server.tls_port",
+        ),
+        ("[management]\ntls = true", "server.certificate is required by management.tls"),
         (
             "[server]\nport = 7\ntls_port = 7\ncertificate = 'c'\nkey = 'k'",
             "server.tls_port ({file}) is the same as server.port",

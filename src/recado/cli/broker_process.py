@@ -59,13 +59,17 @@ def run_broker(settings: Settings, *, welcome: bool) -> int:
 async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
     """Start, announce, and stop at the first SIGTERM or SIGINT; return the reason if the broker failed."""
     stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stopped.set)
     async with Broker.from_settings(settings) as broker, garbage_collection(settings):
+        if settings.uses_tls:  # otherwise SIGHUP ends the process, as when its terminal closes
+            loop.add_signal_handler(signal.SIGHUP, broker.reload_certificates)
         announce(f"recado {__version__} listening on amqp://{broker.address}")
         if broker.management_port is not None:
             address = format_address(broker.management_host, broker.management_port)
-            announce(f"management API on http://{address}/api/overview")
+            scheme = "https" if settings.management.tls else "http"
+            announce(f"management API on {scheme}://{address}/api/overview")
         if broker.metrics_port is not None:
             address = format_address(broker.management_host, broker.metrics_port)
             announce(f"metrics on http://{address}/metrics")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -55,6 +56,23 @@ class DiskFolder(Protocol):
         """Return the free space of the disk."""
 
 
+class CertificateFiles(Protocol):
+    """The certificates of the TLS listeners, and until when they are valid."""
+
+    @property
+    def certificate_file(self) -> str: ...
+
+    @property
+    def certificate_expiry(self) -> Sequence[datetime]: ...
+
+    @property
+    def ca_file(self) -> str | None:
+        """The authorities of client certificates, over AMQP only."""
+
+    @property
+    def ca_expiry(self) -> Sequence[datetime]: ...
+
+
 class ResourceLimits(msgspec.Struct, frozen=True):
     """The limits of the node, and how far they are used."""
 
@@ -80,9 +98,11 @@ class Console:
         disk_free_min_bytes: int = 0,
         audit: AuditLog | None = None,
         loopback_users: Collection[str] = (),
+        certificates: CertificateFiles | None = None,
     ) -> None:
         self.server = server
         self.loopback_users = loopback_users
+        self.certificates = certificates
         self.node_name = node_name
         self.audit = audit or AuditLog()
         self.started_at = time.time()
@@ -228,11 +248,6 @@ class Console:
             for each in self.listeners
             if each.protocol.startswith("http")
         ]
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether any port is served with a certificate."""
-        return any(each.protocol in ("amqp/ssl", "https") for each in self.listeners)
 
 
 def _count_open_files() -> int:

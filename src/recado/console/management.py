@@ -6,7 +6,7 @@ import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from .console import Console, DiskFolder, Listener
+from .console import CertificateFiles, Console, DiskFolder, Listener
 from .resources import (
     connections,
     definitions,
@@ -71,6 +71,7 @@ class Management:
         data_folder: DiskFolder | None = None,
         disk_free_min_bytes: int = 0,
         loopback_users: Collection[str] = (),
+        certificates: CertificateFiles | None = None,
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
@@ -80,6 +81,7 @@ class Management:
             data_folder=data_folder,
             disk_free_min_bytes=disk_free_min_bytes,
             loopback_users=loopback_users,
+            certificates=certificates,
         )
         sites = [Site(console, API)]
         bound_port = await sites[0].listen(host, port, tls)

@@ -535,3 +535,12 @@ def _render_own(console: Console, writer: Writer) -> Iterator[bytes]:
         yield writer.head(name, "summary", "Time of fsync calls of the journal")
         yield writer.sample(f"{name}_sum", (), committer.sync_seconds)
         yield writer.sample(f"{name}_count", (), committer.sync_count)
+    files = console.certificates
+    if files is not None:
+        name = "recado_certificate_expiry_timestamp_seconds"
+        yield writer.head(
+            name, "gauge", "When the first certificate of a file expires, in Unix time"
+        )
+        for setting, dates in (("certificate", files.certificate_expiry), ("ca", files.ca_expiry)):
+            if dates:
+                yield writer.sample(name, (("file", setting),), min(dates).timestamp())

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from recado.console.management import Management
     from recado.node.archives import NodeArchives
+    from recado.node.certificates import Certificates
     from recado.node.data_folder import DataFolder
     from recado.node.metrics import MetricsPublisher
 
@@ -45,8 +46,11 @@ class RunningNode(msgspec.Struct, frozen=True):
     archives: NodeArchives | None = None
     metrics: MetricsPublisher | None = None
     management: Management | None = None
+    certificates: Certificates | None = None
 
     async def stop(self) -> None:
+        if self.certificates is not None:
+            await self.certificates.stop()
         if self.management is not None:
             await self.management.stop()
         if self.metrics is not None:
@@ -81,7 +85,7 @@ async def start_node(settings: Settings) -> RunningNode:
     `ArchiveStartError` or `MetricsStartError`.
     """
     raise_file_limit()
-    tls = build_tls_context(settings.server)
+    certificates = load_certificates(settings)
     data_folder = open_data_folder(settings)
     try:
         broker = build_broker(settings, data_folder)
@@ -90,13 +94,15 @@ async def start_node(settings: Settings) -> RunningNode:
             data_folder.attach(server, settings.broker.disk_free_min_bytes)
         try:
             port = await listen(server, settings.server, "port")
-            tls_port = await listen(server, settings.server, "tls_port", tls) if tls else None
+            tls_port = None
+            if certificates is not None and settings.server.tls_port is not None:
+                tls_port = await listen(server, settings.server, "tls_port", certificates.amqps)
             archives = await start_archives(settings, port)
             metrics = None
             try:
                 metrics = await start_metrics(settings, port, server, data_folder)
                 management = await start_management(
-                    settings, server, data_folder, tls, (port, tls_port)
+                    settings, server, data_folder, certificates, (port, tls_port)
                 )
             except BaseException:
                 if metrics is not None:
@@ -111,7 +117,11 @@ async def start_node(settings: Settings) -> RunningNode:
         if data_folder is not None:
             data_folder.release()
         raise
-    return RunningNode(server, port, tls_port, data_folder, archives, metrics, management)
+    if certificates is not None:
+        certificates.start()
+    return RunningNode(
+        server, port, tls_port, data_folder, archives, metrics, management, certificates
+    )
 
 
 async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
@@ -140,7 +150,7 @@ async def start_management(
     settings: Settings,
     server: Server,
     data_folder: DataFolder | None,
-    tls: SSLContext | None,
+    certificates: Certificates | None,
     ports: tuple[int, int | None],
 ) -> Management | None:
     """Start the HTTP API, if it is configured. Raises `ConfigError` without the extra, and `ListenError`."""
@@ -162,7 +172,8 @@ async def start_management(
             port=chosen.port,
             metrics_port=chosen.metrics_port,
             compatible_version=settings.server.version,
-            tls=tls if chosen.tls else None,
+            tls=certificates.https if certificates is not None and chosen.tls else None,
+            certificates=certificates,
             amqp_ports=ports,
             data_folder=data_folder,
             disk_free_min_bytes=settings.broker.disk_free_min_bytes,
@@ -212,16 +223,16 @@ async def listen(
         raise ListenError(f"server.{key}", settings.host, port, error) from error
 
 
-def build_tls_context(settings: ServerSettings) -> SSLContext | None:
-    """Return the TLS context of the listener. Raises `ConfigError` for files that cannot be used."""
-    if settings.tls_port is None:
-        return None
-    from recado.node.tls import check_tls_files, server_context
+def load_certificates(settings: Settings) -> Certificates | None:
+    """Return the certificates of the TLS listeners, None if there are no such listeners.
 
-    assert settings.certificate is not None
-    assert settings.key is not None
-    check_tls_files(settings.certificate, settings.key, settings.ca)
-    return server_context(settings.certificate, settings.key, settings.ca, verify=settings.verify)
+    Raises `ConfigError` for files that cannot be used.
+    """
+    if not settings.uses_tls:
+        return None
+    from recado.node.certificates import Certificates
+
+    return Certificates(settings.server)
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:

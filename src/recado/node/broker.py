@@ -124,6 +124,16 @@ class Broker:
         if self._running is not None:
             raise RuntimeError("the broker is running already")
 
+    def reload_certificates(self) -> None:
+        """Load the certificates of the TLS listeners soon, also if their files look unchanged.
+
+        Changed files are found without this call, within ten seconds. The result is logged. Raises
+        `RuntimeError` if the broker is not running.
+        """
+        running = self._require_running()
+        if running.certificates is not None:
+            running.server.loop.call_soon_threadsafe(running.certificates.request_reload)
+
     # --- its definitions
 
     def import_definitions(

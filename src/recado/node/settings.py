@@ -159,7 +159,7 @@ class ManagementSettings(Section, frozen=True):
     """The port for Prometheus, without login; `/metrics` is on the other port as well, with login."""
     host: str | None = None
     tls: bool = False
-    """Serve HTTPS with the certificate of the server."""
+    """Serve HTTPS with the certificate of the server, on `port`."""
 
 
 class Settings(Section, frozen=True):
@@ -174,10 +174,15 @@ class Settings(Section, frozen=True):
     management: ManagementSettings = ManagementSettings()
     actors: ActorsSettings = ActorsSettings()
 
+    @property
+    def uses_tls(self) -> bool:
+        """Whether a listener needs the certificate of the server."""
+        return self.server.tls_port is not None or self.management.tls
+
 
 def find_problems(settings: Settings) -> list[tuple[str, str]]:
     """Return (key, problem) for everything that types cannot check, such as keys that exclude each other."""
-    problems = find_tls_problems(settings.server)
+    problems = find_tls_problems(settings)
     if settings.node.data == "":
         problems.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
@@ -185,17 +190,24 @@ def find_problems(settings: Settings) -> list[tuple[str, str]]:
     return problems + find_feed_problems(settings) + find_actor_problems(settings.actors)
 
 
-def find_tls_problems(server: ServerSettings) -> list[tuple[str, str]]:
+def find_tls_problems(settings: Settings) -> list[tuple[str, str]]:
+    server = settings.server
     files = {f"server.{name}": getattr(server, name) for name in ("certificate", "key", "ca")}
     if server.verify and server.ca is None:
         return [("server.ca", "is required by server.verify: it signs the clients' certificates")]
-    if server.tls_port is None:
-        problem = "has no effect without server.tls_port"
+    if server.tls_port is None and server.ca is not None:
+        return [("server.ca", "has no effect without server.tls_port")]
+    if not settings.uses_tls:
+        problem = "has no effect without server.tls_port or management.tls"
         return [(key, problem) for key, file in files.items() if file is not None]
     if server.tls_port == server.port != 0:
         return [("server.tls_port", "is the same as server.port")]
-    problem = "is required by server.tls_port"
-    return [(key, problem) for key, file in files.items() if file is None and key != "server.ca"]
+    user = "management.tls" if server.tls_port is None else "server.tls_port"
+    return [
+        (key, f"is required by {user}")
+        for key, file in files.items()
+        if file is None and key != "server.ca"
+    ]
 
 
 def find_feed_problems(settings: Settings) -> list[tuple[str, str]]:

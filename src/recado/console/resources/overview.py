@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Final
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -17,12 +18,15 @@ from recado.server import memory
 from ..access import Access, is_monitor, visible_vhosts
 from ..body import read_body
 from ..query import Listing
-from ..request import NO_CONTENT, Answer, ApiError, ApiRequest, bad_request, not_found
+from ..request import NO_CONTENT, Answer, ApiRequest, bad_request, not_found
 from ..routes import API, Content
 from ..sampler import TOTALS_KEY
 from ..site import run_in_slices
 from .statistics import SERIES_PARAMETERS, RequestedSeries, counter_object
 from .topology import permissions_of
+
+if TYPE_CHECKING:
+    from ..console import Console, Listener
 
 PRODUCT: Final = "RabbitMQ"
 
@@ -298,22 +302,62 @@ def check_virtual_hosts(request: ApiRequest) -> Answer:
     return Answer(body=OK)
 
 
+UNITS_S: Final = {
+    "days": 86_400.0,
+    "weeks": 7 * 86_400.0,
+    "months": 365 / 12 * 86_400,
+    "years": 365 * 86_400.0,
+}
+WITHIN_DIGITS_MAX_COUNT: Final = 9
+
+
 @API.add(
     "GET",
     "/api/health/checks/certificate-expiration/{within}/{unit}",
     Access.MANAGEMENT,
-    answers=(200, 501),
+    answers=(200, 503),
 )
 def check_certificate_expiration(request: ApiRequest) -> Answer:
-    """Answer ok if no port uses TLS; otherwise 501, because certificates are not inspected yet."""
-    within = request.parameters["within"]
-    if request.parameters["unit"] not in ("days", "weeks", "months", "years") or not (
-        within.isascii() and within.isdigit() and len(within) < 6
-    ):
-        raise bad_request("Invalid expiration unit")
-    if request.console.has_tls:
-        raise ApiError(501, "not_implemented", "certificates are not inspected yet")
+    """Answer 503 with the listeners whose certificates expire within a period."""
+    within, unit = request.parameters["within"], request.parameters["unit"].lower()
+    if not (within.isascii() and within.isdigit() and len(within) <= WITHIN_DIGITS_MAX_COUNT):
+        raise bad_request("Invalid expiration value.")
+    if unit not in UNITS_S:
+        raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+    limit_s = request.now_ms / 1000 + int(within) * UNITS_S[unit]
+    found = [_find_expiring(request.console, each, limit_s) for each in request.console.listeners]
+    if expiring := [each for each in found if each is not None]:
+        return _failed("Certificates expiring", expired=expiring)
     return Answer(body=OK)
+
+
+def _find_expiring(console: Console, listener: Listener, limit_s: float) -> dict[str, Any] | None:
+    """Return a listener with its certificates that expire before a time, None if there are none."""
+    files = console.certificates
+    if files is None or listener.protocol not in ("amqp/ssl", "https"):
+        return None
+    is_amqp = listener.protocol == "amqp/ssl"  # HTTPS asks for no client certificates
+    certificate, authorities = (
+        [_format_expiry(date) for date in dates if date.timestamp() < limit_s]
+        for dates in (files.certificate_expiry, files.ca_expiry if is_amqp else ())
+    )
+    if not certificate and not authorities:
+        return None
+    return {
+        "node": console.node_name,
+        "protocol": listener.protocol,
+        "interface": listener.address,
+        "port": listener.port,
+        "certfile": files.certificate_file,
+        "cacertfile": (files.ca_file or "") if is_amqp else "",
+        "certfile_expires_on": certificate,
+        "cacertfile_expires_on": authorities,
+    }
+
+
+def _format_expiry(date: datetime) -> str:
+    """Return a date as RabbitMQ writes it, with the hour in one digit if that suffices."""
+    return f"{date:%Y-%m-%d} {date.hour}:{date:%M:%S}"
 
 
 @API.add("GET", "/api/health/checks/node-is-mirror-sync-critical", Access.MANAGEMENT)
