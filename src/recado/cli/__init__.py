@@ -4,7 +4,7 @@ Each command has its own module and parser, imported only when the command is ca
 answer its first client 150 ms after the interpreter starts
 (docs/decisions/0001-command-line-on-argparse.md).
 
-Exit status: 0 success, 1 failure, 2 wrong usage or configuration.
+Exit status: 0 success, 1 failure, 2 wrong usage or configuration. Commands of `management` have more.
 """
 
 from __future__ import annotations
@@ -13,32 +13,73 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from recado import __version__
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
-USAGE = """\
-usage: recado COMMAND [options]
+GROUPS: Final = {
+    "Run a broker": {
+        "serve": "run a broker until SIGTERM or Ctrl-C",
+        "demo": "run the end-to-end demo: a market on a feed, bars by Spark, a kill -9",
+        "config show": "print the effective settings and the origin of each",
+        "definitions export|import|check": "users, policies, queues … of a data folder, as JSON",
+        "journal check": "verify every record of a data folder",
+    },
+    "Administer a running broker, recado or RabbitMQ": {
+        "status": "alarms, resources and totals on one screen",
+        "queues list|show|declare|alter|delete|purge|peek|move|replay": "",
+        "streams list|show|declare|delete": "",
+        "exchanges list|show|declare|delete": "",
+        "bindings list|declare|delete": "",
+        "connections list|show|close": "",
+        "channels list|show": "",
+        "consumers list": "",
+        "users list|show|declare|delete": "",
+        "vhosts list|show|declare|delete": "",
+        "permissions list|show|declare|delete": "",
+        "policies list|show|declare|delete": "",
+        "publish": "publish a message, or each line of standard input",
+        "get": "take messages from a queue, or put them back",
+        "context list|set|use|delete": "name servers, so that commands need no --url",
+    },
+    "Feeds, actors and pipelines": {
+        "feed publish|subscribe|archive|replay|members|verify|gc": (
+            "publish/subscribe with archives for subscribers that were offline"
+        ),
+        "actors URL": "show the actors of a node: mailboxes, restarts",
+        "pipeline check|explain|run|status": "on Spark: from queues and feeds to tables and back",
+    },
+    "Example applications": {
+        "quotes publish|watch|record|catchup": "a feed of financial quotes",
+        "trading run|report|serve|trade|network": "a benchmark of remote actors, TCP and AMQP",
+    },
+}
+"""The commands with their verbs, by group, in the order of the help."""
 
-  recado demo           run the end-to-end demo: a market on a feed, bars by Spark, a kill -9
-  recado serve          run a broker until SIGTERM or Ctrl-C
-  recado config show    print the effective settings and the origin of each
-  recado definitions export|import|check
-                        users, policies, queues … of a data folder, in RabbitMQ's format
-  recado journal check  verify every record of a data folder
-  recado quotes publish|watch|record|catchup
-                        an example feed of financial quotes
-  recado feed publish|subscribe|archive|replay|members|verify|gc
-                        publish/subscribe with archives for subscribers that were offline
-  recado trading run|report|serve|trade|network
-                        the Trading System: a benchmark of remote actors over TCP and AMQP
-  recado actors URL     show the actors of a node: mailboxes, restarts
-  recado pipeline check|explain|run|status
-                        pipelines on Spark: from queues and feeds to tables, feeds and exchanges
-  recado --version
+MANAGEMENT_COMMANDS: Final = frozenset(
+    words.split()[0] for words in GROUPS["Administer a running broker, recado or RabbitMQ"]
+)
+COMMAND_WIDTH_COUNT: Final = 34
 
-`recado COMMAND --help` shows the options of a command."""
+
+def format_usage() -> str:
+    """Return the help: every command with its verbs, in groups."""
+    lines = ["usage: recado COMMAND [options]"]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for words, description in commands.items():
+            if len(words) > COMMAND_WIDTH_COUNT and description:
+                lines.append(f"  {words}")
+                lines.append(f"  {'':{COMMAND_WIDTH_COUNT}} {description}")
+            else:
+                lines.append(f"  {words:{COMMAND_WIDTH_COUNT}} {description}".rstrip())
+    lines += [
+        "",
+        "`recado COMMAND --help` shows the options of a command, `recado --version` the version.",
+    ]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(words: list[str]) -> int:
     """Find the command, import its module and run it."""
+    if words and words[0] in MANAGEMENT_COMMANDS:  # without the 60 ms that the configuration takes
+        from recado.cli.management import run_management
+
+        return run_management(words[0], words[1:])
     from recado.node.config import ConfigError
 
     try:
@@ -125,11 +170,13 @@ def run(words: list[str]) -> int:
             case ["--version"]:
                 print(f"recado {__version__}")
             case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
-                print(USAGE)
+                print(format_usage())
             case []:
-                return print_error(f"missing command\n{USAGE}", EXIT_USAGE)
+                return print_error(f"missing command\n{format_usage()}", EXIT_USAGE)
             case _:
-                return print_error(f"unknown command {' '.join(words)!r}\n{USAGE}", EXIT_USAGE)
+                return print_error(
+                    f"unknown command {' '.join(words)!r}\n{format_usage()}", EXIT_USAGE
+                )
     except ConfigError as error:
         return print_error(str(error), EXIT_USAGE)
     return EXIT_OK

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from recado.cli.terminal import escape_unprintable
+
 if TYPE_CHECKING:
     from recado.feeds.message import Message
     from recado.feeds.observer import ObservedMember
@@ -27,16 +29,6 @@ def format_time(message: Message) -> str:
         return message.time.isoformat(timespec="milliseconds")
     except OverflowError:
         return f"{message.timestamp} µs"
-
-
-def escape_unprintable(text: str) -> str:
-    """Escape line breaks and terminal control characters."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character == "\t" else ascii(character)[1:-1]
-        for character in text
-    )
 
 
 def to_fields(message: Message, offset: int | None) -> dict[str, object]:

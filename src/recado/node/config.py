@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "recado.toml"
 VARIABLE_PREFIX = "RECADO_"
+CLIENT_VARIABLES = frozenset(
+    {"RECADO_URL", "RECADO_CONTEXT", "RECADO_PASSWORD", "RECADO_NEW_PASSWORD"}
+)
+"""Variables of the commands that administer a server over HTTP; they are no settings of a node."""
 DEFAULT_ORIGIN = "default"
 # Error messages do not repeat the values of these keys and of the keys below them.
 SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
@@ -165,7 +169,9 @@ def read_environment(environment: Mapping[str, str]) -> Iterable[tuple[str, obje
     known = {variable_name(key): (key, kind) for key, kind in list_keys()}
     for variable in sorted(environment):
         text = environment[variable]
-        if not variable.startswith(VARIABLE_PREFIX) or is_kubernetes_variable(variable, text):
+        if not variable.startswith(VARIABLE_PREFIX) or variable in CLIENT_VARIABLES:
+            continue
+        if is_kubernetes_variable(variable, text):
             continue
         if variable not in known:
             raise ConfigError(

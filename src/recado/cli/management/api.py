@@ -1,0 +1,190 @@
+"""Requests to the HTTP API of a broker.
+
+`http.client` of the standard library, because a command starts in less time than aiohttp needs to be imported.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from .server_address import ServerUrl
+
+if TYPE_CHECKING:
+    import ssl
+
+REQUEST_TIMEOUT_S: Final = 60.0
+ANSWER_MAX_BYTES: Final = 1 << 30
+
+
+class ManagementError(Exception):
+    """The server answered a request with an error."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class ObjectNotFoundError(ManagementError):
+    """The object does not exist, or the user may not see it."""
+
+
+class AccessDeniedError(ManagementError):
+    """The login is wrong, or the user lacks a tag or a permission."""
+
+
+class UnreachableError(Exception):
+    """No HTTP API answers at the address."""
+
+
+def path_of(*segments: str) -> str:
+    """Return a path below `/api`; names may contain any character."""
+    return "/".join(["/api", *(quote(segment, safe="") for segment in segments)])
+
+
+class ManagementApi:
+    """One keep-alive connection to the HTTP API. Requests raise `ManagementError` or `UnreachableError`."""
+
+    def __init__(
+        self,
+        address: ServerUrl,
+        *,
+        ca_file: str = "",
+        request_timeout: float = REQUEST_TIMEOUT_S,
+    ) -> None:
+        self.address = address
+        self._ca_file = ca_file
+        self._request_timeout = request_timeout
+        self._connection: http.client.HTTPConnection | None = None
+        self.is_recado = False
+        """Whether the server of the last answer is recado, by its header `server`."""
+        login = f"{address.user}:{address.password}".encode()
+        self._headers = {
+            "authorization": f"Basic {base64.b64encode(login).decode()}",
+            "content-type": "application/json",
+            "accept": "application/json",
+        }
+
+    def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        return self.request("GET", path, query=query)
+
+    def find(self, path: str) -> Any | None:
+        """Return an object; None if it does not exist."""
+        try:
+            return self.get(path)
+        except ObjectNotFoundError:
+            return None
+
+    def put(self, path: str, body: object) -> bool:
+        """Create or change an object; return whether it is new."""
+        status, _ = self._exchange("PUT", path, body, None, {})
+        return status == http.client.CREATED
+
+    def delete(self, path: str, query: Mapping[str, str] | None = None) -> None:
+        self.request("DELETE", path, query=query)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Send a request and return the decoded JSON of the answer; None if it has no body."""
+        _, data = self._exchange(method, path, body, query, headers or {})
+        if not data:
+            return None
+        try:
+            return msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise UnreachableError(
+                f"{self.address} does not answer as a management API: {error}"
+            ) from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: Mapping[str, str] | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, bytes]:
+        target = self.address.prefix + path + (f"?{urlencode(query)}" if query else "")
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            connection = self._connection = self._connection or self._connect()
+            connection.request(method, target, content, {**self._headers, **headers})
+            response = connection.getresponse()
+            data = response.read(ANSWER_MAX_BYTES)
+            self.is_recado = response.getheader("server") == "recado"
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise UnreachableError(self._describe(error)) from error
+        if response.status >= http.client.BAD_REQUEST:
+            raise self._to_error(response.status, response.reason, data, f"{method} {path}")
+        return response.status, data
+
+    def _connect(self) -> http.client.HTTPConnection:
+        address = self.address
+        if address.scheme == "https":
+            return http.client.HTTPSConnection(
+                address.host,
+                address.port,
+                timeout=self._request_timeout,
+                context=self._create_tls_context(),
+            )
+        return http.client.HTTPConnection(address.host, address.port, timeout=self._request_timeout)
+
+    def _create_tls_context(self) -> ssl.SSLContext:
+        import ssl
+
+        return ssl.create_default_context(cafile=self._ca_file or None)
+
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, ConnectionRefusedError):
+            return (
+                f"no HTTP API at {self.address}: connection refused."
+                " Start a broker with `recado serve --management-port 15672`,"
+                " or name another server with --url or --context"
+            )
+        if isinstance(error, TimeoutError):
+            return f"{self.address} did not answer in {self._request_timeout:g} s (--timeout)"
+        detail = str(error) or type(error).__name__
+        return f"{self.address} cannot be reached: {detail}"
+
+    def _to_error(self, status: int, phrase: str, data: bytes, request: str) -> ManagementError:
+        reason = _read_reason(data) or phrase
+        match status:
+            case http.client.NOT_FOUND:
+                return ObjectNotFoundError(status, f"not found: {request} ({reason})")
+            case http.client.UNAUTHORIZED if "not_authorized" in data.decode("utf-8", "replace"):
+                return AccessDeniedError(
+                    status, f"login refused: user '{self.address.user}' on {self.address}"
+                )
+            case http.client.UNAUTHORIZED | http.client.FORBIDDEN:
+                return AccessDeniedError(status, f"access refused: {request}: {reason}")
+            case _:
+                return ManagementError(status, f"{request}: {reason} (status {status})")
+
+
+def _read_reason(data: bytes) -> str:
+    """Return the reason in the body of an error; empty if it has none."""
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    reason = body.get("reason") if isinstance(body, dict) else None
+    if reason is None:
+        return ""
+    return reason if isinstance(reason, str) else msgspec.json.encode(reason).decode()

@@ -1,0 +1,237 @@
+"""The parts that all commands of this package share: flags, the call, resources and their verbs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from recado.cli import EXIT_FAILED, EXIT_OK, print_verbs
+
+from .api import REQUEST_TIMEOUT_S, ManagementApi, path_of
+from .output import Form, JsonObject, Output, TableColumn
+from .server_address import parse_url, select_context
+
+HELP_WIDTH_COUNT: Final = 100
+
+
+class Invocation(NamedTuple):
+    """The server, the output, and the flags of one call."""
+
+    api: ManagementApi
+    output: Output
+    args: argparse.Namespace
+    vhost: str
+
+    @property
+    def is_dry_run(self) -> bool:
+        return bool(getattr(self.args, "dry_run", False))
+
+
+class Command(NamedTuple):
+    """One command: a line for its help, its own arguments, and the function that runs it."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], object]
+    execute: Callable[[Invocation], int | None]
+    is_destructive: bool = False
+    epilog: str | None = None
+
+    def run(self, name: str, words: Sequence[str]) -> int:
+        """Parse the words and run the command; return the exit status."""
+        args = self.build_parser(name).parse_args(words)
+        context = select_context(args.url, args.context)
+        form = Form.JSON if args.json else None
+        api = ManagementApi(
+            parse_url(context.url), ca_file=context.ca_file, request_timeout=args.timeout
+        )
+        vhost = getattr(args, "vhost", None)
+        call = Invocation(api, Output(form), args, context.vhost if vhost is None else vhost)
+        try:
+            return self.execute(call) or EXIT_OK
+        finally:
+            api.close()
+
+    def build_parser(self, name: str) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser(
+            prog=name,
+            description=self.summary,
+            epilog=self.epilog,
+            formatter_class=_create_formatter,
+        )
+        self.add_arguments(parser)
+        if self.is_destructive:
+            parser.add_argument(
+                "--dry-run", action="store_true", help="print what would happen, change nothing"
+            )
+            parser.add_argument(
+                "-y", "--yes", action="store_true", help="do not ask, in a terminal"
+            )
+        group = parser.add_argument_group("server and output")
+        add = group.add_argument
+        add("--url", metavar="URL", help="http://USER:PASSWORD@HOST:PORT of the HTTP API")
+        add("--context", metavar="NAME", help="a server of `recado context`")
+        add(
+            "--timeout",
+            type=float,
+            default=REQUEST_TIMEOUT_S,
+            metavar="SECONDS",
+            help=f"of each request; default: {REQUEST_TIMEOUT_S:g}",
+        )
+        add("--json", action="store_true", help="print JSON")
+        return parser
+
+
+class Resource(NamedTuple):
+    """Objects of one kind: the verbs that commands offer for them."""
+
+    verbs: Mapping[str, Command]
+
+    def run(self, name: str, words: Sequence[str]) -> int:
+        """Run the verb that the words begin with; return the exit status."""
+        if not words or words[0] not in self.verbs:
+            descriptions = {verb: each.summary for verb, each in self.verbs.items()}
+            return print_verbs(name.removeprefix("recado "), descriptions, words)
+        return self.verbs[words[0]].run(f"{name} {words[0]}", words[1:])
+
+
+def _create_formatter(prog: str) -> argparse.HelpFormatter:
+    # argparse would import shutil, and with it all compression modules, to read the terminal's width.
+    return argparse.HelpFormatter(prog, width=HELP_WIDTH_COUNT)
+
+
+# ── arguments ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def add_vhost(parser: argparse.ArgumentParser, what: str = "default: / or the context's") -> None:
+    parser.add_argument("-V", "--vhost", metavar="NAME", help=what)
+
+
+def add_arguments_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-a",
+        "--argument",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the declaration; the value is JSON or a text",
+    )
+
+
+def parse_pairs(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parse `NAME=VALUE` options; a value is JSON, otherwise a text. Raises `ValueError`."""
+    parsed: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise ValueError(f"{pair!r} is not NAME=VALUE")
+        parsed[name] = parse_json_or_text(value)
+    return parsed
+
+
+def parse_json_or_text(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value
+
+
+# ── verbs that several resources have ───────────────────────────────────────────────────────────────
+
+
+def list_command(
+    plural: str,
+    columns: Sequence[TableColumn],
+    *,
+    has_vhost: bool = True,
+    keep: Callable[[JsonObject], bool] | None = None,
+) -> Command:
+    """Return the command that lists the objects of `/api/PLURAL`, of all vhosts or of one."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        if has_vhost:
+            add_vhost(parser, "only this vhost; default: all")
+        parser.add_argument("--name", metavar="REGEX", help="only names that match")
+        parser.add_argument("--sort", metavar="FIELD", help="sort by a field of the JSON")
+        parser.add_argument("--reverse", action="store_true", help="the largest first")
+        parser.add_argument("--limit", type=int, metavar="N", help="at most N")
+
+    def execute(call: Invocation) -> None:
+        args = call.args
+        query = {}
+        if args.sort:
+            query["sort"] = args.sort
+        if args.reverse:
+            query["sort_reverse"] = "true"
+        vhost = getattr(args, "vhost", None)
+        path = path_of(plural) if vhost is None else path_of(plural, vhost)
+        items = call.api.get(path, query)
+        items = [item for item in items if keep is None or keep(item)]
+        if args.name:
+            matches = compile_pattern(args.name)
+            items = [item for item in items if matches(str(item.get("name", "")))]
+        shown = items if args.limit is None else items[: args.limit]
+        call.output.table(columns, shown, f"no {plural}")
+        if len(shown) < len(items) and call.output.form is Form.TABLE:
+            print(f"{len(shown):,} of {len(items):,}", file=sys.stderr)
+
+    return Command(f"List {plural}.", add, execute)
+
+
+def compile_pattern(pattern: str) -> Callable[[str], bool]:
+    """Return a predicate for names. Raises `ValueError` if the pattern is no regular expression."""
+    import re
+
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"--name: invalid regular expression: {error}") from error
+    return lambda name: compiled.search(name) is not None
+
+
+def show_command(singular: str, plural: str, order: Sequence[str], *, has_vhost: bool) -> Command:
+    """Return the command that shows one object."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", metavar="NAME")
+        if has_vhost:
+            add_vhost(parser)
+
+    def execute(call: Invocation) -> None:
+        vhost = [call.vhost] if has_vhost else []
+        item = call.api.get(path_of(plural, *vhost, call.args.name))
+        call.output.fields(item, order)
+
+    return Command(f"Show a {singular}.", add, execute)
+
+
+# ── changes ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def report_declared(call: Invocation, what: str, *, is_new: bool) -> None:
+    call.output.done(
+        f"{'created' if is_new else 'updated or unchanged'}: {what}", {"created": is_new}
+    )
+
+
+def confirm(call: Invocation, change: str, result: JsonObject) -> bool:
+    """Whether to make a change.
+
+    A dry run prints it. In a terminal the user is asked, unless `--yes` is given; without a terminal nobody
+    can answer, and the command goes on.
+    """
+    if call.is_dry_run:
+        call.output.done(f"would {change}", {"dry_run": True, **result})
+        return False
+    if call.args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    from recado.cli.terminal import escape_unprintable
+
+    print(f"{escape_unprintable(change)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print("nothing changed", file=sys.stderr)
+    raise SystemExit(EXIT_FAILED)

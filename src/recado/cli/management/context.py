@@ -1,0 +1,88 @@
+"""`recado context`: list, set, use, delete the servers that commands know by name."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from recado.cli import EXIT_OK, print_verbs
+
+from .output import Form, Output, text
+from .server_address import Context, load_contexts, parse_url, save_contexts
+
+COLUMNS = (text("", "mark"), text("name", "name"), text("url", "url"), text("vhost", "vhost"))
+
+
+def _list(args: argparse.Namespace, output: Output) -> None:
+    known = load_contexts()
+    items = [
+        {
+            "mark": "*" if name == known.current else "",
+            "name": name,
+            "url": str(parse_url(context.url)),
+            "vhost": context.vhost,
+            "current": name == known.current,
+        }
+        for name, context in sorted(known.contexts.items())
+    ]
+    output.table(COLUMNS, items, "no contexts; `recado context set NAME URL` adds one")
+
+
+def _set(args: argparse.Namespace, output: Output) -> None:
+    address = parse_url(args.url)
+    known = load_contexts()
+    known.contexts[args.name] = Context(args.url, args.vhost, args.ca_file)
+    known.current = known.current or args.name
+    save_contexts(known)
+    output.done(f"context '{args.name}' is {address}", {"name": args.name})
+
+
+def _use(args: argparse.Namespace, output: Output) -> None:
+    known = load_contexts()
+    known.find(args.name)
+    known.current = args.name
+    save_contexts(known)
+    output.done(f"using context '{args.name}'", {"name": args.name})
+
+
+def _delete(args: argparse.Namespace, output: Output) -> None:
+    known = load_contexts()
+    known.find(args.name)
+    del known.contexts[args.name]
+    if known.current == args.name:
+        known.current = ""
+    save_contexts(known)
+    output.done(f"deleted context '{args.name}'", {"name": args.name})
+
+
+VERBS: dict[str, tuple[str, Callable[[argparse.Namespace, Output], None]]] = {
+    "list": ("List the contexts; * marks the one in use.", _list),
+    "set": ("Add or change a context.", _set),
+    "use": ("Use a context for all commands without --url and --context.", _use),
+    "delete": ("Delete a context.", _delete),
+}
+
+
+class ContextCommand:
+    """The command without a server."""
+
+    def run(self, name: str, words: Sequence[str]) -> int:
+        """Run the verb that the words begin with; return the exit status."""
+        if not words or words[0] not in VERBS:
+            return print_verbs("context", {verb: each[0] for verb, each in VERBS.items()}, words)
+        verb = words[0]
+        summary, call = VERBS[verb]
+        parser = argparse.ArgumentParser(prog=f"{name} {verb}", description=summary)
+        if verb != "list":
+            parser.add_argument("name", metavar="NAME")
+        if verb == "set":
+            parser.add_argument("url", metavar="URL", help="http://USER:PASSWORD@HOST:PORT")
+            parser.add_argument("--vhost", default="/", metavar="NAME", help="default: /")
+            parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of the server")
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        args = parser.parse_args(words[1:])
+        call(args, Output(Form.JSON if args.json else None))
+        return EXIT_OK
+
+
+COMMAND = ContextCommand()

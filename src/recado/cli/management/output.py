@@ -1,0 +1,225 @@
+"""What commands print: a table in a terminal, plain lines in a pipe, JSON on request.
+
+JSON is the complete answer of the server, so it never has less than the table. Plain lines have the same columns
+as the table, separated by tabs, without a heading, with raw numbers, for `cut`, `sort` and `awk`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, NamedTuple, TextIO
+
+import msgspec
+
+from recado.cli.terminal import Colour, escape_unprintable, is_coloured, paint, width_of
+
+GAP: Final = "  "
+CELL_MIN_COUNT: Final = 12
+"""Characters that a column keeps when a table is wider than the terminal."""
+
+JsonObject = Mapping[str, Any]
+
+
+class Form(Enum):
+    """The form of the output."""
+
+    TABLE = "table"
+    PLAIN = "plain"
+    JSON = "json"
+
+
+class TableColumn(NamedTuple):
+    """A column of a table: its title, how to read its value, and how to show it to a person."""
+
+    title: str
+    read: Callable[[JsonObject], Any]
+    show: Callable[[Any], str] = str
+    is_number: bool = False
+
+
+def read_path(path: str) -> Callable[[JsonObject], Any]:
+    """Return a function that reads a dotted path; None if a part is missing."""
+    keys = path.split(".")
+
+    def read(item: JsonObject) -> Any:
+        value: Any = item
+        for key in keys:
+            if not isinstance(value, Mapping):
+                return None
+            value = value.get(key)
+        return value
+
+    return read
+
+
+def text(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_value)
+
+
+def count(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_count, is_number=True)
+
+
+def rate(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_rate, is_number=True)
+
+
+def size(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_bytes, is_number=True)
+
+
+def format_value(value: Any) -> str:
+    """Return a JSON value as a person writes it; objects as `key=value`."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return ", ".join(f"{key}={format_value(each)}" for key, each in value.items())
+        case list():
+            return ", ".join(map(format_value, value))
+        case _:
+            return str(value)
+
+
+def format_count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else ""
+
+
+def plural(number: int, noun: str) -> str:
+    """Return `1 message`, `2 messages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def format_rate(value: Any) -> str:
+    if not isinstance(value, int | float):
+        return ""
+    return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
+
+
+def format_bytes(value: Any) -> str:
+    """Return a size with a binary unit."""
+    if not isinstance(value, int | float):
+        return ""
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(amount) < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+class Output:
+    """Prints the results of one command to a stream, and notes for people to standard error."""
+
+    def __init__(self, form: Form | None = None, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self.form = form or (Form.TABLE if self._stream.isatty() else Form.PLAIN)
+        self._is_coloured = self.form is Form.TABLE and is_coloured(self._stream)
+
+    def table(
+        self, columns: Sequence[TableColumn], items: Sequence[JsonObject], nothing: str
+    ) -> None:
+        """Print a list; `nothing` is the note for people if it is empty."""
+        match self.form:
+            case Form.JSON:
+                self.json(items)
+            case Form.PLAIN:
+                for item in items:
+                    cells = (_plain(column.read(item)) for column in columns)
+                    self._write("\t".join(cells))
+            case Form.TABLE if not items:
+                print(nothing, file=sys.stderr)
+            case Form.TABLE:
+                for line in self._render(columns, items):
+                    self._write(line)
+
+    def fields(self, item: JsonObject, order: Sequence[str] = ()) -> None:
+        """Print one object: its fields as lines, those of `order` first."""
+        if self.form is Form.JSON:
+            self.json(item)
+            return
+        names = [name for name in order if name in item]
+        names += [name for name in item if name not in names]
+        width = max(map(len, names), default=0)
+        for name in names:
+            if self.form is Form.PLAIN:
+                self._write(f"{escape_unprintable(name)}\t{_plain(item[name])}")
+                continue
+            title = paint(f"{name:{width}}", Colour.DIM, enabled=self._is_coloured)
+            self._write(f"{title}{GAP}{escape_unprintable(format_value(item[name]))}".rstrip())
+
+    def done(self, line: str, result: JsonObject) -> None:
+        """Print the outcome of a change: a line for people, an object for programs."""
+        if self.form is Form.JSON:
+            self.json(result)
+        else:
+            self._write(escape_unprintable(line))
+
+    def json(self, value: object) -> None:
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
+        self._write(encoded.decode())
+
+    def line(self, line: str) -> None:
+        """Print a line that contains no control characters from the network."""
+        self._write(line)
+
+    def paint(self, content: str, colour: Colour) -> str:
+        return paint(content, colour, enabled=self._is_coloured)
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
+
+    def _render(self, columns: Sequence[TableColumn], items: Iterable[JsonObject]) -> Iterable[str]:
+        rows = [[_escape(column.show(column.read(item))) for column in columns] for item in items]
+        titles = [column.title for column in columns]
+        widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
+        widths = fit(widths, width_of(self._stream))
+        heading = _join(columns, titles, widths)
+        yield self.paint(heading, Colour.BOLD)
+        for row in rows:
+            yield _join(columns, row, widths)
+
+
+def fit(widths: Sequence[int], available: int) -> list[int]:
+    """Return the widths of columns, the widest reduced until all fit or each has `CELL_MIN_COUNT`."""
+    fitted = list(widths)
+    excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - available
+    while excess > 0:
+        widest = max(range(len(fitted)), key=fitted.__getitem__)
+        if fitted[widest] <= CELL_MIN_COUNT:
+            break
+        cut = min(excess, max(1, fitted[widest] - max(CELL_MIN_COUNT, _second(fitted, widest))))
+        fitted[widest] -= cut
+        excess -= cut
+    return fitted
+
+
+def _second(widths: Sequence[int], widest: int) -> int:
+    return max((width for index, width in enumerate(widths) if index != widest), default=0)
+
+
+def _join(columns: Sequence[TableColumn], cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = []
+    for column, cell, width in zip(columns, cells, widths, strict=True):
+        short = cell if len(cell) <= width else f"{cell[: width - 1]}…"
+        padded.append(f"{short:>{width}}" if column.is_number else f"{short:{width}}")
+    return GAP.join(padded).rstrip()
+
+
+def _escape(value: str) -> str:
+    """Escape control characters and tabs, which would shift columns."""
+    return escape_unprintable(value.replace("\t", "\\t"))
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return _escape(value)
+        case _:
+            return _escape(msgspec.json.encode(value).decode().strip('"'))

@@ -1,0 +1,260 @@
+"""`recado queues`: list, show, declare, alter, delete, purge, peek, move, replay."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .api import ManagementError, path_of
+from .command import (
+    Command,
+    Invocation,
+    Resource,
+    add_arguments_option,
+    add_vhost,
+    confirm,
+    list_command,
+    parse_pairs,
+    report_declared,
+    show_command,
+)
+from .messages import add_rendering, print_messages, render_request
+from .output import count, plural, rate, text
+
+COLUMNS = (
+    text("vhost", "vhost"),
+    text("name", "name"),
+    text("type", "type"),
+    text("durable", "durable"),
+    text("policy", "policy"),
+    count("ready", "messages_ready"),
+    count("unacked", "messages_unacknowledged"),
+    count("consumers", "consumers"),
+    rate("in", "message_stats.publish_details.rate"),
+    rate("out", "message_stats.deliver_get_details.rate"),
+)
+SHOWN_FIRST = (
+    "name",
+    "vhost",
+    "type",
+    "state",
+    "messages",
+    "messages_ready",
+    "messages_unacknowledged",
+    "consumers",
+    "durable",
+    "auto_delete",
+    "exclusive",
+    "arguments",
+    "policy",
+    "operator_policy",
+    "effective_policy_definition",
+)
+
+
+def queue_path(call: Invocation, *rest: str) -> str:
+    return path_of("queues", call.vhost, call.args.name, *rest)
+
+
+def describe(call: Invocation) -> str:
+    return f"queue '{call.args.name}' in vhost '{call.vhost}'"
+
+
+def _add_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="QUEUE")
+    add_vhost(parser)
+
+
+# ── declare, alter, delete, purge ───────────────────────────────────────────────────────────────────
+
+
+def _add_declare(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("--type", choices=("classic", "quorum", "stream"), help="default: classic")
+    parser.add_argument("--transient", action="store_true", help="deleted by a restart")
+    parser.add_argument("--auto-delete", action="store_true", help="deleted with its last consumer")
+    add_arguments_option(parser)
+
+
+def _declare(call: Invocation) -> None:
+    args = call.args
+    arguments = parse_pairs(args.argument)
+    if args.type:
+        arguments["x-queue-type"] = args.type
+    body = {
+        "durable": not args.transient,
+        "auto_delete": args.auto_delete,
+        "arguments": arguments,
+    }
+    is_new = call.api.put(queue_path(call), body)
+    report_declared(call, describe(call), is_new=is_new)
+
+
+def _add_alter(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("--type", choices=("classic", "quorum", "stream"))
+    parser.add_argument("--durable", action=argparse.BooleanOptionalAction, default=None)
+    parser.add_argument("--auto-delete", action=argparse.BooleanOptionalAction, default=None)
+    add_arguments_option(parser)
+    parser.add_argument(
+        "--remove-argument", action="append", default=[], metavar="NAME", help="drop an argument"
+    )
+
+
+def _alter(call: Invocation) -> None:
+    args = call.args
+    changes: dict[str, Any] = {}
+    if args.type is not None:
+        changes["type"] = args.type
+    if args.durable is not None:
+        changes["durable"] = args.durable
+    if args.auto_delete is not None:
+        changes["auto_delete"] = args.auto_delete
+    if args.argument or args.remove_argument:
+        current = call.api.get(queue_path(call))["arguments"]
+        arguments = {**current, **parse_pairs(args.argument)}
+        for name in args.remove_argument:
+            if name not in arguments:
+                raise ValueError(f"{describe(call)} has no argument {name!r}")
+            del arguments[name]
+        changes["arguments"] = arguments
+    if not changes:
+        raise ValueError("nothing to alter; see --type, --durable, --auto-delete, --argument")
+    query = {"dry_run": "true"} if call.is_dry_run else None
+    answer = request_extension(call, "alter", changes, query)
+    state = "would be altered" if call.is_dry_run else "altered"
+    call.output.done(f"{describe(call)} {state}", answer or {})
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("--if-empty", action="store_true", help="refuse if it has messages")
+    parser.add_argument("--if-unused", action="store_true", help="refuse if it has consumers")
+
+
+def _delete(call: Invocation) -> None:
+    queue = call.api.get(queue_path(call))
+    messages, consumers = queue.get("messages", 0), queue.get("consumers", 0)
+    content = f"{plural(messages, 'message')} and {plural(consumers, 'consumer')}"
+    change = f"delete {describe(call)} with {content}"
+    result = {"queue": call.args.name, "messages": messages, "consumers": consumers}
+    if not confirm(call, change, result):
+        return
+    query = {"if-empty": call.args.if_empty, "if-unused": call.args.if_unused}
+    call.api.delete(queue_path(call), {name: "true" for name, asked in query.items() if asked})
+    call.output.done(f"deleted {describe(call)} with {plural(messages, 'message')}", result)
+
+
+def _purge(call: Invocation) -> None:
+    queue = call.api.get(queue_path(call))
+    ready = queue.get("messages_ready", 0)
+    result = {"queue": call.args.name, "messages": ready}
+    if not confirm(call, f"drop {plural(ready, 'ready message')} of {describe(call)}", result):
+        return
+    call.api.delete(queue_path(call, "contents"))
+    call.output.done(f"dropped {plural(ready, 'message')} of {describe(call)}", result)
+
+
+# ── operations that RabbitMQ does not have ──────────────────────────────────────────────────────────
+
+
+def request_extension(
+    call: Invocation, operation: str, body: object, query: dict[str, str] | None = None
+) -> Any:
+    """Send a request that RabbitMQ does not know. Raises `ManagementError` if the server is not recado."""
+    try:
+        return call.api.request("POST", queue_path(call, operation), body, query)
+    except ManagementError as error:
+        if call.api.is_recado:
+            raise
+        reason = f"{operation}: {call.api.address} is not recado; RabbitMQ cannot do this"
+        raise ManagementError(error.status, reason) from error
+
+
+def _add_peek(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("-n", "--count", type=int, default=10, metavar="N", help="default: 10")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="begin after N messages")
+    parser.add_argument("--selector", metavar="TEXT", help="only messages that match")
+    add_rendering(parser)
+
+
+def _peek(call: Invocation) -> None:
+    args = call.args
+    body = {"count": args.count, "skip": args.skip, **render_request(args)}
+    if args.selector:
+        body["selector"] = args.selector
+    print_messages(call, request_extension(call, "peek", body))
+
+
+def _add_move(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    parser.add_argument("--to", required=True, metavar="QUEUE", help="the destination")
+    parser.add_argument("--to-vhost", metavar="NAME", help="default: the same vhost")
+    _add_selection(parser)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--count", type=int, metavar="N", help="at most N messages; default: all")
+    parser.add_argument("--selector", metavar="TEXT", help="only messages that match")
+
+
+def _selection(args: argparse.Namespace) -> dict[str, Any]:
+    chosen = {"count": args.count, "selector": args.selector}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _move(call: Invocation) -> None:
+    args = call.args
+    body = {"destination": args.to, **_selection(args)}
+    if args.to_vhost is not None:
+        body["destination_vhost"] = args.to_vhost
+    ready = call.api.get(queue_path(call)).get("messages_ready", 0)
+    change = f"move messages of {describe(call)} ({ready:,} ready) to '{args.to}'"
+    if confirm(call, change, {"queue": args.name, "messages_ready": ready}):
+        answer = request_extension(call, "move", body)
+        line = f"moved {plural(answer['moved'], 'message')} to '{args.to}', {answer['left']:,} left"
+        call.output.done(line, answer)
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    _add_name(parser)
+    _add_selection(parser)
+
+
+def _replay(call: Invocation) -> None:
+    ready = call.api.get(queue_path(call)).get("messages_ready", 0)
+    change = f"return dead letters of {describe(call)} ({ready:,} ready) to where they died"
+    if confirm(call, change, {"queue": call.args.name, "messages_ready": ready}):
+        answer = request_extension(call, "replay", _selection(call.args))
+        line = f"replayed {plural(answer['replayed'], 'message')}, {answer['left']:,} left"
+        call.output.done(line, answer)
+
+
+COMMAND = Resource(
+    {
+        "list": list_command("queues", COLUMNS),
+        "show": show_command("queue", "queues", SHOWN_FIRST, has_vhost=True),
+        "declare": Command("Declare a durable queue.", _add_declare, _declare),
+        "alter": Command(
+            "Change the type or the arguments of a queue; messages, bindings and consumers stay.",
+            _add_alter,
+            _alter,
+            is_destructive=True,
+        ),
+        "delete": Command(
+            "Delete a queue and its messages.", _add_delete, _delete, is_destructive=True
+        ),
+        "purge": Command(
+            "Drop the ready messages of a queue.", _add_name, _purge, is_destructive=True
+        ),
+        "peek": Command("Print messages of a queue without taking them.", _add_peek, _peek),
+        "move": Command("Move messages to another queue.", _add_move, _move, is_destructive=True),
+        "replay": Command(
+            "Return dead letters to the queue where they died.",
+            _add_replay,
+            _replay,
+            is_destructive=True,
+        ),
+    }
+)

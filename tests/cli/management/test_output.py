@@ -1,0 +1,109 @@
+"""Tables, plain lines and JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+
+import pytest
+
+from recado.cli.management.output import (
+    Form,
+    JsonObject,
+    Output,
+    count,
+    fit,
+    format_bytes,
+    format_rate,
+    format_value,
+    plural,
+    text,
+)
+
+COLUMNS = (text("name", "name"), count("messages", "messages"), text("args", "arguments"))
+ITEMS: list[JsonObject] = [
+    {"name": "jobs", "messages": 12345, "arguments": {"x": True}, "more": 1},
+    {"name": "a\x1b[31m\tb", "messages": None, "arguments": {}},
+]
+
+
+def render(form: Form) -> str:
+    stream = io.StringIO()
+    Output(form, stream).table(COLUMNS, ITEMS, "nothing")
+    return stream.getvalue()
+
+
+def test_a_table() -> None:
+    assert render(Form.TABLE) == (
+        "name          messages  args\njobs            12,345  x=yes\na\\x1b[31m\\tb\n"
+    )
+
+
+def test_plain_lines() -> None:
+    assert render(Form.PLAIN) == 'jobs\t12345\t{"x":true}\na\\x1b[31m\\tb\t\t{}\n'
+
+
+def test_json_is_complete() -> None:
+    assert json.loads(render(Form.JSON)) == ITEMS
+
+
+def test_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    for form, printed in ((Form.TABLE, ""), (Form.PLAIN, ""), (Form.JSON, "[]\n")):
+        stream = io.StringIO()
+        Output(form, stream).table(COLUMNS, [], "nothing")
+        assert stream.getvalue() == printed
+    assert capsys.readouterr().err == "nothing\n", "people are told"
+
+
+def test_fields_of_an_object() -> None:
+    stream = io.StringIO()
+    Output(Form.TABLE, stream).fields({"b": 1, "name": "q", "c": None}, ("name",))
+    assert stream.getvalue() == "name  q\nb     1\nc\n"
+
+
+def test_the_form_follows_the_stream() -> None:
+    assert Output(None, io.StringIO()).form is Form.PLAIN
+    control, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stream, os.fdopen(control):
+        assert Output(None, stream).form is Form.TABLE
+
+
+@pytest.mark.parametrize(("no_color", "is_coloured"), [(None, True), ("1", False)])
+def test_no_color(monkeypatch: pytest.MonkeyPatch, no_color: str | None, is_coloured: bool) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    control, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stream:
+        Output(None, stream).table(COLUMNS, ITEMS, "")
+        stream.flush()
+        printed = os.read(control, 10_000)
+    os.close(control)
+    assert (b"\x1b[1m" in printed) is is_coloured
+
+
+def test_widths_are_reduced_to_the_terminal() -> None:
+    assert fit([10, 50, 40], 200) == [10, 50, 40]
+    assert sum(fit([10, 50, 40], 64)) + 4 == 64
+    assert fit([10, 50, 40], 10) == [10, 12, 12], "no column vanishes"
+
+
+def test_values() -> None:
+    assert format_value({"a": [1, "b"], "c": {"d": False}}) == "a=1, b, c=d=no"
+    assert [format_bytes(each) for each in (0, 1023, 1536, 1 << 40, None)] == [
+        "0 B",
+        "1023 B",
+        "1.5 KiB",
+        "1.0 TiB",
+        "",
+    ]
+    assert [format_rate(each) for each in (0.0, 0.25, 1234.5, None)] == [
+        "0/s",
+        "0.2/s",
+        "1,234/s",
+        "",
+    ]
+    assert (plural(1, "queue"), plural(2000, "queue")) == ("1 queue", "2,000 queues")

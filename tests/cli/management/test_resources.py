@@ -1,0 +1,151 @@
+"""Resources and their verbs, against an embedded broker."""
+
+from __future__ import annotations
+
+import io
+
+import pika
+import pytest
+
+import recado
+
+from .conftest import Run
+
+
+def test_the_life_of_a_queue(recado_on: Run) -> None:
+    done = recado_on("queues", "declare", "jobs", "--type", "quorum", "-a", "x-max-length=5")
+    assert (done.status, done.out) == (0, "created: queue 'jobs' in vhost '/'\n")
+    assert recado_on("publish", "", "jobs", "hello").out == "published 1 message\n"
+
+    rows = recado_on("queues", "list").rows
+    assert [row[:8] for row in rows] == [["/", "jobs", "quorum", "true", "", "1", "0", "0"]]
+    shown = recado_on("queues", "show", "jobs", "--json").json
+    assert shown["arguments"] == {"x-queue-type": "quorum", "x-max-length": 5}
+
+    would = recado_on("queues", "purge", "jobs", "--dry-run")
+    assert would.out == "would drop 1 ready message of queue 'jobs' in vhost '/'\n"
+    assert recado_on("queues", "purge", "jobs", "--json").json == {"queue": "jobs", "messages": 1}
+    assert recado_on("queues", "delete", "jobs", "--dry-run", "--json").json == {
+        "dry_run": True,
+        "queue": "jobs",
+        "messages": 0,
+        "consumers": 0,
+    }
+    assert recado_on("queues", "delete", "jobs").status == 0
+    assert recado_on("queues", "list").rows == []
+
+
+def test_delete_conditions(recado_on: Run) -> None:
+    recado_on("queues", "declare", "jobs")
+    recado_on("publish", "", "jobs", "hello")
+    refused = recado_on("queues", "delete", "jobs", "--if-empty")
+    assert refused.status == 1
+    assert "not empty" in refused.err
+
+
+def test_bindings_with_arguments(recado_on: Run) -> None:
+    recado_on("exchanges", "declare", "orders", "--type", "headers")
+    recado_on("queues", "declare", "big orders")
+    ends = ("orders", "big orders", "a/b", "-a", "x-match=all", "-a", "size=5")
+    assert recado_on("bindings", "declare", *ends).status == 0
+    found = [each for each in recado_on("bindings", "list", "--json").json if each["source"]]
+    assert [(each["routing_key"], each["arguments"]) for each in found] == [
+        ("a/b", {"x-match": "all", "size": 5})
+    ]
+    missing = recado_on("bindings", "delete", "orders", "big orders", "a/b")
+    assert missing.status == 3
+    assert "with the given arguments" in missing.err
+    assert recado_on("bindings", "delete", *ends).status == 0
+    assert recado_on("exchanges", "delete", "orders", "--if-unused").status == 0
+
+
+def test_users_and_permissions(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECADO_NEW_PASSWORD", "a long one")
+    assert recado_on("vhosts", "declare", "shop", "--description", "of the shop").status == 0
+    created = recado_on("users", "declare", "ana", "--tags", "monitoring")
+    assert created.out == "created: user 'ana'\n"
+    assert "a long one" not in created.out + created.err
+    rights = ("--configure", "^ana", "--write", ".*", "--read", ".*")
+    assert recado_on("permissions", "declare", "ana", "-V", "shop", *rights).status == 0
+    rows = recado_on("permissions", "list").rows
+    assert ["shop", "ana", "^ana", ".*", ".*"] in rows
+    changed = recado_on("users", "declare", "ana")
+    assert changed.out == "updated or unchanged: user 'ana'\n"
+    assert recado_on("users", "show", "ana", "--json").json["tags"] == ["monitoring"]
+    assert recado_on("users", "delete", "ana").status == 0
+    assert recado_on("vhosts", "delete", "shop", "--json").json["queues"] == 0
+
+
+def test_a_password_from_standard_input(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe\n"))
+    assert recado_on("users", "declare", "ben").status == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    refused = recado_on("users", "declare", "ben")
+    assert refused.status == 2
+    assert "RECADO_NEW_PASSWORD" in refused.err
+
+
+@pytest.mark.parametrize("flags", [(), ("--operator",)])
+def test_policies(recado_on: Run, flags: tuple[str, ...]) -> None:
+    declared = recado_on("policies", "declare", "short", "^jobs", "max-length=5", *flags)
+    assert declared.status == 0
+    rows = recado_on("policies", "list", *flags).rows
+    assert [row[1] for row in rows] == ["short"]
+    assert recado_on("policies", "delete", "short", *flags).status == 0
+    assert recado_on("policies", "list", *flags).rows == []
+
+
+def test_clients(broker: recado.Broker, recado_on: Run) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("jobs")
+    channel.basic_consume("jobs", lambda *_: None, consumer_tag="worker")
+    (row,) = recado_on("connections", "list").rows
+    name = row[0]
+    assert row[1:3] == ["guest", "/"]
+    assert [each[0] for each in recado_on("channels", "list").rows] == [f"{name} (1)"]
+    assert [each[1:3] for each in recado_on("consumers", "list").rows] == [["jobs", "worker"]]
+    assert recado_on("connections", "close").status == 2
+    would = recado_on("connections", "close", "--user", "guest", "--dry-run", "--json").json
+    assert would == {"dry_run": True, "connections": [name]}
+    assert recado_on("connections", "close", name, "--reason", "maintenance").status == 0
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        connection.process_data_events(time_limit=30)
+
+
+def test_streams(recado_on: Run) -> None:
+    recado_on("queues", "declare", "jobs")
+    assert recado_on("streams", "declare", "log", "--max-age", "7D").status == 0
+    assert [row[1] for row in recado_on("streams", "list").rows] == ["log"]
+    shown = recado_on("streams", "show", "log", "--json").json
+    assert shown["arguments"] == {"x-queue-type": "stream", "x-max-age": "7D"}
+
+
+def test_publish_and_get(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    recado_on("queues", "declare", "jobs")
+    monkeypatch.setattr("sys.stdin", io.StringIO("one\ntwo\n"))
+    assert recado_on("publish", "", "jobs", "-H", "n=1").out == "published 2 messages\n"
+    (first,) = recado_on("get", "jobs", "--requeue", "--json").json
+    assert (first["payload"], first["properties"]["headers"]) == ("one", {"n": 1})
+    both = recado_on("get", "jobs", "-n", "5", "--json").json
+    assert [each["payload"] for each in both] == ["one", "two"]
+    assert both[0]["redelivered"]
+    unroutable = recado_on("publish", "", "nowhere", "lost", "--json")
+    assert (unroutable.status, unroutable.json["unroutable"]) == (1, 1)
+
+
+def test_filters_of_a_list(recado_on: Run) -> None:
+    for name in ("a1", "a2", "b1"):
+        recado_on("queues", "declare", name)
+    assert [row[1] for row in recado_on("queues", "list", "--name", "^a").rows] == ["a1", "a2"]
+    newest = recado_on("queues", "list", "--sort", "name", "--reverse", "--limit", "1").rows
+    assert [row[1] for row in newest] == ["b1"]
+    assert recado_on("queues", "list", "--name", "(").status == 2
+
+
+def test_status(recado_on: Run) -> None:
+    done = recado_on("status")
+    assert done.status == 0
+    assert "recado, with the API of RabbitMQ" in done.out
+    assert done.out.endswith("no alarms\n")
+    assert recado_on("status", "--json").json["alarms"] == []

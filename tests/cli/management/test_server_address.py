@@ -1,0 +1,98 @@
+"""URLs and contexts: which server a command talks to, and the errors if it cannot."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+import recado
+from recado.cli.management.server_address import ServerUrl, parse_url, select_context
+
+from .conftest import Run
+
+
+def test_the_parts_of_a_url() -> None:
+    assert parse_url("https://ana:a%2Fb@[::1]/proxy/api") == ServerUrl(
+        "https", "::1", 15671, "/proxy", "ana", "a/b"
+    )
+    assert str(parse_url("https://ana:secret@[::1]:99")) == "https://ana@[::1]:99"
+    assert parse_url("localhost:99").port == 99
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("amqp://localhost", "begins with http:// or https://"),
+        ("http://", "has no host"),
+        ("http://h:x", "is not a number"),
+    ],
+)
+def test_a_url_that_is_none(url: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_url(url)
+
+
+def test_contexts(broker: recado.Broker, run: Run, tmp_path: Path) -> None:
+    url = f"http://guest:guest@127.0.0.1:{broker.management_port}"
+    assert run("context", "set", "dev", url).status == 0
+    assert run("context", "set", "odd \"name'", "http://ana:secret@other").status == 0
+    assert stat.S_IMODE((tmp_path / "recado" / "contexts.toml").stat().st_mode) == 0o600
+    listed = run("context", "list")
+    assert "secret" not in listed.out
+    assert [row[:2] for row in listed.rows] == [["*", "dev"], ["", "odd \"name'"]]
+    assert run("queues", "list").status == 0, "the first context is in use"
+    assert run("context", "use", "odd \"name'").status == 0
+    assert run("queues", "list", "--context", "dev").status == 0
+    unknown = run("queues", "list", "--context", "prod")
+    assert unknown.status == 2
+    assert "known: dev, odd" in unknown.err
+    assert run("context", "delete", "dev").status == 0
+    assert run("context", "delete", "dev").status == 2
+
+
+def test_the_order_of_sources(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert select_context(None, None).url.endswith("127.0.0.1:15672")
+    run("context", "set", "dev", "http://dev")
+    assert select_context(None, None).url == "http://dev"
+    run("context", "set", "prod", "http://prod")
+    monkeypatch.setenv("RECADO_CONTEXT", "prod")
+    assert select_context(None, None).url == "http://prod"
+    monkeypatch.setenv("RECADO_URL", "http://variable")
+    assert select_context(None, None).url == "http://variable"
+    assert select_context(None, "dev").url == "http://dev"
+    assert select_context("http://flag", "dev").url == "http://flag"
+
+
+def test_a_damaged_file_of_contexts(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "recado").mkdir()
+    (tmp_path / "recado" / "contexts.toml").write_text("current = 5")
+    done = run("queues", "list")
+    assert done.status == 2
+    assert "contexts.toml" in done.err
+
+
+def test_a_wrong_password(broker: recado.Broker, run: Run) -> None:
+    done = run("queues", "list", "--url", f"http://guest:wrong@127.0.0.1:{broker.management_port}")
+    assert done.status == 4
+    assert "login refused: user 'guest'" in done.err
+    assert "wrong" not in done.err
+
+
+def test_no_server(run: Run) -> None:
+    done = run("status", "--url", "http://127.0.0.1:1")
+    assert done.status == 5
+    assert "recado serve --management-port" in done.err
+
+
+def test_a_port_that_speaks_amqp(broker: recado.Broker, run: Run) -> None:
+    done = run("status", "--url", f"http://127.0.0.1:{broker.port}", "--timeout", "20")
+    assert done.status == 5
+    assert "cannot be reached" in done.err
+
+
+def test_an_object_that_does_not_exist(recado_on: Run) -> None:
+    done = recado_on("queues", "show", "none")
+    assert done.status == 3
+    assert "not found" in done.err
