@@ -29,6 +29,7 @@ GROUPS: Final = {
     },
     "Administer a running broker, recado or RabbitMQ": {
         "status": "alarms, resources and totals on one screen",
+        "top": "the busiest queues and all rates, live",
         "queues list|show|declare|alter|delete|purge|peek|move|replay": "",
         "streams list|show|declare|delete": "",
         "exchanges list|show|declare|delete": "",
