@@ -26,6 +26,7 @@ GROUPS: Final = {
         "config show": "print the effective settings and the origin of each",
         "definitions export|import|check": "users, policies, queues … of a data folder, as JSON",
         "journal check": "verify every record of a data folder",
+        "completion bash|zsh|fish": "print the script that completes commands in a shell",
     },
     "Administer a running broker, recado or RabbitMQ": {
         "status": "alarms, resources and totals on one screen",
@@ -156,6 +157,14 @@ def run(words: list[str]) -> int:
                 from recado.cli.actors import run_actors
 
                 return run_actors(options)
+            case ["completion", *options]:
+                from recado.cli.completion import run_completion
+
+                return run_completion(options)
+            case ["complete", *options]:  # called by the scripts of `completion`
+                from recado.cli.completion import run_complete
+
+                return run_complete(options)
             case ["feed", *rest]:
                 from recado.cli.feed import DESCRIPTIONS
 
