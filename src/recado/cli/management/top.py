@@ -72,7 +72,7 @@ def find_order(key: str) -> Order | None:
     return next((order for order in ORDERS if order.key == key), None)
 
 
-class Snapshot(NamedTuple):
+class Reading(NamedTuple):
     """One reading of a server."""
 
     overview: dict[str, Any]
@@ -80,7 +80,7 @@ class Snapshot(NamedTuple):
     queue_count: int
 
 
-def read_snapshot(call: Invocation, order: Order, row_count: int) -> Snapshot:
+def read_server(call: Invocation, order: Order, row_count: int) -> Reading:
     overview = call.api.get(path_of("overview"))
     vhost = [] if call.args.vhost is None else [call.args.vhost]
     query = {
@@ -90,14 +90,14 @@ def read_snapshot(call: Invocation, order: Order, row_count: int) -> Snapshot:
         "sort_reverse": "false" if order.field == "name" else "true",
     }
     answer = call.api.get(path_of("queues", *vhost), query)
-    return Snapshot(overview, answer["items"], answer["total_count"])
+    return Reading(overview, answer["items"], answer["total_count"])
 
 
 def render(
-    call: Invocation, snapshot: Snapshot, order: Order, *, row_count: int, note: str
+    call: Invocation, reading: Reading, order: Order, *, row_count: int, note: str
 ) -> Iterator[str]:
     """Yield the lines of a screen."""
-    output, overview = call.output, snapshot.overview
+    output, overview = call.output, reading.overview
     totals, lengths = overview.get("object_totals", {}), overview.get("queue_totals", {})
     yield output.paint(f"{call.api.address}  {time.strftime('%H:%M:%S')}  {note}", Colour.BOLD)
     yield "  ".join(
@@ -111,10 +111,10 @@ def render(
     yield "  ".join(f"{title} {shown}" for title, shown in _rates(overview))
     yield ""
     titled = [_mark(column, order) for column in COLUMNS]
-    shown = snapshot.queues[:row_count]
+    shown = reading.queues[:row_count]
     yield from output.render(titled, shown, width_of(sys.stdout))
-    if snapshot.queue_count > len(shown):
-        hidden = snapshot.queue_count - len(shown)
+    if reading.queue_count > len(shown):
+        hidden = reading.queue_count - len(shown)
         yield output.paint(f"… {hidden:,} more", Colour.DIM)
 
 
@@ -158,7 +158,7 @@ def _show_live(call: Invocation, order: Order) -> None:
     """Redraw until `q`. The time between two screens does not depend on keys."""
     stream, keyboard = sys.stdout, sys.stdin.fileno()
     is_paused = False
-    snapshot: Snapshot | None = None
+    reading: Reading | None = None
     stream.write(ENTER_SCREEN)
     try:
         with raw_keys(keyboard):
@@ -166,15 +166,15 @@ def _show_live(call: Invocation, order: Order) -> None:
                 due_at = time.monotonic() + call.args.interval
                 row_count = _height() - HEADING_COUNT - 2
                 note = "paused" if is_paused else f"every {call.args.interval:g} s"
-                if not is_paused or snapshot is None:
+                if not is_paused or reading is None:
                     try:
-                        snapshot = read_snapshot(call, order, row_count)
+                        reading = read_server(call, order, row_count)
                     except UnreachableError as error:
                         note = f"unreachable, trying again: {error}"
                 lines = []
-                if snapshot is not None:
-                    lines = list(render(call, snapshot, order, row_count=row_count, note=note))
-                _draw(stream, [*lines, "", HELP] if snapshot is not None else [note, "", HELP])
+                if reading is not None:
+                    lines = list(render(call, reading, order, row_count=row_count, note=note))
+                _draw(stream, [*lines, "", HELP] if reading is not None else [note, "", HELP])
                 while (wait_s := due_at - time.monotonic()) > 0:
                     key = read_key(keyboard, wait_s)
                     if key == "q":
@@ -227,13 +227,13 @@ def _top(call: Invocation) -> None:
     if is_live:
         _show_live(call, order)
         return
-    snapshot = read_snapshot(call, order, PAGE_MAX_COUNT)
+    reading = read_server(call, order, PAGE_MAX_COUNT)
     if call.output.form is Form.JSON:
-        call.output.json({"overview": snapshot.overview, "queues": snapshot.queues})
+        call.output.json({"overview": reading.overview, "queues": reading.queues})
     elif call.output.form is Form.PLAIN:
-        call.output.table(COLUMNS, snapshot.queues, "no queues")
+        call.output.table(COLUMNS, reading.queues, "no queues")
     else:
-        for line in render(call, snapshot, order, row_count=PAGE_MAX_COUNT, note=""):
+        for line in render(call, reading, order, row_count=PAGE_MAX_COUNT, note=""):
             call.output.line(line)
 
 
