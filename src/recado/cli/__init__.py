@@ -44,6 +44,7 @@ GROUPS: Final = {
         "policies list|show|declare|delete": "",
         "publish": "publish a message, or each line of standard input",
         "get": "take messages from a queue, or put them back",
+        "tap": "print the messages that enter a queue, without taking any",
         "context list|set|use|delete": "name servers, so that commands need no --url",
     },
     "Feeds, actors and pipelines": {

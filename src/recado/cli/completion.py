@@ -51,7 +51,7 @@ NAMES_TIMEOUT_S: Final = 1.0
 NAMES_MAX_COUNT: Final = 200
 FLAG: Final = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*", re.IGNORECASE)
 VERBS_WITHOUT_NAMES: Final = frozenset({"list", "declare"})
-RESOURCES_OF_ACTIONS: Final = {"get": "queues", "publish": "exchanges"}
+RESOURCES_OF_ACTIONS: Final = {"get": "queues", "tap": "queues", "publish": "exchanges"}
 """What the first argument of a command without verbs names."""
 
 
@@ -104,7 +104,7 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
     if previous.startswith("-") or command not in MANAGEMENT_COMMANDS:
         return []
     if not has_verb:
-        return read_names(RESOURCES_OF_ACTIONS[command], before) if not rest else []
+        return read_names(RESOURCES_OF_ACTIONS.get(command, ""), before) if not rest else []
     return [] if rest[0] in VERBS_WITHOUT_NAMES else read_names(command, before)
 
 
@@ -138,6 +138,8 @@ def read_names(resource: str, before: Sequence[str]) -> list[str]:
         given = [value for flag, value in pairwise(before) if flag in flags]
         return given[-1] if given else None
 
+    if not resource:
+        return []
     plural, name_field, in_vhost = _LISTS.get(resource, (resource, "name", False))
     try:
         context = select_context(value_of("--url"), value_of("--context"))
