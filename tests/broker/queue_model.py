@@ -90,7 +90,7 @@ class ModelQueue:
 
     def _drop_excess(self) -> None:
         while self.overflow == "drop-head" and self._is_beyond(self.ready):
-            self._drop(min(self.ready, key=_rank), "maxlen")
+            self._drop(min(self.ready, key=rank_of), "maxlen")
 
     def _drop(self, message: Message, why: str) -> None:
         self.ready.remove(message)
@@ -130,7 +130,7 @@ class ModelQueue:
             taker = next(each for each in self.turns if each.priority == highest)
             self.turns.remove(taker)
             if taker.has_room():
-                message = min(self.ready, key=_rank)
+                message = min(self.ready, key=rank_of)
                 self.ready.remove(message)
                 taker.give(message)
                 self.turns.append(taker)
@@ -138,7 +138,7 @@ class ModelQueue:
     def _drop_late(self, now: int) -> None:
         """Drop expired messages at the front. A new message with a TTL of 0 may go to a waiting consumer."""
         while self.ready:
-            front = min(self.ready, key=_rank)
+            front = min(self.ready, key=rank_of)
             if front.expires is None or front.expires > now:
                 return
             if front.expires == now and not front.redelivered:
@@ -149,14 +149,14 @@ class ModelQueue:
         self._drop_late(now)
         if not self.ready:
             return None
-        message = min(self.ready, key=_rank)
+        message = min(self.ready, key=rank_of)
         self.ready.remove(message)
         return message
 
     def expire(self, now: int) -> None:
         """The front message of each priority."""
         for priority in range(self.max_priority or 0, -1, -1):
-            for message in sorted(self.ready, key=_rank):
+            for message in sorted(self.ready, key=rank_of):
                 if message.priority == priority:
                     if message.expires is None or message.expires > now:
                         break
@@ -199,5 +199,5 @@ class ModelQueue:
         self.deal(now)
 
 
-def _rank(message: Message) -> tuple[int, int]:
+def rank_of(message: Message) -> tuple[int, int]:
     return message.rank

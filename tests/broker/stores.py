@@ -1,7 +1,7 @@
 """Stores without a disk that record how the broker calls them, for tests."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from recado.broker.binding import Binding
@@ -46,6 +46,28 @@ class PagingStore(MessageStore):
         if run is paged_out[0]:
             paged_out.popleft()
         return [run]
+
+    def read_paged_out(self, queue: Queue, priority: int) -> Iterator[tuple[list[Run], int]]:
+        position = 0
+        while True:
+            paged_out = self._paged_out[queue, priority]
+            run = next((each for each in paged_out if each.end_position > position), None)
+            if run is None:
+                return
+            start = max(position, run.first_position)
+            position = min(start + PAGED_IN_MESSAGES_MAX, run.end_position)
+            yield [run.copy_range(start, position)], 1
+
+    def take_paged_out(self, queue: Queue, run: Run, priority: int) -> None:
+        left: deque[Run] = deque()
+        for each in self._paged_out[queue, priority]:
+            before = min(each.end_position, run.first_position)
+            after = max(each.first_position, run.end_position)
+            if each.first_position < before:
+                left.append(each.copy_range(each.first_position, before))
+            if after < each.end_position:
+                left.append(each.copy_range(after, each.end_position))
+        self._paged_out[queue, priority] = left
 
     def paged_out_bytes(self, queue: Queue) -> int:
         paged_out_runs = [

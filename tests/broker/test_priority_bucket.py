@@ -60,6 +60,24 @@ class LaneMachine(RuleBasedStateMachine):
             self.waiting += messages(rest)
             self.lane.requeue(rest)
 
+    @rule(at=st.integers(0, 30), run_count=st.integers(1, 3), every=st.integers(0, 3))
+    def read(self, at: int, run_count: int, every: int) -> None:
+        """From some position on; perhaps every second or third message is removed."""
+        wanted = sorted(self.waiting)[at:]
+        position = wanted[0][0] if wanted else self.place
+        runs = self.lane.read(position, run_count)
+        seen = [message for run in runs or () for message in messages(run)]
+        assert runs is not None or not wanted
+        assert seen == wanted[: len(seen)]
+        removed = []
+        if every:
+            for run in runs or ():
+                removed += [run.slice(i, i + 1) for i in range(0, len(run), every)]
+        if removed:
+            self.lane.remove(removed)
+            for run in removed:
+                self.waiting.remove(*messages(run))
+
     @rule()
     def clear(self) -> None:
         self.lane.clear()
@@ -110,3 +128,78 @@ def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
     assert [messages(bucket.take(9)) for _ in range(4)] == [[(i, b"%d" % i)] for i in range(4)]
     assert bucket.paged_out_count == 0
     assert bucket.fresh_positions == (0, 0)
+
+
+def bucket_of(fresh: list[int], requeued: list[int]) -> PriorityBucket:
+    """Return a bucket with runs of one message, which cannot join."""
+    bucket = PriorityBucket()
+    for position in fresh:
+        bucket.append(one(position))
+    for position in requeued:
+        bucket.requeue(one(position))
+    return bucket
+
+
+def one(position: int) -> Run:
+    run = run_of([b"%d" % position])
+    run.first_position = position
+    run.channel = position  # so that runs are not joined
+    return run
+
+
+def positions(runs: list[Run] | None) -> list[int] | None:
+    return None if runs is None else [run.first_position for run in runs]
+
+
+def test_requeued_runs_are_read_in_portions() -> None:
+    """BKT1, also if some of them are merged already."""
+    bucket = bucket_of([5, 6, 7], [4, 2, 0, 3])
+    assert positions(bucket.read(0, 2)) == [0, 2]
+    assert [bucket.take(1).first_position for _ in range(2)] == [0, 2]
+    assert positions(bucket.read(3, 1)) == [3]
+    assert positions(bucket.read(4, 2)) == [4, 5]
+    assert positions(bucket.read(7, 2)) == [7]
+    assert bucket.read(8, 2) is None
+    assert [bucket.take(1).first_position for _ in range(5)] == [3, 4, 5, 6, 7]
+
+
+def test_what_returns_behind_the_reader_is_not_read() -> None:
+    bucket = bucket_of([4, 6], [0, 2])
+    assert positions(bucket.read(0, 9)) == [0, 2, 4, 6]
+    early = bucket.take(1), bucket.take(1)
+    for run in early:
+        bucket.requeue(run)
+    assert positions(bucket.read(5, 1)) == [], "2 is still among the requeued ones"
+    assert positions(bucket.read(5, 1)) == [6]
+
+
+def test_requeued_runs_return_between_fresh_ones() -> None:
+    """A run whose consumer was slow returns between others that were merged before."""
+    bucket = bucket_of([9], [1, 5])
+    assert positions(bucket.read(0, 9)) == [1, 5, 9]
+    for position in (7, 3, 0):
+        bucket.requeue(one(position))
+    gaps = [bucket.has_gaps]
+    assert positions(bucket.read(0, 9)) == [0, 1, 3, 5, 7, 9]
+    bucket.clear()
+    assert [*gaps, bucket.has_gaps] == [True, False]
+    assert bucket.read(0, 9) is None
+
+
+def test_removed_messages_leave_memory() -> None:
+    bucket = PriorityBucket(list)
+    run = run_of([b"0", b"1", b"2", b"3", b"4"], alike=True)
+    bucket.append(run)
+    before = bucket.memory_bytes
+    bucket.remove([run.slice(1, 2), run.slice(3, 4)])
+    assert bucket.memory_bytes == before * 3 // 5
+    assert [messages(bucket.take(9)) for _ in range(3)] == [[(i, b"%d" % i)] for i in (0, 2, 4)]
+    assert bucket.memory_bytes == 0
+
+
+def test_runs_between_removed_ones_stay() -> None:
+    bucket = bucket_of([0, 1, 2, 3], [])
+    runs = bucket.read(1, 9)
+    assert runs is not None
+    bucket.remove([runs[0], runs[2]])
+    assert positions(bucket.read(0, 9)) == [0, 2]

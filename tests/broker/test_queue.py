@@ -19,11 +19,12 @@ from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
 from recado.broker.memory_reclaimer import MemoryReclaimer
 from recado.broker.queue import Queue, QueueContext
+from recado.broker.ready_messages import ReadyMessages
 from recado.broker.run import Run
 from recado.broker.store import MessageStore
 from recado.broker.work_queue import WorkQueue
 
-from .queue_model import ModelQueue, Taker
+from .queue_model import ModelQueue, Taker, rank_of
 from .stage import Peer, close_channel, consume, new_broker, open_channel, run_of
 from .stores import PagingStore
 
@@ -178,7 +179,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         what=st.sampled_from(
-            ("tap", "untap", "cancel", "close", "congest", "go on", "purge", "reconfigure")
+            (
+                *("tap", "untap", "cancel", "close", "congest", "go on", "purge", "reconfigure"),
+                *("read", "remove", "remove"),
+            )
         ),
         which=st.integers(0, 20),
     )
@@ -203,8 +207,29 @@ class QueueMachine(RuleBasedStateMachine):
                 self.model.ready.clear()
             case "reconfigure":
                 self._reconfigure(*POLICIES[which % len(POLICIES)])
+            case "read" | "remove":
+                self._read(which % 3 + 1, removed=what == "remove")
             case _:
                 pass
+
+    def _read(self, step: int, *, removed: bool) -> None:
+        """RM1. All messages are read in order; every second or third of them is removed."""
+        reader, expected = ReadyMessages(self.queue, step), sorted(self.model.ready, key=rank_of)
+        seen: list[bytes] = []
+        while (portion := reader.read()) is not None:
+            chosen = []
+            for run in portion.runs:
+                for i, content in enumerate(run.contents()):
+                    if removed and len(seen) % (step + 1) == 0:
+                        chosen.append(run.slice(i, i + 1))
+                        self.model.ready.remove(expected[len(seen)])
+                    seen.append(extract_body(content))
+            if chosen:
+                paged_out = portion.is_paged_out
+                self.queue.remove_ready(chosen, portion.priority, paged_out=paged_out)
+                for run in chosen:
+                    self.queue.settle(run)
+        assert seen == [message.body for message in expected]
 
     def _reconfigure(
         self, length: int | None, size: int | None, overflow: Overflow, ttl: int | None

@@ -65,6 +65,17 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/queues/%2F/q/get",
         {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 5},
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/peek"): (
+        "/api/queues/%2F/s/peek",
+        {
+            "count": 1,
+            "skip": 0,
+            "selector": "priority > 3",
+            "offset": "first",
+            "encoding": "auto",
+            "truncate": 5,
+        },
+    ),
     ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"name": "n"}),
     ("PUT", "/api/vhosts/{vhost}"): (
         "/api/vhosts/v",
@@ -105,6 +116,8 @@ def api() -> Iterator[Api]:
         assert broker.management_port is not None
         running = Api(broker.management_port)
         assert running.put("/api/queues/%2F/q", {}) == 201
+        stream = {"durable": True, "arguments": {"x-queue-type": "stream"}}
+        assert running.put("/api/queues/%2F/s", stream) == 201
         yield running
 
 

@@ -134,6 +134,8 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
         assert ana.put("/api/exchanges/%2F/yours", {}) == 401
         get = {"count": 1, "encoding": "auto", "ackmode": "ack_requeue_true"}
         assert ana.post("/api/queues/%2F/yours/get", get).status == 401
+        assert ana.post("/api/queues/%2F/yours/peek", {}).status == 401
+        assert ana.post("/api/queues/%2F/missing/peek", {}).status == 401
         message = {
             "properties": {},
             "routing_key": "yours",

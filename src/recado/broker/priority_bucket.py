@@ -5,19 +5,28 @@ BKT2  A requeued message precedes every message that has not left yet, because i
 BKT3  Paged-out messages follow all messages in memory; while there are any, new messages are paged out
       behind them.
 
-Because of BKT2, requeued runs wait in a heap of their own. They are never inserted among the *fresh* runs,
-those that have not been delivered yet.
+Because of BKT2, requeued runs wait in a heap of their own, and the *fresh* runs, those that have not been
+delivered yet, in a deque. Only to be read or removed by position, requeued runs are merged into the deque.
 """
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 
-from .run import COPIED_PAYLOADS_MAX, Run
+from .run import COPIED_PAYLOADS_MAX, Run, first_position
 
 
 class PriorityBucket:
-    __slots__ = ("_fresh", "_page_in", "_requeued", "memory_bytes", "paged_out_count")
+    __slots__ = (
+        "_fresh",
+        "_page_in",
+        "_requeued",
+        "has_gaps",
+        "memory_bytes",
+        "paged_out_count",
+    )
 
     def __init__(self, page_in: Callable[[], list[Run]] | None = None) -> None:
         """`page_in` loads the next paged-out runs.
@@ -31,6 +40,8 @@ class PriorityBucket:
         """The number of messages that only the store has."""
         self.memory_bytes = 0
         """The approximate memory of the messages here."""
+        self.has_gaps = False
+        """Whether messages between the fresh runs may be unsettled deliveries."""
 
     def append(self, run: Run) -> None:
         if self._page_in is not None:
@@ -51,8 +62,14 @@ class PriorityBucket:
         heappush(self._requeued, (run.first_position, run))
 
     @property
+    def _is_requeued_first(self) -> bool:
+        """Whether the first message is a requeued one; some of them may be among the fresh runs."""
+        requeued, fresh = self._requeued, self._fresh
+        return bool(requeued) and not (fresh and fresh[0].first_position < requeued[0][0])
+
+    @property
     def front(self) -> Run | None:
-        if self._requeued:
+        if self._is_requeued_first:
             return self._requeued[0][1]
         if self.paged_out_count and not self._fresh:
             self._load_paged_out()
@@ -60,7 +77,7 @@ class PriorityBucket:
 
     def take(self, count: int) -> Run:
         """Remove and return up to `count` messages of the front run; the bucket must not be empty."""
-        if self._requeued:
+        if self._requeued and self._is_requeued_first:
             run = heappop(self._requeued)[1]
             part = run.take(count)
             if part is not run:
@@ -87,11 +104,75 @@ class PriorityBucket:
         yield from self._fresh
         yield from self.requeued_runs()
 
+    # ── reading and removing by position ──────────────────────────────────────────────────────────────
+
+    def read(self, position: int, run_count: int) -> list[Run] | None:
+        """Return copies of up to `run_count` runs in memory, from `position` on; None if there are none.
+
+        An empty list means that the next call may find some. Messages that are requeued meanwhile, behind
+        `position`, are not read.
+        """
+        self._merge_requeued(run_count)
+        fresh, requeued = self._fresh, self._requeued
+        start = bisect_right(fresh, position, key=first_position) - 1
+        if start < 0 or fresh[start].end_position <= position:
+            start += 1
+        if start == len(fresh) and not requeued:
+            return None
+        runs = []
+        fresh.rotate(-start)  # indexing the middle of a long deque is slower
+        for run in islice(fresh, min(run_count, len(fresh) - start)):
+            if requeued and run.first_position > requeued[0][0]:
+                break
+            runs.append(run.copy_range(max(run.first_position, position), run.end_position))
+        fresh.rotate(start)
+        return runs
+
+    def _merge_requeued(self, run_count: int) -> None:
+        """Move up to `run_count` requeued runs among the fresh ones, to their positions."""
+        requeued, fresh = self._requeued, self._fresh
+        if not requeued:
+            return
+        self.has_gaps = True
+        runs = [heappop(requeued)[1] for _ in range(min(run_count, len(requeued)))]
+        start = bisect_right(fresh, runs[0].first_position, key=first_position)
+        if start == bisect_right(fresh, runs[-1].first_position, key=first_position):
+            fresh.rotate(-start)
+            fresh.extendleft(reversed(runs))
+            fresh.rotate(start)
+        else:
+            for run in runs:
+                fresh.insert(bisect_right(fresh, run.first_position, key=first_position), run)
+
+    def remove(self, removed: Sequence[Run]) -> None:
+        """Remove messages that `read` has just returned: parts of its runs, in order."""
+        fresh = self._fresh
+        start = bisect_right(fresh, removed[0].first_position, key=first_position) - 1
+        fresh.rotate(-start)
+        kept: list[Run] = []
+        at = 0
+        while at < len(removed):
+            run = fresh.popleft()
+            position, end = run.first_position, run.end_position
+            while at < len(removed) and removed[at].first_position < end:
+                if position < removed[at].first_position:
+                    kept.append(run.copy_range(position, removed[at].first_position))
+                position = removed[at].end_position
+                at += 1
+            if position == run.first_position:
+                kept.append(run)
+            elif position < end:
+                kept.append(run.copy_range(position, end))
+        fresh.extendleft(reversed(kept))
+        fresh.rotate(start)
+        if self._page_in is not None:
+            self.memory_bytes -= sum(run.memory_bytes() for run in removed)
+
     @property
     def fresh_positions(self) -> tuple[int, int]:
         """The first position of the fresh runs, and the number of positions up to the last.
 
-        No message in between has left (BKT2).
+        Messages in between have not left (BKT2) or are settled, unless `has_gaps`.
         """
         if not self._fresh:
             return 0, 0
@@ -110,4 +191,5 @@ class PriorityBucket:
         emptied = self._fresh, self._requeued
         self._fresh, self._requeued = deque(), []
         self.paged_out_count = self.memory_bytes = 0
+        self.has_gaps = False
         return emptied

@@ -145,6 +145,11 @@ class Queue(ABC):
         self.settings = settings
 
     @property
+    def next_position(self) -> int:
+        """The position of the next message."""
+        return self._next_position
+
+    @property
     def published_count(self) -> int:
         """The messages that have entered since the start of the process: each took the next position."""
         return self._next_position - self._started_at_position

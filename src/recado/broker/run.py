@@ -71,6 +71,11 @@ class Run(msgspec.Struct, eq=False):
     def __len__(self) -> int:
         return len(self.payloads) - self.taken_count
 
+    @property
+    def end_position(self) -> int:
+        """The position after the last message of a run without gaps."""
+        return self.first_position + len(self)
+
     def _copy_with(self, payloads: list[bytes], first_position: int, stride: int) -> "Run":
         return Run(
             self.origin,
@@ -131,6 +136,11 @@ class Run(msgspec.Struct, eq=False):
         return self._copy_with(
             self.payloads[low:high], self.first_position + low * self.stride, self.stride
         )
+
+    def copy_range(self, start: int, end: int) -> "Run":
+        """Return the messages at positions [start, end) of a run without gaps; they stay in this one too."""
+        at = self.taken_count - self.first_position
+        return self._copy_with(self.payloads[start + at : end + at], start, self.stride)
 
     def pick(self, indexes: Iterable[int]) -> "Run":
         """Return the messages at these indexes as a run, without their positions.
@@ -202,7 +212,7 @@ def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
     """Merge requeued runs without gaps into as few runs as possible, in order of position."""
     merged: list[Run] = []
     end = -1
-    for run in sorted(runs, key=_first_position):
+    for run in sorted(runs, key=first_position):
         if run.first_position == end:
             last = merged[-1]
             if not last.owns_payloads and len(last.payloads) < COPIED_PAYLOADS_MAX:
@@ -217,5 +227,6 @@ def merge_adjacent(runs: Iterable[Run]) -> list[Run]:
     return merged
 
 
-def _first_position(run: Run) -> int:
+def first_position(run: Run) -> int:
+    """Return the position of the first message, as a key to sort by."""
     return run.first_position

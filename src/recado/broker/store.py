@@ -11,7 +11,7 @@ MS2  A message is settled after the dead letters that replace it were stored, so
 MS3  A message is identified by its queue and its position, which is never assigned twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .run import Run
@@ -96,6 +96,18 @@ class MessageStore:
 
     def page_in(self, queue: "Queue", priority: int) -> list[Run]:
         """Return the next paged-out messages in order of position; at least one."""
+        raise NotImplementedError("nothing was paged out")
+
+    def read_paged_out(self, queue: "Queue", priority: int) -> Iterator[tuple[list[Run], int]]:
+        """Read paged-out messages in order of position, without removing them.
+
+        Each item is read in a bounded time: some runs, perhaps none, and the cost. Between two items, messages
+        may be paged in, which are not read any more, or taken.
+        """
+        return iter(())
+
+    def take_paged_out(self, queue: "Queue", run: Run, priority: int) -> None:
+        """Remove paged-out messages, which were just read. They stay stored until they are settled."""
         raise NotImplementedError("nothing was paged out")
 
     def paged_out_bytes(self, queue: "Queue") -> int:

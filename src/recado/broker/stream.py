@@ -78,6 +78,17 @@ class Stream(Queue):
         self._caught_up.clear()
         self.dispatch(self._now)
 
+    # ── reading ───────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def durable_offset(self) -> int:
+        """The offset after the last message that may be delivered."""
+        return self._durable_offset
+
+    def read(self, offset: int, end: int) -> list[Run]:
+        """Return some messages from `offset` on and before `end`, for a reader that is no consumer."""
+        return self._log.read(offset, end)
+
     # ── delivering ────────────────────────────────────────────────────────────────────────────────────
 
     def dispatch(self, now: int) -> None:
@@ -160,10 +171,11 @@ class Stream(Queue):
 
     def add_consumer(self, consumer: Consumer, now: int) -> None:
         assert isinstance(consumer, StreamConsumer)
-        consumer.next_offset = self._resolve_offset(consumer.settings.stream_offset, now)
+        consumer.next_offset = self.resolve_offset(consumer.settings.stream_offset, now)
         super().add_consumer(consumer, now)
 
-    def _resolve_offset(self, requested: StreamOffset, now: int) -> int:
+    def resolve_offset(self, requested: StreamOffset, now: int) -> int:
+        """Return the offset at which to start reading."""
         log = self._log
         if requested.kind == "first":
             return log.first_offset

@@ -19,7 +19,7 @@ and so its delivery tags (`shared_channel_consumers`), if the queue dead-letters
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
@@ -441,12 +441,12 @@ class WorkQueue(Queue):
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
         for bucket in self._buckets:
-            first_position, position_count = bucket.fresh_positions
+            (first_position, position_count), has_gaps = bucket.fresh_positions, bucket.has_gaps
             fresh, requeued = bucket.clear()
             if self.deleted or not self._stores_persistent:
                 self._free_later(fresh)
                 self._free_later(requeued)
-            elif len(self._buckets) > 1:  # other buckets have positions in between
+            elif len(self._buckets) > 1 or has_gaps:  # positions in between are elsewhere
                 unsettled += (fresh, requeued)
             else:
                 if position_count:
@@ -484,6 +484,29 @@ class WorkQueue(Queue):
                 self._dead_letter(self, run, "rejected", now)
 
     # ── ready messages ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def buckets(self) -> Sequence[PriorityBucket]:
+        """The ready messages by priority."""
+        return self._buckets
+
+    def read_paged_out(self, priority: int) -> Iterator[tuple[list[Run], int]]:
+        """Read the paged-out messages of a priority; see `MessageStore`."""
+        return self._store.read_paged_out(self, priority)
+
+    def remove_ready(self, runs: Sequence[Run], priority: int, *, paged_out: bool) -> None:
+        """Remove messages of a priority that were just read, all in memory or all paged out.
+
+        The caller settles them.
+        """
+        bucket = self._buckets[priority]
+        if not paged_out:
+            bucket.remove(runs)
+        for run in runs:
+            self._uncount_ready(run)
+            if paged_out:
+                bucket.paged_out_count -= len(run)
+                self._store.take_paged_out(self, run, priority)
 
     def _bucket_index(self, run: Run) -> int:
         highest = self.settings.max_priority

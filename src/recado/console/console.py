@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from recado import __version__
-from recado.amqp.errors import AccessRefusedError, AmqpError, NotFoundError
 from recado.broker.access import Permission
 from recado.broker.broker import Broker
 from recado.broker.routing import VhostAccess
@@ -23,7 +22,7 @@ from .audit import AuditLog
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
 from .query import Steps
-from .request import Answer, ApiError, ApiRequest, bad_request, check_name
+from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
 from .sampler import Sampler
 
 if TYPE_CHECKING:
@@ -157,14 +156,8 @@ class Console:
         if route.method in ("PUT", "POST"):
             for name, value in request.parameters.items():
                 check_name(name, value)
-        try:
+        with amqp_errors_as_answers():
             answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))
-        except NotFoundError as error:
-            raise ApiError(404, "not_found", str(error)) from error
-        except AccessRefusedError as error:
-            raise ApiError(401, "not_authorised", str(error)) from error
-        except AmqpError as error:
-            raise bad_request(str(error)) from error
         if route.method in CHANGING_METHODS:
             self.audit.record(request.user.name, request.peer, route, request.parameters)
         return answer

@@ -6,10 +6,12 @@ A handler is a function from an `ApiRequest` to an `Answer`, without access to t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from recado.amqp.errors import AccessRefusedError, AmqpError, NotFoundError
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
@@ -46,6 +48,23 @@ def bad_request(reason: object) -> ApiError:
 
 def not_authorised(reason: str) -> ApiError:
     return ApiError(401, "not_authorised", reason)
+
+
+@contextmanager
+def amqp_errors_as_answers() -> Iterator[None]:
+    """Raise an `ApiError` in place of an error of the broker."""
+    try:
+        yield
+    except NotFoundError as error:
+        raise ApiError(404, "not_found", str(error)) from error
+    except AccessRefusedError as error:
+        raise not_authorised(str(error)) from error
+    except AmqpError as error:
+        raise bad_request(str(error)) from error
+
+
+def _is_always_connected() -> bool:
+    return True
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -85,6 +104,8 @@ class ApiRequest(msgspec.Struct):
     """The header `Accept`."""
     reason: str = ""
     """The header `X-Reason`, which is sent to the client whose connection is closed."""
+    is_connected: Callable[[], bool] = _is_always_connected
+    """Whether the client still waits for the answer."""
     _connections: dict[Session, Connection] | None = None
 
     def connection_of(self, session: object) -> Connection | None:

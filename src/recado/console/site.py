@@ -173,6 +173,7 @@ class Site:
             now_ms=now_ms(),
             accept=request.headers.get("accept", ""),
             reason=request.headers.get("x-reason", "")[:255],
+            is_connected=lambda: request.transport is not None,
         )
         answer = self._console.handle(route, api_request)
         if answer.wait is not None:

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
 from recado.broker.channel import Settlement
 from recado.broker.steps import STEP_UNITS_MAX
+from recado.broker.work_queue import WorkQueue
 from recado.journal.record import CorruptJournalError
 from recado.server.store import paged_out
 from recado.server.store.compaction import Compactor
@@ -199,3 +201,123 @@ def test_weighing_reads_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
         node.publish(bytes(500))
         node.store.write()
     assert node.store.paged_out_bytes(queue) == 15_000
+
+
+# ── reading without paging in ───────────────────────────────────────────────────────────────────────────
+
+
+def work_queue(node: Node) -> WorkQueue:
+    queue = node.queue()
+    assert isinstance(queue, WorkQueue)
+    return queue
+
+
+def read_bodies(node: Node, priority: int = 0) -> list[bytes]:
+    return [
+        extract_body(content)
+        for runs, _ in work_queue(node).read_paged_out(priority)
+        for run in runs
+        for content in run.contents()
+    ]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_paged_out_messages_are_read_and_stay(is_written: bool) -> None:
+    node = Node(room=0)
+    node.declare(max_priority=2)
+    node.declare("other")
+    for i in range(300):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, priority=i % 3))
+        node.publish(b"other", key="other")
+    if is_written:
+        node.sync()
+    assert read_bodies(node, 1) == [b"%d" % i for i in range(1, 300, 3)]
+    assert read_bodies(node, 1) == read_bodies(node, 1)
+    assert node.queue().ready == 300
+    assert sorted(map(int, node.bodies())) == list(range(300))
+
+
+def test_reading_goes_on_while_messages_are_paged_in() -> None:
+    node = Node(room=0, segment_size=20_000)
+    node.declare()
+    for i in range(1000):
+        node.publish(b"%04d" % i * 20, properties=Properties(delivery_mode=2, message_id=str(i)))
+    node.sync()
+    seen: list[int] = []
+    costs = []
+    for runs, cost in work_queue(node).read_paged_out(0):
+        seen += [int(extract_body(content)[:4]) for run in runs for content in run.contents()]
+        costs.append(cost)
+        for _ in range(20):
+            node.get()
+        node.sync()
+        Compactor(node.store).compact(low_on_disk=True)
+    assert max(costs) < 2 * STEP_UNITS_MAX
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 999
+    assert len(seen) > 500
+
+
+def test_reading_ends_with_its_queue() -> None:
+    node = Node(room=0)
+    node.declare()
+    for i in range(1000):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, message_id=str(i)))
+    reading = work_queue(node).read_paged_out(0)
+    assert next(reading)
+    node.broker.delete_queue(node.queue(), 0)
+    assert next(reading, None) is None
+
+
+def test_damage_is_reported_while_reading() -> None:
+    node = Node(room=0)
+    node.declare()
+    node.publish(b"a message")
+    node.sync()
+    failures: list[str] = []
+    node.store.on_failure = failures.append
+    node.flip_a_bit_of(b"a message")
+    with pytest.raises(CorruptJournalError):
+        list(work_queue(node).read_paged_out(0))
+    assert len(failures) == 1
+
+
+@pytest.mark.parametrize("max_priority", [0, 2])
+@pytest.mark.parametrize("every", [1, 3])
+def test_taken_messages_are_not_paged_in(max_priority: int, every: int) -> None:
+    """Also before they are settled, and the purge of the others does not settle them."""
+    node = Node(room=0)
+    queue = node.declare(max_priority=max_priority)
+    for i in range(30):
+        node.publish(b"%02d" % i)
+    node.sync()
+    assert isinstance(queue, WorkQueue)
+    taken = []
+    for runs, _ in queue.read_paged_out(0):
+        taken += [run.slice(i, i + 1) for run in runs for i in range(0, len(run), every)]
+    queue.remove_ready(taken, 0, paged_out=True)
+    left = [b"%02d" % i for i in range(30) if i % every]
+    assert queue.ready == len(left)
+    assert node.store.paged_out_bytes(queue) == 2 * len(left)
+    assert read_bodies(node) == left
+    if left:
+        assert node.bodies() == left
+    node.publish(b"new")
+    assert queue.purge() == 1
+    node.restart()
+    assert node.bodies() == [b"%02d" % i for i in range(0, 30, every)], "they were never settled"
+
+
+@pytest.mark.parametrize("max_priority", [0, 2])
+def test_a_purge_leaves_taken_messages(max_priority: int) -> None:
+    node = Node(room=0)
+    queue = node.declare(max_priority=max_priority)
+    for i in range(10):
+        node.publish(b"%d" % i)
+    node.sync()
+    assert isinstance(queue, WorkQueue)
+    ((runs, _),) = queue.read_paged_out(0)
+    queue.remove_ready([runs[0].slice(3, 5)], 0, paged_out=True)
+    assert queue.purge() == 8
+    node.restart()
+    assert node.bodies() == [b"3", b"4"]

@@ -207,7 +207,7 @@ def get_messages(request: ApiRequest) -> Answer:
 def _message_object(message: GotMessage, encoding: str, truncate: int) -> dict[str, Any]:
     method, body = message.method, message.body
     shown = body if truncate < 0 else body[:truncate]
-    payload, payload_encoding = _encode_payload(shown, encoding)
+    payload, payload_encoding = encode_payload(shown, encoding)
     return {
         "payload_bytes": len(body),
         "redelivered": method.redelivered,
@@ -220,7 +220,8 @@ def _message_object(message: GotMessage, encoding: str, truncate: int) -> dict[s
     }
 
 
-def _encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
+def encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
+    """Return a payload as text, and the encoding that was used: `string` or `base64`."""
     if encoding == "auto":
         try:
             return body.decode(), "string"

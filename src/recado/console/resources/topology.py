@@ -257,7 +257,8 @@ def queue_object(request: ApiRequest, queue: Queue) -> dict[str, Any]:
     return described
 
 
-def _find_queue(request: ApiRequest, parameter: str = "queue") -> Queue:
+def find_queue(request: ApiRequest, parameter: str = "queue") -> Queue:
+    """Return the queue that the path names. Raises `ApiError` 404 if there is none."""
     queue = request.vhost().queues.get(request.parameters[parameter])
     if queue is None or queue.is_reply_address:
         raise not_found()
@@ -311,7 +312,7 @@ def get_queue(request: ApiRequest) -> Answer:
     """Return one queue, with its consumers."""
     from .connections import consumer_object
 
-    queue = _find_queue(request)
+    queue = find_queue(request)
     described = queue_object(request, queue)
     described["consumer_details"] = [consumer_object(request, each) for each in queue.consumers]
     return Answer(body={**described, "incoming": [], "deliveries": []})
@@ -345,7 +346,7 @@ def put_queue(request: ApiRequest) -> Answer:
 @API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST, query=(IF_UNUSED, IF_EMPTY))
 def delete_queue(request: ApiRequest) -> Answer:
     """Delete a queue."""
-    queue = _find_queue(request)
+    queue = find_queue(request)
     permissions_of(request, queue.vhost).check_configure("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)  # refuses exclusive queues
     request.broker.delete_queue(
@@ -360,7 +361,7 @@ def delete_queue(request: ApiRequest) -> Answer:
 @API.add("DELETE", "/api/queues/{vhost}/{queue}/contents", Access.VHOST)
 def purge_queue(request: ApiRequest) -> Answer:
     """Drop all ready messages of a queue."""
-    queue = _find_queue(request)
+    queue = find_queue(request)
     permissions_of(request, queue.vhost).check_read("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)
     queue.purge()
@@ -376,7 +377,7 @@ def purge_queue(request: ApiRequest) -> Answer:
 )
 def act_on_queue(request: ApiRequest) -> Answer:
     """Accept `sync` and `cancel_sync`, and do nothing: there are no mirrored queues."""
-    _find_queue(request)
+    find_queue(request)
     read_body(request, QueueAction)
     return NO_CONTENT
 
@@ -497,7 +498,7 @@ def list_bindings_to_exchange(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST, content=Content.LIST)
 def list_bindings_to_queue(request: ApiRequest) -> Answer:
     """List the bindings of a queue."""
-    queue = _find_queue(request)
+    queue = find_queue(request)
     vhost = queue.vhost
     entries = [_default_binding(vhost, queue)]
     return _binding_listing(

@@ -271,6 +271,26 @@ class JournalStore(LsnTracker):
             del index.paged_out[priority]
         return runs
 
+    def read_paged_out(self, queue: Queue, priority: int) -> Iterator[tuple[list[Run], int]]:
+        index = self._index_of[queue]
+        cursor = PagedOutBucket(0)
+        is_last = False
+        while not is_last and (bucket := index.paged_out.get(priority)) is not None:
+            if bucket.unwritten:
+                self.flush()
+            with self._reporting_read_errors(queue):
+                runs, cost, is_last = paged_out.read_portion(
+                    self.journal, index, bucket, cursor, priority
+                )
+            yield runs, cost
+
+    def take_paged_out(self, queue: Queue, run: Run, priority: int) -> None:
+        index = self._index_of[queue]
+        bucket = index.paged_out[priority]
+        bucket.take(run)
+        if not bucket.stored_count and not bucket.unwritten:
+            del index.paged_out[priority]
+
     def paged_out_bytes(self, queue: Queue) -> int:
         index = self._index_of.get(queue)
         if index is None:
@@ -295,8 +315,10 @@ class JournalStore(LsnTracker):
                     (entry.first_position, pending.count, 1) for pending, entry in bucket.unwritten
                 ]
             else:  # without priorities, all messages from `next_position` on are paged out
-                start = bucket.next_position
-                index.settled_spans.append((start, index.end_position - start, 1))
+                index.settled_spans += [
+                    (start, end - start, 1)
+                    for start, end in bucket.taken.missing(bucket.next_position, index.end_position)
+                ]
             bucket.unwritten.clear()
         self._batch.touch(index)
         self._batch.is_urgent = True
@@ -306,17 +328,13 @@ class JournalStore(LsnTracker):
         self, index: QueueIndex, buckets: Mapping[int, PagedOutBucket]
     ) -> Steps[None]:
         """Settle the stored messages of priority buckets, which have to be read to know their priorities."""
-        starts = {
-            priority: bucket.next_position
-            for priority, bucket in buckets.items()
-            if bucket.stored_count
-        }
+        stored = {priority: each for priority, each in buckets.items() if each.stored_count}
         end = index.stored_end
-        cursor = PagedOutBucket(min(starts.values(), default=end))
+        cursor = PagedOutBucket(min((each.next_position for each in stored.values()), default=end))
         while cursor.next_position < end and not index.deleted:
             assert index.queue is not None
             with self._reporting_read_errors(index.queue):
-                spans, cost = paged_out.next_live_spans(self.journal, index, cursor, starts, end)
+                spans, cost = paged_out.next_live_spans(self.journal, index, cursor, stored, end)
             index.settled_spans += spans
             self._batch.touch(index)
             self._batch.is_urgent = True

@@ -36,6 +36,7 @@ _READ_MIN_BYTES = 64 << 10
 _READ_MAX_BYTES = 1 << 20
 _MESSAGES_MAX = 4096
 _UNITS_PER_RECORD = 2  # for reading and decoding
+_BYTES_PER_UNIT = 8192
 
 _Located = tuple[int, int, int, int, int]
 """Priority, first and end position of the wanted messages, first position of the record, expiry."""
@@ -74,7 +75,7 @@ def page_in(journal: Journal, index: QueueIndex, priority: int) -> list[Run]:
         located = _locate(index, bucket.next_position, extents, record)
         if located is None or located[0] != priority:
             continue
-        live = _append_runs(index, record, *located[1:], runs)
+        live = _append_runs(index, bucket, record, *located[1:], runs)
         count += live
         size += len(record) if live else 0  # settled messages are skipped, however many they are
         bucket.next_position = located[2]
@@ -84,14 +85,45 @@ def page_in(journal: Journal, index: QueueIndex, priority: int) -> list[Run]:
             payloads = runs[-1].payloads
             limit = 0
             if payload_start:
-                limit = min(index.uniform_until(bucket.next_position - 1), extents.end)
+                limit = min(
+                    index.uniform_until(bucket.next_position - 1),
+                    bucket.taken.next_change(bucket.next_position - 1),
+                    extents.end,
+                )
         if count >= bucket.stored_count:
             break
     if not count:
         reason = f"queue {index.queue_id} lacks {bucket.stored_count} messages"
         raise CorruptJournalError("the journal", bucket.journal_position, reason)
     bucket.stored_count -= count
+    bucket.taken.remove_below(bucket.next_position)
     return runs
+
+
+def read_portion(
+    journal: Journal,
+    index: QueueIndex,
+    bucket: PagedOutBucket,
+    cursor: PagedOutBucket,
+    priority: int,
+) -> tuple[list[Run], int, bool]:
+    """Return some messages of a bucket from the cursor on, the cost, and whether these are the last.
+
+    The messages stay in the bucket; the cursor advances. The journal may change between two calls.
+    """
+    runs: list[Run] = []
+    cost = 0
+    cursor.next_position = max(cursor.next_position, bucket.next_position)
+    for extents, journal_position, record in _scan(journal, index, cursor, _READ_MIN_BYTES):
+        if cost >= STEP_UNITS_MAX:
+            cursor.extents, cursor.journal_position = extents, journal_position
+            return runs, cost, False
+        cost += _UNITS_PER_RECORD + len(record) // _BYTES_PER_UNIT
+        located = _locate(index, cursor.next_position, extents, record)
+        if located is not None and located[0] == priority:
+            _append_runs(index, bucket, record, *located[1:], runs)
+            cursor.next_position = located[2]
+    return runs, cost, True
 
 
 def _page_in_unwritten(bucket: PagedOutBucket) -> list[Run]:
@@ -110,13 +142,13 @@ def next_live_spans(
     journal: Journal,
     index: QueueIndex,
     cursor: PagedOutBucket,
-    starts: Mapping[int, int],
+    buckets: Mapping[int, PagedOutBucket],
     end: int,
 ) -> tuple[list[tuple[int, int, int]], int]:
     """Return spans of live messages from the cursor on and before `end`, and the cost of reading them.
 
-    The cursor advances. `starts` maps each priority to its first position; earlier messages of that priority
-    are skipped, and so are other priorities. The journal may change between two calls.
+    The cursor advances. `buckets` are those that were dropped, by priority; messages that are in none of them
+    are skipped. The journal may change between two calls.
     """
     spans: list[tuple[int, int, int]] = []
     cost = 0
@@ -129,8 +161,10 @@ def next_live_spans(
         located = _locate(index, cursor.next_position, extents, record)
         if located is not None:
             priority, low, high, _, _ = located
-            low, high = max(low, starts.get(priority, end)), min(high, end)
-            spans += [(start, stop - start, 1) for start, stop in index.settled.missing(low, high)]
+            bucket, high = buckets.get(priority), min(high, end)
+            if bucket is not None:
+                live = index.settled.missing(max(low, bucket.next_position), high)
+                spans += [(start, stop - start, 1) for start, stop in _untaken(live, bucket)]
             cursor.next_position = high
     cursor.next_position = end
     return spans, cost
@@ -161,7 +195,7 @@ def sum_body_bytes(journal: Journal, index: QueueIndex) -> int:
             continue
         priority, low, high, record_first, _ = located
         low = max(low, buckets[priority].next_position)
-        for start, end in index.settled.missing(low, high):
+        for start, end in _untaken(index.settled.missing(low, high), buckets[priority]):
             total += body_bytes(record, start - record_first, end - record_first)
     return total
 
@@ -214,8 +248,16 @@ def _locate(
     return min(priority, index.max_priority), low, high, record_first, expires_at
 
 
+def _untaken(parts: list[tuple[int, int]], bucket: PagedOutBucket) -> list[tuple[int, int]]:
+    """Return the parts without messages that have left the bucket and are not settled yet."""
+    if not bucket.taken.size:
+        return parts
+    return [each for part in parts for each in bucket.taken.missing(*part)]
+
+
 def _append_runs(
     index: QueueIndex,
+    bucket: PagedOutBucket,
     record: bytes,
     low: int,
     high: int,
@@ -227,7 +269,7 @@ def _append_runs(
     live = 0
     stored = decode_run(record)
     counts_deliveries = index.counts_deliveries
-    for part in index.settled.missing(low, high):
+    for part in _untaken(index.settled.missing(low, high), bucket):
         for start, end, times in index.split_by_deliveries(*part):
             payloads = stored.payloads[start - record_first : end - record_first]
             run = Run(

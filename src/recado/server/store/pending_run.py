@@ -8,6 +8,7 @@ import msgspec
 from recado.amqp.traits import MessageTraits
 from recado.broker.run import Origin, Run
 
+from .ranges import RangeSet
 from .records import NO_EXPIRY_CODE
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class PagedOutBucket:
         "next_position",
         "read_bytes",
         "stored_count",
+        "taken",
         "unwritten",
     )
 
@@ -103,7 +105,14 @@ class PagedOutBucket:
         self.journal_position = 0
         self.stored_count = 0
         """Messages that can be read from the journal."""
+        self.taken = RangeSet()
+        """Positions from `next_position` on that have left the queue and may not be settled yet."""
         self.unwritten: list[tuple[PendingRun, QueueEntry]] = []
         """Messages after those, paged out in this turn and not written yet."""
         self.read_bytes = 0
         """Size of the last read; each further one reads more."""
+
+    def take(self, run: Run) -> None:
+        """Remove stored messages."""
+        self.taken.add(run.first_position, run.end_position)
+        self.stored_count -= len(run)
