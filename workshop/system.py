@@ -48,6 +48,8 @@ JAVA = Program(
     ("/usr/lib/jvm/java-17-openjdk-amd64/bin", "/usr/lib/jvm/java-17-openjdk-arm64/bin"),
 )
 NATS = Program("nats-server", "nats-server")
+ZSH = Program("zsh", "zsh")
+FISH = Program("fish", "fish")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
 
@@ -66,6 +68,8 @@ FOR_TESTS = (
     JAVA,
     PROMTOOL,
     PROMETHEUS,
+    ZSH,
+    FISH,
 )
 
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -26,9 +26,11 @@ GROUPS: Final = {
         "config show": "print the effective settings and the origin of each",
         "definitions export|import|check": "users, policies, queues … of a data folder, as JSON",
         "journal check": "verify every record of a data folder",
+        "completion bash|zsh|fish": "print the script that completes commands in a shell",
     },
     "Administer a running broker, recado or RabbitMQ": {
         "status": "alarms, resources and totals on one screen",
+        "top": "the busiest queues and all rates, live",
         "queues list|show|declare|alter|delete|purge|peek|move|replay": "",
         "streams list|show|declare|delete": "",
         "exchanges list|show|declare|delete": "",
@@ -42,6 +44,7 @@ GROUPS: Final = {
         "policies list|show|declare|delete": "",
         "publish": "publish a message, or each line of standard input",
         "get": "take messages from a queue, or put them back",
+        "tap": "print the messages that enter a queue, without taking any",
         "context list|set|use|delete": "name servers, so that commands need no --url",
     },
     "Feeds, actors and pipelines": {
@@ -155,6 +158,14 @@ def run(words: list[str]) -> int:
                 from recado.cli.actors import run_actors
 
                 return run_actors(options)
+            case ["completion", *options]:
+                from recado.cli.completion import run_completion
+
+                return run_completion(options)
+            case ["complete", *options]:  # called by the scripts of `completion`
+                from recado.cli.completion import run_complete
+
+                return run_complete(options)
             case ["feed", *rest]:
                 from recado.cli.feed import DESCRIPTIONS
 

@@ -13,7 +13,7 @@ PAYLOAD_SHOWN_COUNT = 60
 """Characters of a payload in a table."""
 
 
-def _show_payload(value: Any) -> str:
+def show_payload(value: Any) -> str:
     shown = str(value)
     return shown if len(shown) <= PAYLOAD_SHOWN_COUNT else f"{shown[: PAYLOAD_SHOWN_COUNT - 1]}…"
 
@@ -24,7 +24,7 @@ COLUMNS = (
     text("redelivered", "redelivered"),
     TableColumn("properties", read_path("properties"), format_value),
     TableColumn("bytes", read_path("payload_bytes"), str, is_number=True),
-    TableColumn("payload", read_path("payload"), _show_payload),
+    TableColumn("payload", read_path("payload"), show_payload),
 )
 
 

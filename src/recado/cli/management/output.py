@@ -7,7 +7,7 @@ as the table, separated by tabs, without a heading, with raw numbers, for `cut`,
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -134,7 +134,7 @@ class Output:
             case Form.TABLE if not items:
                 print(nothing, file=sys.stderr)
             case Form.TABLE:
-                for line in self._render(columns, items):
+                for line in self.render(columns, items, width_of(self._stream)):
                     self._write(line)
 
     def fields(self, item: JsonObject, order: Sequence[str] = ()) -> None:
@@ -173,13 +173,15 @@ class Output:
     def _write(self, line: str) -> None:
         self._stream.write(f"{line}\n")
 
-    def _render(self, columns: Sequence[TableColumn], items: Iterable[JsonObject]) -> Iterable[str]:
+    def render(
+        self, columns: Sequence[TableColumn], items: Iterable[JsonObject], width: int
+    ) -> Iterator[str]:
+        """Yield the lines of a table, cut to a width."""
         rows = [[_escape(column.show(column.read(item))) for column in columns] for item in items]
         titles = [column.title for column in columns]
         widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-        widths = fit(widths, width_of(self._stream))
-        heading = _join(columns, titles, widths)
-        yield self.paint(heading, Colour.BOLD)
+        widths = fit(widths, width)
+        yield self.paint(_join(columns, titles, widths), Colour.BOLD)
         for row in rows:
             yield _join(columns, row, widths)
 
