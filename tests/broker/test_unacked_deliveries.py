@@ -115,13 +115,13 @@ def test_one_message_kept_for_ever_does_not_keep_the_rest() -> None:
 
 def test_a_range_reaches_to_the_end_of_so_many_entries() -> None:
     unacked: UnackedDeliveries[str] = UnackedDeliveries()
-    assert unacked.end_of_entries(0, 9, 2) == 9
+    assert unacked.last_tag_within(0, 9, 2) == 9
     for first in (1, 4, 7):
         unacked.add(first, run_of([b"1", b"2", b"3"]), "holder")
-    assert unacked.end_of_entries(0, 9, 1) == 3
-    assert unacked.end_of_entries(2, 9, 2) == 6
-    assert unacked.end_of_entries(2, 5, 2) == 5
-    assert unacked.end_of_entries(0, 9, 3) == 9
+    assert unacked.last_tag_within(0, 9, 1) == 3
+    assert unacked.last_tag_within(2, 9, 2) == 6
+    assert unacked.last_tag_within(2, 5, 2) == 5
+    assert unacked.last_tag_within(0, 9, 3) == 9
 
 
 def test_messages_are_let_go_when_they_are_settled() -> None:

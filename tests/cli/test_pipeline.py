@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,6 +95,19 @@ def test_a_file_that_is_no_pipeline(folder: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().err
     hint = "write FILE.toml, FILE.yaml or MODULE:NAME"
     assert said == f"recado: nope.py: not the name of a pipeline; {hint}\n"
+
+
+def test_a_missing_package_is_named(folder: Path) -> None:
+    Path("x.toml").write_text(pipeline_of("true"))
+    code = (
+        "import sys; sys.modules['pyarrow'] = None; from recado.cli import main; "
+        "sys.exit(main(['pipeline', 'check', 'x.toml', '--no-spark']))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.stderr == "recado: missing package pyarrow: pip install 'recado[spark,lake]'\n"
+    assert ended.returncode == 1
 
 
 def test_without_spark_it_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

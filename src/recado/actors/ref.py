@@ -132,7 +132,7 @@ class ActorRef(Generic[M_contra]):
             SerializationError: the message cannot be sent or stored.
             RemoteError: the other node cannot be reached, as for an ask.
 
-        Except after TimeoutError, a message that was not accepted is a dead letter.
+        Except after TimeoutError, a message that was not accepted is a dead letter. Call it on the loop's thread.
         """
         if type(message) not in shareable_types:
             message = isolate(message)

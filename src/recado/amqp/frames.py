@@ -7,8 +7,10 @@ A message is a method frame, a header frame and zero or more body frames:
     header payload  | class u16 | weight u16 | body size u64 | property flags u16 | properties |
 
 The *content* of a message is its header frame and body frames back to back, as raw bytes. Messages are stored
-and forwarded in this form. A consumer receives the same properties and body bytes as the publisher sent; only
-the channel number and the split of the body into frames may differ.
+and forwarded in this form. A consumer receives the body bytes that the publisher sent; only the channel number
+and the split of the body into frames may differ. The properties are the same bytes, too, unless the broker has
+to change them: it removes BCC, fills in the address of a direct reply, and changes headers of dead letters and
+delayed messages; streams and quorum queues add a header to deliveries.
 """
 
 from struct import Struct

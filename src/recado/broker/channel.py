@@ -46,8 +46,8 @@ from .unacked_deliveries import UnackedDeliveries
 
 # Entries of `UnackedDeliveries` to settle, including the dispatch of the messages that replace them.
 _ENTRIES_PER_UNIT: Final = 2
-_CONSUMERS_PER_UNIT: Final = 8  # to search for one with ready messages
-_RESUMED_CONSUMERS_PER_UNIT: Final = 32  # consumers without ready messages: 0.07 to 0.15 µs each
+_CONSUMERS_PER_UNIT: Final = 8  # consumers to check, when searching for one with ready messages
+_RESUMED_CONSUMERS_PER_UNIT: Final = 32  # to wake, without ready messages: 0.07 to 0.15 µs each
 
 ATOMIC_UNITS_MAX: Final = TURN_UNITS_MAX // 2
 """The cost up to which a transaction is committed in one step: about a thousand messages."""
@@ -123,8 +123,9 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
         self.next_tag = 1
-        # Totals since the channel was opened, for statistics. Deliveries to consumers that ack have no counter:
-        # they are all tags but those of `delivered_no_ack_count`, `get_count` and `get_no_ack_count`.
+        # Totals since the channel was opened, for statistics. Deliveries to consumers that ack have no counter,
+        # because each delivery has a tag: their number is that of all tags so far, minus
+        # `delivered_no_ack_count`, `get_count` and `get_no_ack_count`.
         self.acknowledged_count = self.redelivered_count = self.delivered_no_ack_count = 0
         self.get_count = self.get_no_ack_count = self.get_empty_count = 0
         self.consumer_prefetch = 0  # basic.qos: for each consumer that is added later
@@ -324,7 +325,7 @@ class Channel:
 
     def _settle_up_to(self, settlement: Settlement, last: int, now: int) -> None:
         """Settle all deliveries up to a tag."""
-        if self.unacked.end_of_entries(0, last, self._entries_per_step()) == last:
+        if self.unacked.last_tag_within(0, last, self._entries_per_step()) == last:
             self._settle(settlement, 0, last, now)
         elif settlement is Settlement.ACK:
             self._background_at(now).start(self._ack_in_steps(0, last))
@@ -345,7 +346,7 @@ class Channel:
         Deliveries may be added or settled between the steps.
         """
         while first <= last:
-            end = self.unacked.end_of_entries(first, last, self._entries_per_step())
+            end = self.unacked.last_tag_within(first, last, self._entries_per_step())
             yield first, end
             first = end + 1
 
@@ -381,7 +382,7 @@ class Channel:
             for holder in holders:
                 queues[holder.queue][holder] = None
             _return_runs(settlement, returned, background.now)
-            yield 1 + sum(map(len, returned.values()))  # including the journal
+            yield 1 + sum(map(len, returned.values()))  # a unit per run, with its journal record
         for queue, consumers in queues.items():
             queue.resume_delivery()
             for consumer in consumers:
@@ -407,9 +408,10 @@ class Channel:
         self.unacked.compact()
 
     def _ack(self, first: int, last: int, now: int) -> None:
-        """Ack deliveries, and dispatch after the messages of each holder.
+        """Ack deliveries, and dispatch whenever the next delivery has another holder.
 
-        The result is therefore the same however the client batches its acks.
+        If all credit was released before the first dispatch, which consumer gets which message would depend on
+        how the client batches its acks.
         """
         holder: Consumer | GetHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 UNLIMITED_COUNT = 1 << 30
 DISPATCH_BYTES = 256 * 1024
+DELIVERY_OVERHEAD_BYTES = 64  # of a message as delivered, besides its payload; an estimate
 """Rendered per write, so that backpressure takes effect before everything is written."""
 LARGE_PAYLOAD_BYTES = 4096  # from this size on, copying a body twice costs more than a second write
 

@@ -122,7 +122,8 @@ class DeadLetterRouter:
                         self._current = StepTask(self._at_least_once.offer_next())
                     else:
                         break
-                # An ordinary dead letter is not divided, so that its transit is not observable.
+                # An ordinary dead letter is published in one step, so that clients never find it missing from
+                # both its old and its new queue.
                 cost = self._current.advance((left + _OVERRUN_LETTERS_MAX) * _UNITS_PER_LETTER)
                 if self._current.is_done:
                     self._current = None
@@ -133,7 +134,10 @@ class DeadLetterRouter:
             self._is_working = False
 
     def _publish_some(self, limit: int) -> Steps[None]:
-        """Publish up to `limit` dead letters of the first pending run, without retries."""
+        """Publish dead letters of the first pending run: up to `limit`, or more if they have equal properties.
+
+        Each is published once: a target queue that rejects it does not get it.
+        """
         queue, run, reason = self._pending.popleft()
         part = run.take(limit * (_ALIKE_MESSAGES_PER_LETTER if run.prefix else 1))
         if part is not run:
@@ -154,13 +158,17 @@ class DeadLetterRouter:
     def _offer(self, queue: Queue, dead_letter: HeldDeadLetter) -> Steps[bool]:
         """Publish a dead letter to the queues that have not accepted it; return whether all have now.
 
-        A queue that rejects it and dead-letters it itself counts as having accepted it: once is enough.
+        A target queue that rejects it and dead-letters it in turn counts as having accepted it: otherwise each
+        retry would dead-letter it there again.
         """
         dead_letter.start_attempt(self._vhost.epoch, queue.settings)
         exchange = self._exchange_of(queue)
         yield _UNITS_PER_LETTER
         if exchange is None:
+            # Wait for an exchange that is not declared; if none is configured any more, drop the message.
             return queue.settings.dead_letter_exchange is None
+        # A held run is one message, so there is one batch, or none if its header no longer fits into a frame:
+        # then the message is dropped.
         is_accepted = True
         for batch in self._write_batches(
             queue, exchange, dead_letter.run, dead_letter.reason, dead_letter.died_at
@@ -180,7 +188,7 @@ class DeadLetterRouter:
         return is_accepted and not dead_letter.rejected_by
 
     def _exchange_of(self, queue: Queue) -> Exchange[Queue] | None:
-        # None if a policy was removed while the messages were pending.
+        # No name if a policy was removed while the messages were pending.
         name = queue.settings.dead_letter_exchange
         return None if name is None else self._vhost.exchanges.get(name)
 

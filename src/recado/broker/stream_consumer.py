@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from recado.amqp.frames import find_header_end
 
 from .arguments import ConsumerSettings
-from .consumer import DISPATCH_BYTES, LARGE_PAYLOAD_BYTES, Consumer
+from .consumer import DELIVERY_OVERHEAD_BYTES, DISPATCH_BYTES, LARGE_PAYLOAD_BYTES, Consumer
 from .queue import Queue
 from .run import Run
 from .stream_offset_header import render_deliveries, split_header
@@ -40,11 +40,12 @@ class StreamConsumer(Consumer):
     def deliver_next(self, run: Run, credit: int) -> int:
         """Deliver the next messages of a run, limited by credit and by the size of a write.
 
-        Returns the cost in bytes rendered, or bytes that could have been rendered in the time of the
-        filter's evaluation.
+        Returns the cost in bytes: those rendered, plus those that could have been rendered while the filter
+        was evaluated.
         """
         low = max(self.next_offset - run.first_position, 0)
-        high = min(len(run), low + DISPATCH_BYTES // (len(run.payloads[low]) + 64) + 1)
+        message_bytes = len(run.payloads[low]) + DELIVERY_OVERHEAD_BYTES
+        high = min(len(run), low + DISPATCH_BYTES // message_bytes + 1)
         message_filter = self.settings.message_filter
         if message_filter is None:
             part = run.slice(low, min(high, low + credit))
@@ -79,7 +80,7 @@ class StreamConsumer(Consumer):
         prefix, payloads = run.prefix, run.payloads
         if run.channel != channel.number or connection.frame_max < run.frame_max:
             prefix, payloads = run.fit_frames(channel.number, connection.frame_max)
-        deliver_end = run.origin.first_delivery_end
+        deliver_end = run.origin.first_delivery_end  # streams mark no message as redelivered
         frame_start = self._frame_starts.get(len(deliver_end)) or self._frame_start(
             len(deliver_end)
         )

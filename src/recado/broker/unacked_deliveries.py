@@ -142,7 +142,7 @@ class UnackedDeliveries(Generic[Holder]):
                 if entry.has(tag):
                     yield tag
 
-    def end_of_entries(self, first: int, last: int, count: int) -> int:
+    def last_tag_within(self, first: int, last: int, count: int) -> int:
         """Return the last tag of first..last that is within the next `count` entries."""
         behind = max(self._find(first), self._start) + count
         if behind >= len(self._entries):

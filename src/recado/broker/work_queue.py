@@ -27,7 +27,7 @@ from recado.amqp.frames import read_body_size
 from recado.amqp.traits import MessageTraits
 
 from .arguments import QueueSettings
-from .consumer import DISPATCH_BYTES, UNLIMITED_COUNT
+from .consumer import DELIVERY_OVERHEAD_BYTES, DISPATCH_BYTES, UNLIMITED_COUNT
 from .priority_bucket import PriorityBucket
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .run import Run, merge_adjacent
@@ -326,7 +326,7 @@ class WorkQueue(Queue):
         """Return how many messages like the first one fill a write."""
         front = self._front_bucket().front
         size = len(front.payloads[front.taken_count]) if front is not None else 0
-        return DISPATCH_BYTES // (size + 64) + 1
+        return DISPATCH_BYTES // (size + DELIVERY_OVERHEAD_BYTES) + 1
 
     # ── dropping ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -53,7 +53,11 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="TEXT",
         help="if the node requires one; default: the variable RECADO_ACTORS_COOKIE",
     )
-    add("--internals", action="store_true", help="show the node's internal actors")
+    add(
+        "--internals",
+        action="store_true",
+        help="show the node's internal actors instead of the application's",
+    )
     add(
         "--timeout",
         type=float,
@@ -108,7 +112,7 @@ def create_transport(args: argparse.Namespace) -> Transport:
         case "amqp" | "amqps":
             from recado.actors.remote import AmqpSettings, AmqpTransport, Storage
 
-            # Shorter than the timeout of the request, so that the error names the broker as the cause.
+            # Shorter than the timeout of a request: without a broker, the error says so, and is no timeout.
             settings = AmqpSettings(
                 storage=Storage.EXCLUSIVE_AUTODELETE,
                 server_bridge=False,

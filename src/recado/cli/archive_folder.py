@@ -89,7 +89,7 @@ def verify_archive(args: argparse.Namespace) -> int:
 
 
 def check_files(folder: str) -> list[FileCheck]:
-    """Check all files of the archive; on a terminal, a progress bar is shown for large ones."""
+    """Check all files of the archive; on a terminal, show a progress bar if the archive is large."""
     with Archive.open(folder) as archive:
         bar = ProgressBar(sum(file.bytes for file in archive.manifest.files), sys.stderr)
         found = []

@@ -99,7 +99,8 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
             add(
                 "--recovery",
                 choices=["optimistic", "pessimistic", "archive"],
-                help="of missed messages: none (optimistic, the default), all (pessimistic), or archive",
+                help="missed messages to receive first: none (optimistic, the default), all (pessimistic), "
+                "or all, sent by the archive as soon as it sees the name return (archive)",
             )
             add(
                 "--vector",
@@ -121,7 +122,12 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 metavar="N",
                 help="seal a Parquet file after N rows",
             )
-            add("--seal-interval", type=parse_duration, metavar="TIME", help="or after this time")
+            add(
+                "--seal-interval",
+                type=parse_duration,
+                metavar="TIME",
+                help="seal a Parquet file after this time",
+            )
         case "replay":
             add(
                 "--from",

@@ -1,4 +1,4 @@
-"""Output of feed messages and members: one line each, as text or JSON."""
+"""Format messages of feeds as lines of text or JSON, and members of feeds as lines of text."""
 
 from __future__ import annotations
 

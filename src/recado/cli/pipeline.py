@@ -47,12 +47,7 @@ INSTALL_HINT = "pip install 'recado[spark,lake]'"
 def run_pipeline(verb: str, options: Sequence[str]) -> int:
     args = build_parser(verb).parse_args(options)
     try:
-        from recado.pipeline.definition import InvalidPipelineError, load_draft
-
-        sys.path.insert(0, os.curdir)  # for MODULE:NAME and the functions of a file
-        return run_verb(verb, load_draft(args.file), args)
-    except InvalidPipelineError as error:
-        return print_error(str(error), EXIT_USAGE)
+        return run_file(verb, args)
     except ImportError as error:
         if error.name is None or error.name.startswith("recado"):
             raise
@@ -61,6 +56,17 @@ def run_pipeline(verb: str, options: Sequence[str]) -> int:
         raise
     except OSError as error:
         return print_error(describe_os_error(error), EXIT_FAILED)
+
+
+def run_file(verb: str, args: argparse.Namespace) -> int:
+    """Load the pipeline and run the verb. Raises `ImportError` if a package is missing."""
+    from recado.pipeline.definition import InvalidPipelineError, load_draft
+
+    sys.path.insert(0, os.curdir)  # for MODULE:NAME and the functions of a file
+    try:
+        return run_verb(verb, load_draft(args.file), args)
+    except InvalidPipelineError as error:
+        return print_error(str(error), EXIT_USAGE)
 
 
 def build_parser(verb: str) -> argparse.ArgumentParser:
@@ -218,7 +224,7 @@ def run_on_spark(pipeline: Pipeline, args: argparse.Namespace) -> PipelineReport
         if args.ui:
             print(f"Spark UI: {spark.sparkContext.uiWebUrl}", file=sys.stderr)
         spark.sparkContext.setLogLevel("ERROR")
-        # A batch cannot be stopped in between: signals have their default effect.
+        # `runner.run` polls `should_stop` for streams only, so during a batch signals keep their effect.
         signal_handling: AbstractContextManager[list[int]]
         signal_handling = nullcontext([]) if args.batch else stop_signals()
         with open_progress_display(as_json=args.json) as show_report, signal_handling as received:
@@ -236,7 +242,10 @@ def run_on_spark(pipeline: Pipeline, args: argparse.Namespace) -> PipelineReport
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect the signals that ask to stop. Spark repeats a batch that is interrupted."""
+    """Collect SIGTERM and SIGINT, at which the stream is stopped.
+
+    A batch that is interrupted by that is repeated when the pipeline runs again.
+    """
     received: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = {

@@ -29,7 +29,7 @@ _CHANNEL_ID = 1
 
 
 class GotMessage(NamedTuple):
-    """A message that was removed from a queue, until it is settled."""
+    """A message that the channel got from a queue; unacknowledged until it is settled."""
 
     method: BasicGetOk
     properties: Properties

@@ -108,7 +108,7 @@ class BlockingFeed(LoopThreadProxy[Feed]):
 
 
 class BlockingArchiver(LoopThreadProxy["Archiver"]):
-    _inner: Archiver  # by name only: it needs pyarrow
+    _inner: Archiver  # not imported at run time, because its module needs pyarrow
 
     @property
     def vector(self) -> Vector:

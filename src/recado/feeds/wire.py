@@ -52,10 +52,10 @@ from .packet import (
 from .vector import MAX_SEQUENCE_ID, Vector
 from .views import ArchiveRecord
 
+# The first three bytes are magic, version and kind, as in all packets.
 _DATA_LAYOUT: Final = Layout("<3B16sQI")
 _FRAGMENT_LAYOUT: Final = Layout("<3B16sQHH")
 _CONTROL_FRAGMENT_LAYOUT: Final = Layout("<3BQHH")
-
 
 _KIND_BY_TYPE: Final[dict[type, PacketKind]] = {
     PublisherStatus: PacketKind.PUBLISHER_STATUS,
@@ -213,12 +213,15 @@ def _fragment_header(publisher: bytes, sequence: int, index: int, count: int) ->
     )
 
 
-def _unpack_header(layout: Layout, data: bytes) -> tuple[Any, ...]:
+def _unpack_header(layout: Layout, data: bytes) -> list[Any]:
+    """Return the fields of a layout after magic, version and kind."""
     if len(data) < layout.size:
         raise MalformedDataError(f"packet of kind {data[2]} in {len(data)} bytes")
-    return layout.unpack_from(data)[HEADER_BYTES:]
+    _, _, _, *fields = layout.unpack_from(data)
+    return fields
 
 
 def _check_sequences(first: int, count: int, max_count: int) -> None:
+    """Check the first sequence of a packet, and its number of messages or fragments."""
     if not 1 <= first <= MAX_SEQUENCE_ID - max_count or not 1 <= count <= max_count:
-        raise MalformedDataError(f"{count} messages from sequence {first}")
+        raise MalformedDataError(f"sequence {first} with a count of {count}")

@@ -150,7 +150,7 @@ def _to_option_error(format_: str, error_text: str, values: Mapping[str, object]
     name = path.rstrip("`")
     if name in values:
         what = what[:1].lower() + what[1:]
-        if is_secret(name):
+        if is_secret(name):  # such as the table `storage`; its value must not be shown
             return OptionError(
                 f'option {name} of format("{format_}"): {what}; write a table of strings'
             )

@@ -86,7 +86,10 @@ def digest_offset_log_entry(checkpoint: str, number: int, spark: SparkSession | 
 
 
 def feed_staging_folder(checkpoint: str) -> Path:
-    """The folder for publish records. Raises OptionError if the checkpoint is not local."""
+    """Return the folder for the staging areas of sinks that publish on feeds.
+
+    Raises OptionError if the checkpoint is not local.
+    """
     return to_local_path(checkpoint) / "recado" / "feeds"
 
 

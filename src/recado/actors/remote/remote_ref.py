@@ -1,6 +1,7 @@
 """Delivery to actors of other nodes, and replies to the asks of those actors.
 
-`RemoteDelivery` and `RemoteReply` may be used from any thread; the work is done on the thread of the loop.
+`RemoteDelivery` and `RemoteReply` may be used from any thread, and do their work on the thread of the loop. Only
+`deliver_wait` must be awaited on that loop.
 """
 
 from __future__ import annotations

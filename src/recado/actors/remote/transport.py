@@ -130,7 +130,7 @@ class Transport(Protocol):
     def link_to_client(self, client_id: str) -> PeerLink:
         """Return the link to a client of this node, even if it has not connected since we started.
 
-        Raises NoRouteError if only that node can open the link.
+        Raises NoRouteError if only the client can open the link, or this node serves no clients.
         """
 
     async def close(self) -> None:

@@ -1,15 +1,17 @@
 """A watchdog that logs handlers which block the event loop.
 
 A handler that computes or blocks without `await` stops every actor, timer and connection of its loop. The loop
-records a heartbeat every BEAT_INTERVAL_S, and a thread checks it. If a heartbeat is late, the thread reads the
-stack of the loop's thread. If one handler has been on the stack for BLOCKED_S or longer, the thread logs the
-actor and the line that the handler has reached. So a handler that never ends is reported, too, and there is no
-cost per message. All systems of a loop share one watchdog, which ends with the last of them, or with the loop.
+records a heartbeat every BEAT_INTERVAL_S, and a thread checks it twice per interval. While a heartbeat is late,
+each check reads the stack of the loop's thread. If all checks during BLOCKED_S found a handler of the same actor
+there, the thread logs the actor and the line that the handler has reached. So a handler that never ends is
+reported, too, and there is no cost per message. All systems of a loop share one watchdog, which ends with the
+last of them, or with the loop.
 
-The reported time begins at the check before the first one that found this handler on the stack. It excludes
-delays of the heartbeat by earlier callbacks, and the time in which the loop was not running or the process was
-stopped. A handler that is stopped in a debugger is not reported. A single call of C code that holds the GIL
-cannot be noticed, because no thread runs meanwhile.
+A check cannot tell the handlers of one actor apart, so several in a row count as one. The reported time begins
+when the heartbeat was due, or at the last check that did not find the actor, if that was later. So it excludes
+delays by earlier callbacks, and the time in which the loop was not running or the process was stopped. A handler
+that is stopped in a debugger is not reported. A single call of C code that holds the GIL cannot be noticed,
+because no thread runs meanwhile.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ class Watchdog:
             if top is None or cell is None or cell.system._loop is not self._loop:
                 blocking, limit_s = None, BLOCKED_S
                 continue
-            if cell is not blocking:  # the previous check did not find its handler
+            if cell is not blocking:  # the previous check did not find this actor
                 blocking, counted_from, limit_s = cell, before, BLOCKED_S
             if checked_at - before > BEAT_INTERVAL_S:
                 counted_from = checked_at  # the whole process was stopped

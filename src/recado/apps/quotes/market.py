@@ -63,6 +63,7 @@ class Market:
             number += 1
 
     def _ticks_of_day(self, day: TradingDay, number: int) -> Iterator[Tick]:
+        """Yield the ticks of trading day `number`. Ticks have clock times; prices move in days of activity."""
         phase = MarketPhase.OPENING
         yield Bell(day.begins, phase)
         for at, index, is_news in self._arrivals.generate(day):

@@ -75,16 +75,21 @@ def user_object(user: User) -> dict[str, Any]:
     }
 
 
-def _users(request: ApiRequest, users: list[User]) -> Answer:
+def _users(users: list[User]) -> Answer:
     return Answer(
         listing=Listing(
-            users, user_object, lambda user: user.name, {"name": lambda user: user.name}
+            users, user_object, name_of=_name_of_user, sort_values={"name": _name_of_user}
         )
     )
 
 
-def _user(request: ApiRequest, name: str | None = None) -> User:
-    user = request.broker.users.get(name or request.parameters["user"])
+def _name_of_user(user: User) -> str:
+    return user.name
+
+
+def _require_user(request: ApiRequest) -> User:
+    """Return the user in the path of a request. Raises `ApiError` 404 if there is none."""
+    user = request.broker.users.get(request.parameters["user"])
     if user is None:
         raise not_found()
     return user
@@ -99,19 +104,19 @@ def whoami(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/users", Access.ADMINISTRATOR, content=Content.LIST)
 def list_users(request: ApiRequest) -> Answer:
     """List all users."""
-    return _users(request, list(request.broker.users.values()))
+    return _users(list(request.broker.users.values()))
 
 
 @API.add("GET", "/api/users/without-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_users_without_permissions(request: ApiRequest) -> Answer:
     """List the users that have no permissions in any vhost."""
-    return _users(request, [user for user in request.broker.users.values() if not user.permissions])
+    return _users([user for user in request.broker.users.values() if not user.permissions])
 
 
 @API.add("GET", "/api/users/{user}", Access.ADMINISTRATOR)
 def get_user(request: ApiRequest) -> Answer:
     """Return one user."""
-    return Answer(body=user_object(_user(request)))
+    return Answer(body=user_object(_require_user(request)))
 
 
 @API.add("PUT", "/api/users/{user}", Access.ADMINISTRATOR, body=UserBody)
@@ -147,7 +152,7 @@ def _read_tags(body: UserBody) -> tuple[str, ...]:
 @API.add("DELETE", "/api/users/{user}", Access.ADMINISTRATOR)
 def delete_user(request: ApiRequest) -> Answer:
     """Delete a user and close its connections."""
-    _delete_users(request, [_user(request).name])
+    _delete_users(request, [_require_user(request).name])
     return NO_CONTENT
 
 
@@ -174,7 +179,7 @@ def _permission_object(entry: tuple[str, str, Permission]) -> dict[str, Any]:
 
 
 def _permissions(entries: list[tuple[str, str, Permission]]) -> Answer:
-    return Answer(listing=Listing(entries, _permission_object, lambda entry: entry[0]))
+    return Answer(listing=Listing(entries, _permission_object, name_of=lambda entry: entry[0]))
 
 
 @API.add("GET", "/api/permissions", Access.ADMINISTRATOR, content=Content.LIST)
@@ -192,7 +197,7 @@ def list_permissions(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/users/{user}/permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_permissions_of_user(request: ApiRequest) -> Answer:
     """List the permissions of one user."""
-    user = _user(request)
+    user = _require_user(request)
     return _permissions([(user.name, vhost, each) for vhost, each in user.permissions.items()])
 
 
@@ -212,7 +217,7 @@ def list_permissions_of_vhost(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
 def get_permission(request: ApiRequest) -> Answer:
     """Return the permission of a user in a vhost."""
-    user, vhost = _user(request), request.vhost().name
+    user, vhost = _require_user(request), request.vhost().name
     if vhost not in user.permissions:
         raise not_found()
     return Answer(body=_permission_object((user.name, vhost, user.permissions[vhost])))
@@ -249,7 +254,7 @@ def _user_and_vhost(request: ApiRequest) -> tuple[User, str]:
 @API.add("DELETE", "/api/permissions/{vhost}/{user}", Access.ADMINISTRATOR)
 def delete_permission(request: ApiRequest) -> Answer:
     """Delete the permission of a user in a vhost."""
-    user, vhost = _user(request), request.vhost().name
+    user, vhost = _require_user(request), request.vhost().name
     if vhost not in user.permissions:
         raise not_found()
     left = {name: each for name, each in user.permissions.items() if name != vhost}
@@ -278,7 +283,9 @@ def _topic_permissions(users: list[User], vhost: str | None = None) -> Answer:
         for (name, exchange), permission in user.topic_permissions.items()
         if vhost is None or name == vhost
     ]
-    return Answer(listing=Listing(entries, _topic_permission_object, lambda entry: entry[0]))
+    return Answer(
+        listing=Listing(entries, _topic_permission_object, name_of=lambda entry: entry[0])
+    )
 
 
 @API.add("GET", "/api/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
@@ -290,7 +297,7 @@ def list_topic_permissions(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/users/{user}/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions_of_user(request: ApiRequest) -> Answer:
     """List the topic permissions of one user."""
-    return _topic_permissions([_user(request)])
+    return _topic_permissions([_require_user(request)])
 
 
 @API.add("GET", "/api/vhosts/{vhost}/topic-permissions", Access.ADMINISTRATOR, content=Content.LIST)
@@ -302,7 +309,7 @@ def list_topic_permissions_of_vhost(request: ApiRequest) -> Answer:
 @API.add("GET", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR, content=Content.LIST)
 def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
     """List the topic permissions of a user in a vhost."""
-    user, vhost = _user(request), request.vhost().name
+    user, vhost = _require_user(request), request.vhost().name
     if not any(name == vhost for name, _ in user.topic_permissions):
         raise not_found()
     return _topic_permissions([user], vhost)
@@ -328,7 +335,7 @@ def put_topic_permission(request: ApiRequest) -> Answer:
 @API.add("DELETE", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR)
 def delete_topic_permissions(request: ApiRequest) -> Answer:
     """Delete all topic permissions of a user in a vhost."""
-    user, vhost = _user(request), request.vhost().name
+    user, vhost = _require_user(request), request.vhost().name
     left = {key: each for key, each in user.topic_permissions.items() if key[0] != vhost}
     if len(left) == len(user.topic_permissions):
         raise not_found()
@@ -339,7 +346,7 @@ def delete_topic_permissions(request: ApiRequest) -> Answer:
 @API.add("DELETE", "/api/topic-permissions/{vhost}/{user}/{exchange}", Access.ADMINISTRATOR)
 def delete_topic_permission(request: ApiRequest) -> Answer:
     """Delete the topic permission of a user for one exchange."""
-    user, key = _user(request), (request.vhost().name, request.parameters["exchange"])
+    user, key = _require_user(request), (request.vhost().name, request.parameters["exchange"])
     if key not in user.topic_permissions:
         raise not_found()
     left = {other: each for other, each in user.topic_permissions.items() if other != key}
@@ -356,7 +363,7 @@ def _limits(users: list[User]) -> Answer:
         listing=Listing(
             entries,
             lambda user: {"user": user.name, "value": msgspec.to_builtins(user.limits)},
-            lambda user: user.name,
+            name_of=_name_of_user,
         )
     )
 
@@ -375,7 +382,7 @@ def list_limits_of_user(request: ApiRequest) -> Answer:
     """List the limits of one user."""
     if not is_administrator(request.user) and request.parameters["user"] != request.user.name:
         return _limits([])
-    return _limits([_user(request)])
+    return _limits([_require_user(request)])
 
 
 @API.add(
@@ -383,7 +390,7 @@ def list_limits_of_user(request: ApiRequest) -> Answer:
 )
 def put_user_limit(request: ApiRequest) -> Answer:
     """Set a limit of a user, `max-connections` or `max-channels`; a negative value means no limit."""
-    user, body = _user(request), read_body(request, LimitBody)
+    user, body = _require_user(request), read_body(request, LimitBody)
     request.set_user(
         replace(user, limits=_with_limit(user.limits, request.parameters["name"], body.value))
     )
@@ -393,14 +400,13 @@ def put_user_limit(request: ApiRequest) -> Answer:
 @API.add("DELETE", "/api/user-limits/{user}/{name}", Access.ADMINISTRATOR)
 def delete_user_limit(request: ApiRequest) -> Answer:
     """Remove a limit of a user."""
-    user = _user(request)
+    user = _require_user(request)
     request.set_user(replace(user, limits=_with_limit(user.limits, request.parameters["name"], -1)))
     return NO_CONTENT
 
 
 def _with_limit(limits: UserLimits, name: str, value: int) -> UserLimits:
-    field = name.replace("-", "_")
-    if field not in limits.__struct_fields__ or name != name.lower() or "_" in name:
-        known = ", ".join(each.replace("_", "-") for each in limits.__struct_fields__)
-        raise bad_request(f"unknown limit '{name}': there are {known}")
-    return replace(limits, **{field: None if value < 0 else value})
+    fields = {field.encode_name: field.name for field in msgspec.structs.fields(limits)}
+    if name not in fields:
+        raise bad_request(f"unknown limit '{name}': there are {', '.join(fields)}")
+    return replace(limits, **{fields[name]: None if value < 0 else value})

@@ -68,12 +68,15 @@ def build_batches(
     begins = np.flatnonzero(np.concatenate(([True], ~same)))
     columns = [_ColumnValues.from_array(table.column(name)) for name in BLOCK_COLUMNS]
     timestamps = table.column("timestamp").cast(pa.int64()).to_numpy()
-    weights = sum((column.offsets for column in columns), np.zeros(table.num_rows + 1, np.int64))
+    # The offset of each row in bytes, in all columns together.
+    byte_offsets = sum(
+        (column.offsets for column in columns), np.zeros(table.num_rows + 1, np.int64)
+    )
     for begin, count in zip(begins, np.diff(np.append(begins, len(rows))), strict=True):
         start = int(rows[begin])
         end = start + int(count)
         while start < end:
-            stop = _batch_end(weights, start, end)
+            stop = _batch_end(byte_offsets, start, end)
             block = _build_block(columns, timestamps, start, stop)
             publisher = keys.publishers[keys.publisher[start]]
             view = keys.views[keys.view[start]]
@@ -81,12 +84,12 @@ def build_batches(
             start = stop
 
 
-def _batch_end(weights: Indices, start: int, end: int) -> int:
+def _batch_end(byte_offsets: Indices, start: int, end: int) -> int:
     """Return where a batch ends: limited in rows and bytes, but at least one row."""
     end = min(end, start + MAX_BATCH_ROWS)
-    if weights[end] - weights[start] <= MAX_BATCH_BYTES:
+    if byte_offsets[end] - byte_offsets[start] <= MAX_BATCH_BYTES:
         return end
-    fits = int(np.searchsorted(weights, weights[start] + MAX_BATCH_BYTES, "right")) - 1
+    fits = int(np.searchsorted(byte_offsets, byte_offsets[start] + MAX_BATCH_BYTES, "right")) - 1
     return min(end, max(fits, start + 1))
 
 

@@ -1,12 +1,13 @@
-"""The journal records of an archive: one payload for each entry, one group for each append.
+"""The entries of an archive as bytes: each is the payload of one record of the journal, each append one group.
+
+An entry is a batch of messages, or an `ArchiveRecord`: a view, an acknowledgement, or another fact to keep.
 
     batch   | 1 u8 | stored i64 | offset u64 | rows u32 | publisher 16 | first u64 | view u64, 16 | block |
     record  | 2 u8 | stored i64 | offset u64 | MessagePack |
 
 Little-endian. `stored` is the archive's time in µs. `offset` is the offset of the batch's first message; for a
 record, the offset of the next message that is stored. A view is its number and its coordinator. A block is
-written as received, without work per message. A record is a view, an acknowledgement or another
-`ArchiveRecord`.
+written as received, without work per message.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """FRAG: splits packets that are too large for the transport, and reassembles them.
 
-A batch is first split between messages, so that each packet is useful by itself. Only a message that is too
-large alone is sent in fragments, which FIFO delivers in order and without gaps. Addressed packets of layers
-above are sent in control fragments, which may get lost: incomplete packets are dropped after a timeout, and the
-requesting member retries.
+FRAG is above FIFO. A publisher splits a batch before FIFO numbers it, between messages, so that each packet is
+useful by itself. Only a message that is too large alone is sent in fragments; all have the sequence of the
+message. At a member FIFO releases them in order, and FRAG reassembles the message. Addressed packets of the
+layers above FRAG are sent in control fragments, which may get lost: incomplete packets are dropped after a
+timeout, and the requesting member retries.
 
 FR1  A reassembled message equals the published one. An empty message stands in for a malformed one.
 FR2  Of each publisher at most one message is reassembled at a time, and none larger than a block; in total the

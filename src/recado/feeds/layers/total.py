@@ -45,7 +45,7 @@ class TotalLayer(Layer):
         self.receive_buffer = receive_buffer
         self._pending: dict[bytes, deque[Ordered]] = {}
         self._positions: deque[tuple[bytes, int, int]] = deque()  # publisher, first, last
-        self._start_positions: dict[bytes, int] = {}  # messages up to here will not arrive
+        self._absent_up_to: dict[bytes, int] = {}  # by publisher: messages up to here never come
         self._order_id = order_publisher_id(NO_VIEW)
         self._is_sequencer = False  # we assign positions
         self._last_position = 0
@@ -68,7 +68,7 @@ class TotalLayer(Layer):
                 self._assign_position(lost.publisher, lost.first, lost.last - lost.first + 1, now)
                 self._deliver_ordered(now)
             case PublisherStartSet(publisher, last):
-                self._start_positions[publisher] = last
+                self._absent_up_to[publisher] = last
                 self._pass_up(event, now)
                 self._deliver_ordered(now)
             case ViewInstalled(record):
@@ -83,12 +83,13 @@ class TotalLayer(Layer):
         if not self._is_sequencer:
             return
         self._last_position += 1
-        # A loss may be larger: the rest is delivered with the next messages of its publisher, or at the cut.
+        # A lost range may have more messages than a position can count: the rest is delivered with the next
+        # messages of its publisher, or at the cut.
         block = Block.build(
             [_POSITION_LAYOUT.pack(publisher, first, min(count, MAX_POSITION_MESSAGES))]
         )
         self._pass_down(SendPacket(Data(self._order_id, self._last_position, block)), now)
-        # The network may lose our own broadcast.
+        # Pass the position to our own FIFO as well: the network may lose our own broadcast.
         self._pass_down(GapFilled(MessageBatch(self._order_id, self._last_position, block)), now)
 
     def tick(self, now: float) -> None:
@@ -115,7 +116,7 @@ class TotalLayer(Layer):
     def _deliver_ordered(self, now: float) -> None:
         while self._positions:
             publisher, _, last = self._positions[0]
-            if last <= self._start_positions.get(publisher, 0):
+            if last <= self._absent_up_to.get(publisher, 0):
                 self._positions.popleft()
                 continue
             pending = self._pending.get(publisher)

@@ -55,7 +55,7 @@ class FeedBatchReader(DataSourceReader):
         span = RowRange(start, max(start, stop))
         count = count_tasks(span.stop - span.start, options.min_partitions)
         planned = split_range(archive, span, count)
-        # For an empty list, Spark would call read(None).
+        # For an empty list, Spark would call read(None). So without rows there is one task, for no rows.
         return [
             FeedPartition(part)
             for part in planned or [ReadTask(span, archive.journal_extent(0, 0))]
