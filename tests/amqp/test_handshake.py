@@ -272,6 +272,13 @@ def test_logins(mechanism: str, response: bytes, username: str, password: bytes)
     assert type(credentials.password) is bytes
 
 
+@pytest.mark.parametrize("response", [b"", b"ana", b"\0ana\0secret"])
+def test_external_logins_have_no_credentials(response: bytes) -> None:
+    credentials = login("EXTERNAL", response, mechanisms=("PLAIN", "EXTERNAL"))
+    assert (credentials.mechanism, credentials.username) == ("EXTERNAL", "")
+    assert credentials.password == b""
+
+
 @pytest.mark.parametrize(
     ("mechanism", "response", "complaint"),
     [
@@ -302,6 +309,8 @@ def test_only_what_is_offered_can_be_used() -> None:
         login("ANONYMOUS", b"")
     with pytest.raises(CommandInvalidError, match="unknown authentication mechanism 'PLAIN'"):
         login("PLAIN", GUEST, mechanisms=("AMQPLAIN",))
+    with pytest.raises(CommandInvalidError, match="unknown authentication mechanism 'EXTERNAL'"):
+        login("EXTERNAL", b"")
     with pytest.raises(ValueError, match="unknown authentication mechanisms: MAGIC"):
         server(("PLAIN", "MAGIC"))
 

@@ -191,6 +191,10 @@ def test_the_environment_has_every_type(loaded: Loader) -> None:
             "[server]\nca = 'a'\ncertificate = 'c'\nkey = 'k'\n[management]\ntls = true",
             "server.ca ({file}) has no effect without server.tls_port",
         ),
+        (
+            "[server]\ncertificate_login_from = 'common_name'",
+            "server.ca is required by server.certificate_login_from: it signs the clients' certificates",
+        ),
         ("[management]\ntls = true", "server.certificate is required by management.tls"),
         (
             "[server]\nport = 7\ntls_port = 7\ncertificate = 'c'\nkey = 'k'",

@@ -13,6 +13,7 @@ from recado.amqp.reader import FrameReader
 from recado.amqp.values import FieldTable
 from recado.broker.access import User
 from recado.broker.broker import Broker
+from recado.server.certificate_login import PeerCertificate
 from recado.server.connection import Connection
 from recado.server.options import ConnectionOptions, ServerLimits
 from recado.server.passwords import hash_password
@@ -64,8 +65,15 @@ async def soon(awaitable: Awaitable[object]) -> None:
 class Wire(asyncio.Transport):
     """A transport that records writes, and can be full."""
 
-    def __init__(self, protocol: Connection, peer: object, *, half_close: bool = True) -> None:
-        super().__init__({"peername": peer})
+    def __init__(
+        self,
+        protocol: Connection,
+        peer: object,
+        *,
+        half_close: bool = True,
+        certificate: PeerCertificate | None = None,
+    ) -> None:
+        super().__init__({"peername": peer, "peercert": certificate})
         self.protocol = protocol
         self.written = b""
         self.unsent = 0
@@ -134,7 +142,7 @@ class Guest:
         server: Server,
         peer: object = ("127.0.0.1", 5),
         protocol: Connection | None = None,
-        **wire: bool,
+        **wire: Any,
     ) -> None:
         self.protocol = protocol or Connection(server)
         self.wire = Wire(self.protocol, peer, **wire)

@@ -16,12 +16,16 @@ from recado.amqp.methods import (
 )
 from recado.broker.access import User
 from recado.server import passwords
+from recado.server.certificate_login import CertificateLogin
 from recado.server.connection import Connection
+from recado.server.options import ConnectionOptions
+from recado.server.server import Server
 from recado.server.throttle import FREE_FAILURES_COUNT, WAIT_FIRST_S, LoginThrottledError
 
-from .client import EVERYTHING, new_broker
+from .client import ALL_CAPABILITIES, EVERYTHING, new_broker
 from .harness import GUEST, Guest, in_the_loop, new_server, skip, soon, turns
 
+CERTIFICATES = ConnectionOptions(certificate_login=CertificateLogin("common_name"))
 SLOW = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1).hash("secret")
 
 
@@ -178,6 +182,38 @@ async def test_another_protocol_is_answered_with_ours_and_the_socket_closes() ->
     await turns()
     assert guest.wire.written == PROTOCOL_HEADER
     assert guest.wire.ended
+
+
+async def present(server: Server, name: str, peer: object) -> str:
+    """Log in with a certificate; return the name of the answer."""
+    guest = Guest(server, peer, certificate={"subject": ((("commonName", name),),)})
+    guest.feed(PROTOCOL_HEADER)
+    await turns()
+    guest.methods()
+    guest.send((0, ConnectionStartOk({"capabilities": ALL_CAPABILITIES}, "EXTERNAL", b"")))
+    await turns()
+    [answer] = guest.methods()
+    return answer.name
+
+
+@in_the_loop
+async def test_a_certificate_does_not_lift_the_limit_to_localhost(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = new_server(offer=CERTIFICATES)
+    assert await present(server, "guest", ("127.0.0.1", 1)) == "connection.tune"
+    assert await present(server, "guest", ("10.0.0.1", 1)) == "connection.close"
+    assert "login refused: user is limited to localhost (peer=10.0.0.1" in caplog.text
+
+
+@in_the_loop
+async def test_certificates_are_not_throttled() -> None:
+    """They cannot be guessed, and a refused one does not delay the passwords of the same user."""
+    server = new_server(offer=CERTIFICATES)
+    answers = {await present(server, "eve", ("127.0.0.1", 1)) for _ in range(200)}
+    assert answers == {"connection.close"}
+    assert await present(server, "guest", ("127.0.0.1", 1)) == "connection.tune"
+    assert await Guest(server).greet() is None
 
 
 # ── throttling ────────────────────────────────────────────────────────────────────────────────────────────

@@ -40,6 +40,9 @@ from .methods import (
 )
 from .values import FieldTable, LongString, decode_table, encode_table
 
+EXTERNAL: Final = "EXTERNAL"
+"""The mechanism of a client that has authenticated itself outside of AMQP, by a certificate for instance."""
+
 
 class HandshakeStep(Enum):
     """The step of a handshake. The values of the server's steps are RabbitMQ's, for the same error texts."""
@@ -72,7 +75,10 @@ NEXT_STEP: Final[dict[tuple[HandshakeStep, type[Method]], HandshakeStep]] = {
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """The user name and password that a client sent, and the properties it announced."""
+    """The user name and password that a client sent, and the properties it announced.
+
+    With EXTERNAL they are empty: the client has authenticated itself by other means, such as a certificate.
+    """
 
     mechanism: str
     username: str
@@ -113,7 +119,7 @@ class ServerHandshake:
         channel_max: int,
         heartbeat: int,
     ) -> None:
-        if unknown := set(mechanisms) - _MECHANISMS.keys():
+        if unknown := set(mechanisms) - _MECHANISMS.keys() - {EXTERNAL}:
             raise ValueError(f"unknown authentication mechanisms: {', '.join(sorted(unknown))}")
         self.step = HandshakeStep.AWAIT_HEADER
         self.properties = properties
@@ -153,7 +159,10 @@ class ServerHandshake:
     def _read_credentials(self, start_ok: ConnectionStartOk) -> Credentials:
         if start_ok.mechanism not in self.mechanisms:
             raise CommandInvalidError(f"unknown authentication mechanism '{start_ok.mechanism}'")
-        username, password = _MECHANISMS[start_ok.mechanism].decode(start_ok.response)
+        if start_ok.mechanism == EXTERNAL:  # the response, an authorization identity, is not used
+            username, password = "", b""
+        else:
+            username, password = _MECHANISMS[start_ok.mechanism].decode(start_ok.response)
         return Credentials(start_ok.mechanism, username, password, start_ok.client_properties)
 
     def _negotiate(self, asked: ConnectionTuneOk) -> ConnectionLimits:
@@ -312,7 +321,7 @@ def _decode_username(octets: bytes) -> str:
         raise AmqpSyntaxError("the user name is not UTF-8") from None
 
 
-# In the client's order of preference.
+# Those with a password, in the client's order of preference.
 _MECHANISMS: Final[dict[str, _AuthMechanism]] = {
     "PLAIN": _AuthMechanism(_encode_plain, _decode_plain),
     "AMQPLAIN": _AuthMechanism(_encode_amqplain, _decode_amqplain),

@@ -21,6 +21,7 @@ from recado.node.address import connectable_host, format_address
 from recado.node.bootstrap import populate
 from recado.node.config import ConfigError
 from recado.node.settings import ServerSettings, Settings
+from recado.server.certificate_login import CertificateLogin
 from recado.server.connection import now_ms
 from recado.server.open_files import raise_file_limit
 from recado.server.options import ConnectionOptions, ServerLimits
@@ -250,6 +251,17 @@ def connection_options(settings: Settings) -> ConnectionOptions:
         channel_max=server.channel_max,
         heartbeat=server.heartbeat,
         body_max_bytes=settings.broker.max_message_bytes,
+        certificate_login=certificate_login(server),
+    )
+
+
+def certificate_login(settings: ServerSettings) -> CertificateLogin | None:
+    if settings.certificate_login_from is None:
+        return None
+    return CertificateLogin(
+        settings.certificate_login_from,
+        settings.certificate_login_san_type,
+        settings.certificate_login_san_index,
     )
 
 

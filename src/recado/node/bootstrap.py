@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.node.config import ConfigError
-from recado.node.settings import AccessSettings, Settings
+from recado.node.settings import AccessSettings, Settings, UserSettings
 from recado.server.passwords import hash_password
 
 log = logging.getLogger("recado.node")
@@ -39,7 +39,7 @@ def build_users(access: AccessSettings) -> list[User]:
     return [
         User(
             name=name,
-            password_hash=user.password_hash or hash_password(user.password or ""),
+            password_hash=_hash_password(user),
             tags=user.tags,
             permissions=user.permissions,
             topic_permissions={
@@ -51,6 +51,13 @@ def build_users(access: AccessSettings) -> list[User]:
         )
         for name, user in access.effective_users().items()
     ]
+
+
+def _hash_password(user: UserSettings) -> str:
+    """Return the hash of a user's password; without a password an empty one, which matches none."""
+    if user.password_hash is not None:
+        return user.password_hash
+    return "" if user.password is None else hash_password(user.password)
 
 
 def _apply_loopback_users(broker: Broker, loopback_users: Collection[str]) -> None:

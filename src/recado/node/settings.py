@@ -15,6 +15,7 @@ from msgspec import Meta
 from recado.actors.settings import ActorsSettings
 from recado.actors.settings import find_problems as find_actor_problems
 from recado.broker.access import Permission, TopicPermission
+from recado.server.certificate_login import LoginSource, SanType
 
 MIB = 1024 * 1024
 
@@ -51,6 +52,10 @@ class ServerSettings(Section, frozen=True):
     key: str | None = None
     ca: str | None = None
     verify: bool = False
+    certificate_login_from: LoginSource | None = None
+    """The part of a client certificate that is the name of the user; clients can then log in with EXTERNAL."""
+    certificate_login_san_type: SanType = "dns"
+    certificate_login_san_index: Annotated[int, Meta(ge=0)] = 0
     max_connections: Count | None = None
     handshake_timeout: Seconds = 10.0
     heartbeat: Annotated[int, Meta(ge=0, le=65_535)] = 60
@@ -78,7 +83,10 @@ class BrokerSettings(Section, frozen=True):
 
 
 class UserSettings(Section, frozen=True):
-    """A user with a plain password, or with a hash: argon2's, or RabbitMQ's salted SHA-256 or SHA-512."""
+    """A user with a plain password, or with a hash: argon2's, or RabbitMQ's salted SHA-256 or SHA-512.
+
+    Users that log in with certificates need neither.
+    """
 
     password: str | None = None
     password_hash: str | None = None
@@ -87,6 +95,10 @@ class UserSettings(Section, frozen=True):
     """By vhost; a user has access to the vhosts named here."""
     topic_permissions: dict[str, dict[str, TopicPermission]] = {}
     """By vhost and exchange: restricts the permissions further, by routing key."""
+
+    @property
+    def has_password(self) -> bool:
+        return self.password is not None or self.password_hash is not None
 
 
 FULL_PERMISSION = Permission(configure=".*", write=".*", read=".*")
@@ -186,7 +198,10 @@ def find_problems(settings: Settings) -> list[tuple[str, str]]:
     if settings.node.data == "":
         problems.append(("node.data", "is empty: name a folder"))
     for name, user in settings.access.users.items():
-        problems += find_user_problems(user, f"access.users.{name}", settings.access.vhosts)
+        where = f"access.users.{name}"
+        problems += find_user_problems(user, where, settings.access.vhosts)
+        if settings.server.certificate_login_from is None and not user.has_password:
+            problems.append((where, "needs a password or a password_hash"))
     return problems + find_feed_problems(settings) + find_actor_problems(settings.actors)
 
 
@@ -195,6 +210,9 @@ def find_tls_problems(settings: Settings) -> list[tuple[str, str]]:
     files = {f"server.{name}": getattr(server, name) for name in ("certificate", "key", "ca")}
     if server.verify and server.ca is None:
         return [("server.ca", "is required by server.verify: it signs the clients' certificates")]
+    if server.certificate_login_from is not None and server.ca is None:
+        problem = "is required by server.certificate_login_from: it signs the clients' certificates"
+        return [("server.ca", problem)]
     if server.tls_port is None and server.ca is not None:
         return [("server.ca", "has no effect without server.tls_port")]
     if not settings.uses_tls:
@@ -233,8 +251,6 @@ def find_user_problems(
     user: UserSettings, where: str, vhosts: tuple[str, ...]
 ) -> list[tuple[str, str]]:
     problems = []
-    if user.password is None and user.password_hash is None:
-        problems.append((where, "needs a password or a password_hash"))
     if user.password_hash is not None:
         # Imported here because it imports asyncio, which `recado config show` does not need.
         from recado.server.passwords import is_password_hash

@@ -1,17 +1,18 @@
-"""Login: user name, password, and the address of the client.
+"""Login: user name, password or client certificate, and the address of the client.
 
 The client cannot tell from a refusal whether the user name or the password was wrong: the reply is the same,
 and an unknown user name takes as long as a wrong password for a user with a slow hash (argon2), if there is
 such a user. So guessing does not reveal which users exist, as long as all hashes are of one kind.
 
 Logins over AMQP and HTTP share one `LoginThrottle`. The password of a throttled attempt is not checked.
+Logins with certificates are not throttled, because they cannot be guessed.
 """
 
 import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from recado.amqp.handshake import Credentials
+from recado.amqp.handshake import EXTERNAL, Credentials
 from recado.broker.access import User
 
 from .passwords import PasswordChecker, is_slow
@@ -38,6 +39,9 @@ class Authenticator:
 
     def verify(self, connection: "Connection", credentials: Credentials) -> None:
         """Accept or refuse a login, now or, if the check is slow, later."""
+        if credentials.mechanism == EXTERNAL:
+            self._verify_certificate(connection)
+            return
         if self._is_throttled(connection, credentials.username):
             return
         user = self._server.broker.users.get(credentials.username)
@@ -76,20 +80,33 @@ class Authenticator:
                 is_right = await self._passwords.check_in_thread(stored, password)
         return self._decide(user, username, peer, is_right)
 
+    def _verify_certificate(self, connection: "Connection") -> None:
+        """Log in the user that the certificate of the client names."""
+        login, certificate = self._server.options.certificate_login, connection.peer_certificate
+        assert login is not None, "EXTERNAL is offered only with this option"
+        assert certificate, "EXTERNAL is offered only to clients with a verified certificate"
+        name = login.find_username(certificate)
+        user = None if name is None else self._server.broker.users.get(name)
+        refusal = _find_refusal(user, connection.peer)
+        if name is None:
+            refusal = f"the client certificate has no {login.source}"
+        if user is not None and refusal is None:
+            connection.session.accept_login(user)
+        else:
+            log.warning("login refused: %s (peer=%s user=%r)", refusal, connection.peer, name)
+            connection.refuse_login()
+
     def _decide(self, user: User | None, username: str, peer: str, is_right: bool) -> User | None:
         """Return the user if it may log in, and tell the throttle. The reason of a refusal is only logged."""
         now = self._server.loop.time()
-        if user is None:
-            reason = "unknown user"
-        elif not is_right:
-            reason = "wrong password"
-        elif user.loopback_only and not _is_loopback(peer):
-            reason = "user is limited to localhost"
-        else:
+        refusal = _find_refusal(user, peer)
+        if user is not None and not is_right:
+            refusal = "wrong password"
+        if user is not None and refusal is None:
             self._throttle.record_success(peer, username, now)
             return user
         self._throttle.record_failure(peer, username, now)
-        log.warning("login refused: %s (peer=%s user=%r)", reason, peer, username)
+        log.warning("login refused: %s (peer=%s user=%r)", refusal, peer, username)
         return None
 
     def _is_throttled(self, connection: "Connection", username: str) -> bool:
@@ -131,6 +148,15 @@ class Authenticator:
             connection.session.accept_login(accepted)
         else:  # the client is not told the reason: it may be guessing
             connection.refuse_login()
+
+
+def _find_refusal(user: User | None, peer: str) -> str | None:
+    """Return why a user may not log in from an address, None if it may."""
+    if user is None:
+        return "unknown user"
+    if user.loopback_only and not _is_loopback(peer):
+        return "user is limited to localhost"
+    return None
 
 
 def _is_loopback(peer: str) -> bool:

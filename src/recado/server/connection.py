@@ -14,8 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from recado.amqp.errors import InternalError
-from recado.amqp.handshake import Credentials
+from recado.amqp.handshake import EXTERNAL, Credentials
 
+from .certificate_login import PeerCertificate
+from .options import PASSWORD_MECHANISMS
 from .session import Session, SessionState
 
 if TYPE_CHECKING:
@@ -106,8 +108,16 @@ class Connection(asyncio.BufferedProtocol):
         # The session is created here because asyncio may create many protocols before the first of them is
         # connected and counted.
         on_output = partial(server.request_flush, self)
+        mechanisms: tuple[str, ...] = PASSWORD_MECHANISMS
+        if server.options.certificate_login is not None and self.peer_certificate:
+            mechanisms = (*mechanisms, EXTERNAL)
         self.session = Session(
-            server.broker, server.options, self._verify, on_output, server.refusal_reason()
+            server.broker,
+            server.options,
+            self._verify,
+            on_output,
+            server.refusal_reason(),
+            mechanisms,
         )
         self.transport.set_write_buffer_limits(WRITE_BUFFER_MAX_BYTES)
         peer = transport.get_extra_info("peername")
@@ -243,6 +253,12 @@ class Connection(asyncio.BufferedProtocol):
         """Abort a connection whose client would not read connection.close; log the reason with its fields."""
         log.warning("closing connection: %s (peer=%s %s)", reason, self.peer, fields)
         self.transport.abort()
+
+    @property
+    def peer_certificate(self) -> PeerCertificate | None:
+        """The verified certificate of the client; empty or None if it has none, or without TLS."""
+        certificate: PeerCertificate | None = self.transport.get_extra_info("peercert")
+        return certificate
 
     @property
     def io_counts(self) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 The session discards it when the connection is open.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from recado.amqp.errors import AmqpError, LoginRefusedError, NotAllowedError
@@ -49,6 +49,7 @@ class SessionHandshake:
         options: ConnectionOptions,
         verify: Callable[["Session", Credentials], None],
         refusal_reason: str | None,
+        mechanisms: Sequence[str],
     ) -> None:
         self._session = session
         self._verify = verify
@@ -57,7 +58,7 @@ class SessionHandshake:
         self._credentials: Credentials | None = None
         self._handshake = ServerHandshake(
             options.server_properties(),
-            ("PLAIN", "AMQPLAIN"),
+            mechanisms,
             options.frame_max,
             options.channel_max,
             options.heartbeat,

@@ -5,6 +5,8 @@ import msgspec
 from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES
 from recado.amqp.values import FieldTable
 
+from .certificate_login import CertificateLogin
+
 CAPABILITIES: FieldTable = {
     "publisher_confirms": True,
     "exchange_exchange_bindings": True,
@@ -17,6 +19,8 @@ CAPABILITIES: FieldTable = {
     "direct_reply_to": True,
 }
 
+PASSWORD_MECHANISMS = ("PLAIN", "AMQPLAIN")
+
 
 class ConnectionOptions(msgspec.Struct, frozen=True):
     """Options of each connection: announced in connection.start, proposed in connection.tune, or enforced."""
@@ -28,6 +32,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
     body_max_bytes: int = 16 << 20
     run_messages_max: int = 1 << 30
     """The largest run that input is grouped into; tests set it to 1."""
+    certificate_login: CertificateLogin | None = None
+    """Which part of a client certificate is the name of the user; without it EXTERNAL is not offered."""
 
     def server_properties(self) -> FieldTable:
         return {**self.product_properties, "capabilities": CAPABILITIES}

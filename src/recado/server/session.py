@@ -18,7 +18,7 @@ SE6  The reply to a durable operation, and all output after it, is sent once the
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import lru_cache
 from typing import TypeAlias
@@ -51,7 +51,7 @@ from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
 from .commands import COMMANDS, PREPARATIONS
 from .handshake import SessionHandshake
 from .names import strip_line_breaks
-from .options import ConnectionOptions
+from .options import PASSWORD_MECHANISMS, ConnectionOptions
 from .output_buffer import STALLED_BYTES, OutputBuffer
 
 LOGIN_FRAME_MAX_BYTES = 8192
@@ -129,8 +129,9 @@ class Session(OutputBuffer):
         verify: Callable[["Session", Credentials], None],
         on_output: Callable[[], None],
         refusal_reason: str | None = None,
+        mechanisms: Sequence[str] = PASSWORD_MECHANISMS,
     ) -> None:
-        """Start with the handshake.
+        """Start with the handshake, offering the login `mechanisms`.
 
         `verify` must call `accept_login` or `refuse_login`, now or later. `on_output` is called when there is
         output to take. With a `refusal_reason` (the server is full), connection.open is refused.
@@ -156,7 +157,7 @@ class Session(OutputBuffer):
         self._access: VhostAccess | None = None
         self._held_lsn = 0  # the LSN that the newest held output waits for
         self._handshake: SessionHandshake | None = SessionHandshake(
-            self, options, verify, refusal_reason
+            self, options, verify, refusal_reason, mechanisms
         )
         self._reader = FrameReader(
             frame_max=LOGIN_FRAME_MAX_BYTES,

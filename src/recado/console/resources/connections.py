@@ -12,6 +12,7 @@ from recado.amqp.values import decode_table
 from recado.broker.channel import Channel
 from recado.broker.consumer import Consumer
 from recado.definitions.exporter import to_json_object
+from recado.server.certificate_login import format_issuer, format_subject, format_validity
 from recado.server.connection import Connection
 from recado.server.session import SessionState
 
@@ -112,6 +113,10 @@ def _tls_object(connection: Connection) -> dict[str, Any]:
     }
     if cipher is not None:
         described["ssl_cipher"], described["ssl_protocol"] = cipher[0], cipher[1]
+    if certificate := connection.peer_certificate:
+        described["peer_cert_issuer"] = format_issuer(certificate)
+        described["peer_cert_subject"] = format_subject(certificate)
+        described["peer_cert_validity"] = format_validity(certificate)
     return described
 
 
