@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from recado.broker.broker import Broker
 from recado.console.access import Access, find_refusal
 from recado.console.management import RESOURCES
 from recado.console.routes import API, ApiRoute
+from workshop.time_limit import scale
 
 from .http import Api
 
@@ -147,3 +149,33 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
         assert ana.put("/api/queues/%2F/mine", {}) == 201
     finally:
         assert root.put("/api/permissions/%2F/user-management", ALL) == 204
+
+
+def test_totals_and_rates_of_the_overview_are_those_of_visible_vhosts() -> None:
+    with recado.Broker(config={"management": {"port": 0}}) as broker:
+        assert broker.management_port is not None
+        root = Api(broker.management_port)
+        for vhost in ("open", "closed"):
+            assert root.put(f"/api/vhosts/{vhost}", {}) == 201
+            assert root.put(f"/api/queues/{vhost}/q", {}) == 201
+        assert root.put("/api/users/ana", {"password": "p", "tags": "management"}) == 201
+        assert root.put("/api/permissions/open/ana", ALL) == 201
+        ana = Api(broker.management_port, "ana", "p")
+        message = {
+            "properties": {},
+            "routing_key": "q",
+            "payload": "",
+            "payload_encoding": "string",
+        }
+        for _ in range(3):
+            root.post("/api/exchanges/closed/amq.default/publish", message)
+        root.post("/api/exchanges/open/amq.default/publish", message)
+        series = "/api/overview?msg_rates_age=60&msg_rates_incr=5"
+        deadline = time.monotonic() + scale(60)
+        while root.get(series)["message_stats"]["publish_details"]["samples"][0]["sample"] < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)  # the counters are sampled every five seconds
+        seen = ana.get(series)
+        assert seen["message_stats"]["publish"] == seen["queue_totals"]["messages"] == 1
+        assert seen["message_stats"]["publish_details"]["samples"][0]["sample"] == 1
+        assert [each["messages"] for each in root.get("/api/vhosts")] == [0, 3, 1]

@@ -135,5 +135,20 @@ def test_a_path_may_end_in_a_name_with_dots() -> None:
     item = {"arguments": {"x.y": 1, "x": {"z": 2}}}
     assert read_path(item, ("arguments", "x", "y")) == 1
     assert read_path(item, ("arguments", "x", "z")) == 2
-    assert read_path(item, ("arguments", "q", "z")) is None
-    assert read_path({"a": 1}, ("a", "b")) is None
+    assert read_path(item, ("arguments", "q", "z")) == 0  # as RabbitMQ sorts
+    assert read_path({"a": 1}, ("a", "b")) == 0
+
+
+@given(items=st.lists(st.fixed_dictionaries({"v": st.integers(0, 3), "name": st.text(max_size=2)})))
+def test_a_list_with_an_order_has_it_among_equal_values(items: list[dict[str, Any]]) -> None:
+    ordered = Listing(items, dict, lambda item: item["name"], order=lambda item: (item["name"],))
+    for query, expected in (
+        ({}, sorted(items, key=lambda item: item["name"])),
+        ({"sort_reverse": "true"}, sorted(items, key=lambda item: item["name"], reverse=True)),
+        ({"sort": "v"}, sorted(items, key=lambda item: (item["v"], item["name"]))),
+    ):
+        rows = list(run(arrange(ordered, parse_list_query(query, paginated=True))).entries)
+        assert [(row["v"], row["name"]) for row in rows if query.get("sort")] == [
+            (row["v"], row["name"]) for row in expected if query.get("sort")
+        ]
+        assert [row["name"] for row in rows] == [row["name"] for row in expected]

@@ -57,7 +57,7 @@ def _allowed(permission: Permission, method: m.Method) -> bool:
         (m.QueueBind("q", "x"), set()),
         (m.QueueUnbind("q", "x"), set()),
         (m.ExchangeBind("x", "x"), set()),
-        (m.QueueDeclare("q", arguments={"x-dead-letter-exchange": "x"}), set()),
+        (m.QueueDeclare("x", arguments={"x-dead-letter-exchange": "x"}), set()),
         (m.ExchangeDeclare("y", arguments={"alternate-exchange": "x"}), set()),
     ],
 )

@@ -15,7 +15,6 @@ import msgspec
 from recado import __version__
 from recado.broker.access import Permission
 from recado.broker.broker import Broker
-from recado.broker.routing import VhostAccess
 from recado.server.throttle import LoginThrottledError
 
 from .audit import AuditLog
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from recado.broker.access import User
     from recado.broker.broker import DeletedQueueCounters
     from recado.broker.queue import Queue
+    from recado.broker.routing import VhostAccess
     from recado.server.server import Server
 
     from .routes import ApiRoute
@@ -162,14 +162,8 @@ class Console:
             self.audit.record(request.user.name, request.peer, route, request.parameters)
         return answer
 
-    def open_channel(self, request: ApiRequest, vhost: str) -> LocalChannel:
-        """Return a channel of the request's user. Raises `AmqpError` if the user may not enter the vhost."""
-        access = VhostAccess(
-            request.user,
-            self.broker.vhosts[vhost],
-            self.broker.consumer_timeouts,
-            self.broker.coalescer,
-        )
+    def open_channel(self, request: ApiRequest, access: VhostAccess) -> LocalChannel:
+        """Return a channel of the request's user in a vhost."""
         body_max = self.server.options.body_max_bytes
         return LocalChannel(self.broker, access, body_max, request.now_ms)
 
@@ -231,14 +225,16 @@ class Console:
         return [
             {
                 "node": self.node_name,
-                "description": "RabbitMQ Management",
+                "description": "RabbitMQ Prometheus"
+                if each.protocol == "http/prometheus"
+                else "RabbitMQ Management",
                 "path": "/",
                 "ip": each.address,
                 "port": str(each.port),
                 "ssl_opts": [],
                 "cowboy_opts": "[]",
             }
-            for each in self.listeners
+            for each in sorted(self.listeners, key=lambda each: each.protocol)
             if each.protocol.startswith("http")
         ]
 

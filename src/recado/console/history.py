@@ -95,6 +95,10 @@ class CounterHistory:
         """The number of samples in all series."""
         return sum(map(len, self._series.values()))
 
+    def latest(self, key: Hashable) -> Values | None:
+        """Return the newest sample of an object."""
+        return self._newest.values.get(key)
+
     def rate(self, key: Hashable, field: str) -> float:
         """Return the change per second between the two newest samples (HI1)."""
         index = self._index[field]
@@ -141,6 +145,39 @@ class CounterHistory:
                 value = 0
             samples.append({"sample": value, "timestamp": at_ms})
         return samples
+
+
+class SummedHistory:
+    """The statistics of several objects together, which were sampled at the same times."""
+
+    def __init__(self, history: CounterHistory) -> None:
+        self._history = history
+
+    def details(
+        self, keys: Iterable[Hashable], field: str, request: SeriesRequest | None
+    ) -> dict[str, Any]:
+        """Return the `…_details` of a counter, as `CounterHistory.details` does for one object."""
+        summed: dict[str, Any] = {"rate": 0.0}
+        for key in keys:
+            details = self._history.details(key, field, request)
+            for name in ("rate", "avg_rate", "avg"):
+                if name in details:
+                    summed[name] = summed.get(name, 0.0) + details[name]
+            if "samples" in details:
+                before = summed.setdefault("samples", [])
+                summed["samples"] = _add_samples(before, details["samples"])
+        return summed
+
+
+def _add_samples(
+    before: list[dict[str, int]], further: list[dict[str, int]]
+) -> list[dict[str, int]]:
+    if not before:
+        return further
+    return [
+        {"sample": one["sample"] + other["sample"], "timestamp": one["timestamp"]}
+        for one, other in zip(before, further, strict=True)
+    ]
 
 
 def read_series_request(age: str | None, step: str | None) -> SeriesRequest | None:

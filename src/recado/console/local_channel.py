@@ -78,11 +78,11 @@ class LocalChannel:
         self._broker.coalescer.flush(self._now)
         return not any(isinstance(each.method, BasicReturn) for each in self._read_output())
 
-    def get(self, queue: Queue) -> GotMessage | None:
-        """Get one message of a queue, to be settled by `settle`; None if the queue is empty."""
-        if not self._channel.get(queue, no_ack=False, now=self._now):
+    def get(self, queue: Queue, *, no_ack: bool = False) -> GotMessage | None:
+        """Get one message of a queue, to be settled by `settle` unless `no_ack`; None if the queue is empty."""
+        if not self._channel.get(queue, no_ack=no_ack, now=self._now):
             return None
-        self._got_count += 1
+        self._got_count += not no_ack
         (received,) = self._read_output()
         assert isinstance(received.method, BasicGetOk)
         properties = decode_properties(extract_properties(received.content))

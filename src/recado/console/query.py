@@ -144,18 +144,18 @@ def _parse_count(text: str) -> int | None:
 
 
 def read_path(item: Mapping[str, Any], path: Sequence[str]) -> Any:
-    """Return the value at a dotted path; None if there is none.
+    """Return the value at a dotted path; 0 if there is none, as RabbitMQ sorts.
 
     A name may contain dots itself (`arguments.x.y`), so the rest of the path is also tried as one key.
     """
     value: Any = item
     for index, key in enumerate(path):
         if not isinstance(value, Mapping):
-            return None
+            return 0
         rest = ".".join(path[index:])
         if rest in value:
             return value[rest]
-        value = value.get(key)
+        value = value.get(key, 0)
     return value
 
 
@@ -195,13 +195,15 @@ class Listing(msgspec.Struct, frozen=True):
     """A list to be rendered: its entries, and how to make JSON objects of them.
 
     `name_of` returns the name that `name=` filters by. `sort_values` has, by sort column, a function that
-    reads the value from an entry. For other columns the objects have to be built to sort by them.
+    reads the value from an entry. For other columns the objects have to be built to sort by them. `order`
+    returns the texts by which the list is sorted otherwise, so that pages do not overlap.
     """
 
     entries: Sequence[Any]
     build: Callable[[Any], JsonObject]
     name_of: Callable[[Any], str]
     sort_values: Mapping[str, Callable[[Any], Any]] = {}
+    order: Callable[[Any], tuple[Any, ...]] | None = None
 
 
 class ListAnswer(msgspec.Struct, frozen=True):
@@ -219,7 +221,7 @@ def arrange(listing: Listing, query: ListQuery) -> Steps[ListAnswer]:
         entries = yield from _filter(entries, page.matches, listing.name_of)
     filtered = len(entries)
     arranged: Iterable[Any] = entries
-    if query.sort is not None:
+    if query.sort is not None or listing.order is not None:
         arranged = yield from _sort(listing, entries, query.sort, reverse=query.reverse)
     elif query.reverse:
         arranged = reversed(entries)
@@ -270,25 +272,24 @@ def _filter(
     return found
 
 
+_Keyed = tuple[tuple[int, Any], Any, Any]
+"""Sort key, order among equal ones, entry."""
+
+
 def _sort(
-    listing: Listing, entries: Sequence[Any], path: tuple[str, ...], *, reverse: bool
+    listing: Listing, entries: Sequence[Any], path: tuple[str, ...] | None, *, reverse: bool
 ) -> Steps[Iterable[Any]]:
     """Sort portions by themselves and merge them lazily, so that no single call sorts everything."""
-    value_of = listing.sort_values.get(".".join(path))
-    is_built = value_of is None
-    if value_of is None:
-        build = listing.build
-
-        def value_of(entry: Any) -> Any:
-            return read_path(build(entry), path)
-
-    sorted_portions: list[list[tuple[tuple[int, Any], int, Any]]] = []
-    keyed: list[tuple[tuple[int, Any], int, Any]] = []
-    sign = -1 if reverse else 1
+    value_of = _value_reader(listing, path)
+    is_built = path is not None and ".".join(path) not in listing.sort_values
+    sorted_portions: list[list[_Keyed]] = []
+    keyed: list[_Keyed] = []
+    order, sign = listing.order, -1 if reverse else 1
     number = 0
     for portion in _portions(entries, PORTION_COUNT):
         for entry in portion:
-            keyed.append((sort_key(value_of(entry)), sign * number, entry))
+            tie = order(entry) if order is not None else sign * number
+            keyed.append((sort_key(value_of(entry)), tie, entry))
             number += 1
             if is_built:  # an object with time series takes up to some milliseconds
                 yield
@@ -303,8 +304,16 @@ def _sort(
     return (entry for _, _, entry in merged)
 
 
-def _key(keyed: tuple[tuple[int, Any], int, Any]) -> tuple[tuple[int, Any], int]:
-    """Equal values stay in the order of the list, in both directions."""
+def _value_reader(listing: Listing, path: tuple[str, ...] | None) -> Callable[[Any], Any]:
+    """Return the function that reads the value to sort by."""
+    if path is None:
+        return lambda entry: 0
+    known = listing.sort_values.get(".".join(path))
+    return known or (lambda entry: read_path(listing.build(entry), path))
+
+
+def _key(keyed: _Keyed) -> tuple[tuple[int, Any], Any]:
+    """Equal values are in the order of the list; without one they stay as they are, in both directions."""
     return keyed[:2]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 TOTALS_KEY: Final = "totals"
 """The key of the node's own totals in their history."""
 
-TOTAL_FIELDS: Final = (*QUEUE_COUNTERS, *QUEUE_LENGTHS)
+TOTAL_FIELDS: Final = ("confirm", *QUEUE_FIELDS)
+VHOST_FIELDS: Final = QUEUE_FIELDS
 CHURN_FIELDS: Final = (
     "connection_created",
     "connection_closed",
@@ -54,6 +55,7 @@ class Sampler:
         self.exchanges = CounterHistory(EXCHANGE_FIELDS)
         self.channels = CounterHistory(CHANNEL_FIELDS)
         self.connections = CounterHistory(CONNECTION_FIELDS)
+        self.vhosts = CounterHistory(VHOST_FIELDS)  # by name
         self.totals = CounterHistory(TOTAL_FIELDS)
         self.churn = CounterHistory(CHURN_FIELDS)
 
@@ -77,8 +79,13 @@ class Sampler:
         broker = server.broker
         queues = list(self._queues())
         await run_in_slices(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
-        counters, lengths = await run_in_slices(self.sum_queues(queues))
-        totals = tuple((counters | lengths).values())
+        vhosts = await run_in_slices(self.read_vhosts(queues, list(broker.vhosts)))
+        await run_in_slices(
+            self.vhosts.sample(
+                ((name, tuple(sums.values())) for name, sums in vhosts.items()), at_ms
+            )
+        )
+        totals = tuple(self.read_totals(vhosts.values()).values())
         await run_in_slices(self.totals.sample([(TOTALS_KEY, totals)], at_ms))
         churn = tuple(self.read_churn().values())
         await run_in_slices(self.churn.sample([(TOTALS_KEY, churn)], at_ms))
@@ -123,6 +130,42 @@ class Sampler:
             {name: values[name] for name in QUEUE_COUNTERS},
             {name: values[name] for name in QUEUE_LENGTHS},
         )
+
+    def read_vhosts(
+        self, queues: Iterable[Queue], names: Iterable[str]
+    ) -> Steps[dict[str, dict[str, int]]]:
+        """Return the sums of some vhosts: counters and lengths of their queues, and messages published to them.
+
+        A message is published once, to an exchange, and then counted by each of its queues.
+        """
+        sums = {name: [0] * len(QUEUE_FIELDS) for name in names}
+        for queue in queues:
+            of_vhost = sums[queue.vhost.name]
+            for index, value in enumerate(read_queue(queue)):
+                of_vhost[index] += value
+            yield
+        found = {}
+        for name, values in sums.items():
+            vhost = self._server.broker.vhosts.get(name)
+            exchanges = vhost.exchanges.values() if vhost is not None else ()
+            found[name] = dict(zip(VHOST_FIELDS, values, strict=True))
+            found[name]["publish"] = sum(each.published_in for each in exchanges)
+            yield
+        return found
+
+    def read_totals(self, vhosts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+        """Return the counters of the node, given those of its vhosts: `TOTAL_FIELDS`."""
+        totals = dict.fromkeys(TOTAL_FIELDS, 0)
+        for vhost in vhosts:
+            for name, value in vhost.items():
+                totals[name] += value
+        counters = self._server.broker.counters.total_with(
+            channel
+            for connection in self._server.connections
+            for channel in connection.session.channels.values()
+        )
+        totals["publish"], totals["confirm"] = counters.published, counters.confirmed
+        return totals
 
     def read_churn(self) -> dict[str, int]:
         """Return how many connections, channels and queues were opened and closed since the start."""

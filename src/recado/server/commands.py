@@ -13,12 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from recado.amqp import methods as m
 from recado.amqp.errors import AmqpNotImplementedError, PreconditionFailedError
 from recado.amqp.traits import DIRECT_REPLY_TO
-from recado.broker.arguments import (
-    ConsumerSettings,
-    parse_consumer_arguments,
-    parse_queue_arguments,
-)
+from recado.broker.arguments import ConsumerSettings, parse_consumer_arguments
 from recado.broker.channel import Channel, Settlement
+from recado.broker.declarations import declare_exchange, declare_queue
 from recado.broker.queue import Queue
 from recado.broker.steps import TURN_UNITS_MAX, Steps
 
@@ -56,18 +53,13 @@ def _handles(method: type[M]) -> Callable[[Command[M]], Command[M]]:
 def exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare, now: int
 ) -> None:
-    permissions, vhost = channel.access.permissions, channel.access.vhost
-    name = strip_line_breaks(method.exchange)
+    access, name = channel.access, strip_line_breaks(method.exchange)
     if method.passive:
-        check_any_access(channel, "exchange", name)
-        vhost.require_exchange(name)
+        check_any_access(access, "exchange", name)
+        access.vhost.require_exchange(name)
     else:
-        permissions.check_configure("exchange", name)
-        alternate = method.arguments.get("alternate-exchange")
-        if isinstance(alternate, str):
-            permissions.check_read("exchange", name)
-            permissions.check_write("exchange", alternate)
-        vhost.declare_exchange(
+        declare_exchange(
+            access,
             name,
             method.type,
             durable=method.durable,
@@ -93,7 +85,7 @@ def exchange_delete(
 @_handles(m.ExchangeBind)
 def exchange_bind(session: "Session", channel: Channel, method: m.ExchangeBind, now: int) -> None:
     destination, source = map(strip_line_breaks, (method.destination, method.source))
-    check_binding(channel, "exchange", destination, source, method.routing_key)
+    check_binding(channel.access, "exchange", destination, source, method.routing_key)
     channel.access.vhost.bind_exchange(destination, source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.send(m.ExchangeBindOk())
@@ -104,7 +96,7 @@ def exchange_unbind(
     session: "Session", channel: Channel, method: m.ExchangeUnbind, now: int
 ) -> None:
     destination, source = map(strip_line_breaks, (method.destination, method.source))
-    check_binding(channel, "exchange", destination, source, method.routing_key)
+    check_binding(channel.access, "exchange", destination, source, method.routing_key)
     channel.access.vhost.unbind_exchange(destination, source, method.routing_key, method.arguments)
     if not method.no_wait:
         channel.send(m.ExchangeUnbindOk())
@@ -121,7 +113,17 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
         if method.passive:
             queue = _find_existing_queue(session, channel, strip_line_breaks(method.queue))
         else:
-            queue = _declare_queue(session, channel, method, now)
+            queue = declare_queue(
+                session.broker,
+                channel.access,
+                strip_line_breaks(method.queue),
+                durable=method.durable,
+                exclusive=method.exclusive,
+                auto_delete=method.auto_delete,
+                arguments=method.arguments,
+                connection=session,
+                now=now,
+            )
         queue.touch(now)
         channel.last_queue = name = queue.name
         ready, consumers = queue.ready, len(queue.consumers)
@@ -130,45 +132,18 @@ def queue_declare(session: "Session", channel: Channel, method: m.QueueDeclare, 
 
 
 def _find_existing_queue(session: "Session", channel: Channel, name: str) -> Queue:
-    check_any_access(channel, "queue", name)
+    check_any_access(channel.access, "queue", name)
     # Any client may ask whether a direct reply-to address still exists.
     if name.startswith(DIRECT_REPLY_TO):
         return channel.access.vhost.find_queue(name)
     return channel.access.vhost.find_accessible_queue(session, name)
 
 
-def _declare_queue(session: "Session", channel: Channel, method: m.QueueDeclare, now: int) -> Queue:
-    permissions, vhost = channel.access.permissions, channel.access.vhost
-    requested_name = strip_line_breaks(method.queue)
-    name = requested_name or f"amq.gen-{session.broker.new_name()}"
-    permissions.check_configure("queue", name)
-    settings = parse_queue_arguments(
-        name,
-        vhost.name,
-        durable=method.durable,
-        exclusive=method.exclusive,
-        auto_delete=method.auto_delete,
-        arguments=method.arguments,
-        server_named=not requested_name,
-        default_type=vhost.settings.default_queue_type,
-    )
-    if settings.dead_letter_exchange is not None:
-        permissions.check_read("queue", name)
-        permissions.check_write("exchange", settings.dead_letter_exchange)
-    if requested_name:
-        existing = vhost.find_equivalent_queue(name, settings, session)
-        if existing is not None:
-            return existing
-    session.broker.check_queue_limit(vhost, name)
-    owner = session if settings.exclusive else None
-    return session.broker.create_queue(vhost, name, settings, owner, now)
-
-
 @_handles(m.QueueBind)
 def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: int) -> None:
     name, key = resolve_binding_names(channel, method.queue, method.routing_key)
     exchange = strip_line_breaks(method.exchange)
-    check_binding(channel, "queue", name, exchange, key)
+    check_binding(channel.access, "queue", name, exchange, key)
     channel.access.vhost.bind_queue(name, exchange, key, method.arguments, connection=session)
     if not method.no_wait:
         channel.send(m.QueueBindOk())
@@ -178,7 +153,7 @@ def queue_bind(session: "Session", channel: Channel, method: m.QueueBind, now: i
 def queue_unbind(session: "Session", channel: Channel, method: m.QueueUnbind, now: int) -> None:
     name, key = resolve_binding_names(channel, method.queue, method.routing_key)
     exchange = strip_line_breaks(method.exchange)
-    check_binding(channel, "queue", name, exchange, key)
+    check_binding(channel.access, "queue", name, exchange, key)
     channel.access.vhost.unbind_queue(name, exchange, key, method.arguments, connection=session)
     channel.send(m.QueueUnbindOk())
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from recado.amqp.errors import AccessRefusedError, NotFoundError
 from recado.broker.channel import Channel
 from recado.broker.queue import Queue
+from recado.broker.routing import VhostAccess
 
 if TYPE_CHECKING:
     from .session import Session
@@ -42,8 +43,9 @@ def find_readable_queue(session: "Session", channel: Channel, name: str) -> Queu
     return channel.access.vhost.find_accessible_queue(session, name)
 
 
-def check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
-    permissions, vhost = channel.access.permissions, channel.access.vhost
+def check_binding(access: VhostAccess, kind: str, destination: str, source: str, key: str) -> None:
+    """Check the permissions to bind or unbind: write on the destination, read on the source."""
+    permissions, vhost = access.permissions, access.vhost
     permissions.check_write(kind, destination)
     permissions.check_read("exchange", source)
     exchange = vhost.exchanges.get(source)
@@ -51,9 +53,9 @@ def check_binding(channel: Channel, kind: str, destination: str, source: str, ke
         permissions.check_topic_read(source, key)
 
 
-def check_any_access(channel: Channel, kind: str, name: str) -> None:
+def check_any_access(access: VhostAccess, kind: str, name: str) -> None:
     """Refuse access to a client without any permission on a name, so that it cannot find out what exists."""
-    permissions = channel.access.permissions
+    permissions = access.permissions
     for check in (permissions.check_configure, permissions.check_write):
         try:
             check(kind, name)

@@ -17,15 +17,17 @@ from recado.server.connection import Connection
 from recado.server.session import SessionState
 
 from ..access import Access, is_administrator, is_monitor, visible_vhosts
-from ..query import Listing
+from ..query import Listing, collect
 from ..request import NO_CONTENT, Answer, ApiRequest, not_authorised, not_found
 from ..routes import API, Content
+from ..site import run_in_slices
 from .statistics import (
     CHANNEL_FIELDS,
     CONNECTION_FIELDS,
     SERIES_PARAMETERS,
     RequestedSeries,
     counter_object,
+    message_statistics,
     read_channel,
 )
 
@@ -85,6 +87,9 @@ def connection_object(request: ApiRequest, connection: Connection) -> dict[str, 
         "send_pend": connection.unsent_bytes,
         **_tls_object(connection),
     }
+    name = properties.get("connection_name")
+    if isinstance(name, str):
+        described["user_provided_name"] = name
     values = dict(
         zip(CONNECTION_FIELDS, (connection.received_bytes, connection.sent_bytes), strict=True)
     )
@@ -145,6 +150,7 @@ def _listing(request: ApiRequest, connections: list[Connection]) -> Answer:
                 "recv_oct": lambda each: each.received_bytes,
                 "send_oct": lambda each: each.sent_bytes,
             },
+            lambda each: (_owner(each)[1], connection_name(each)),
         ),
     )
 
@@ -282,9 +288,8 @@ def channel_object(request: ApiRequest, entry: _ChannelEntry) -> dict[str, Any]:
         "pending_raft_commands": 0,
     }
     values = dict(zip(CHANNEL_FIELDS, read_channel(channel), strict=True))
-    if any(values.values()):
-        series, history = RequestedSeries(request.query), request.console.sampler.channels
-        described["message_stats"] = counter_object(history, channel, values, series.rates)
+    series, history = RequestedSeries(request.query), request.console.sampler.channels
+    described.update(message_statistics(history, channel, values, series.rates))
     return described
 
 
@@ -295,6 +300,7 @@ def _channel_listing(request: ApiRequest, connections: list[Connection]) -> Answ
             partial(channel_object, request),
             channel_name,
             {"name": channel_name, "number": lambda entry: entry[1].number},
+            lambda entry: (_owner(entry[0])[1], connection_name(entry[0]), entry[1].number),
         ),
     )
 
@@ -374,33 +380,50 @@ def consumer_object(request: ApiRequest, consumer: Consumer) -> dict[str, Any]:
         "channel_details": details,
         "ack_required": not consumer.no_ack,
         "active": active,
-        "activity_status": "up" if active else "waiting",
+        "activity_status": _activity(consumer) if active else "waiting",
         "exclusive": consumer.exclusive,
         "prefetch_count": consumer.prefetch,
         "arguments": to_json_object(consumer.settings.arguments),
     }
 
 
+def _activity(consumer: Consumer) -> str:
+    return "single_active" if consumer.queue.active_consumer_tag is not None else "up"
+
+
 def _consumer_listing(request: ApiRequest, vhosts: list[str]) -> Answer:
-    consumers = [
+    """Return the list of consumers, which are read in slices; those of other users only for a monitor."""
+    everyone = is_monitor(request.user)
+    entries = (
         consumer
         for name in vhosts
-        for queue in request.broker.vhosts[name].queues.values()
+        for queue in list(request.broker.vhosts[name].queues.values())
         if not queue.is_reply_address
-        for consumer in queue.consumers
-    ]
-    return Answer(
-        listing=Listing(consumers, partial(consumer_object, request), lambda each: each.tag)
+        for consumer in list(queue.consumers)
+        if everyone or consumer.channel.access.user.name == request.user.name
     )
+
+    async def wait() -> Answer:
+        consumers = await run_in_slices(collect(entries))
+        return Answer(
+            listing=Listing(
+                consumers,
+                partial(consumer_object, request),
+                lambda each: each.tag,
+                order=lambda each: (each.queue.vhost.name, each.queue.name, each.tag),
+            )
+        )
+
+    return Answer(wait=wait)
 
 
 @API.add("GET", "/api/consumers", Access.MANAGEMENT, content=Content.LIST)
 def list_consumers(request: ApiRequest) -> Answer:
-    """List the consumers of all visible vhosts."""
+    """List the consumers that the user may see: its own, or for a monitor all."""
     return _consumer_listing(request, visible_vhosts(request.user, request.broker))
 
 
-@API.add("GET", "/api/consumers/{vhost}", Access.VHOST, content=Content.LIST)
+@API.add("GET", "/api/consumers/{vhost}", Access.VISIBLE_VHOST, content=Content.LIST)
 def list_consumers_of_vhost(request: ApiRequest) -> Answer:
-    """List the consumers of one vhost."""
+    """List the consumers of one vhost that the user may see."""
     return _consumer_listing(request, [request.vhost().name])

@@ -18,7 +18,7 @@ from ..local_channel import GotMessage
 from ..query import Listing
 from ..request import NAME_MAX_BYTES, Answer, ApiError, ApiRequest, bad_request, check_name
 from ..routes import API, Content
-from .topology import permissions_of, to_field_table
+from .topology import access_to, to_field_table
 
 FIELD_MAX_BYTES: Final = 256 * 1024  # of a field other than the payload
 GET_MAX_COUNT: Final = 1_000
@@ -93,7 +93,7 @@ def publish(request: ApiRequest) -> Answer:
     payload = _decode_payload(body)
     properties = _read_properties(body.properties)
     routing_key = check_name("routing_key", body.routing_key)
-    channel = request.console.open_channel(request, vhost.name)
+    channel = request.console.open_channel(request, access_to(request, vhost))
     try:
         routed = channel.publish(
             request.parameters["exchange"],
@@ -176,12 +176,13 @@ def get_messages(request: ApiRequest) -> Answer:
     """Get messages; those that are requeued are marked as redelivered."""
     vhost = request.vhost()
     name = request.parameters["queue"]
-    permissions_of(request, vhost).check_read("queue", name)
+    access = access_to(request, vhost)
+    access.permissions.check_read("queue", name)
     queue = vhost.find_accessible_queue(None, name)
     body = read_body(request, MessagesToGet)
     count = min(int(body.count), GET_MAX_COUNT)
     settlement = ACK_MODES[body.ackmode]
-    channel = request.console.open_channel(request, vhost.name)
+    channel = request.console.open_channel(request, access)
     messages: list[GotMessage] = []
     size = 0
     try:

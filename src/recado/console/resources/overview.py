@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Hashable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from recado.amqp.properties import Properties
-from recado.broker.arguments import QueueSettings
-from recado.broker.channel import Settlement
+from recado.broker.declarations import declare_queue
 from recado.broker.exchange import EXCHANGE_TYPES
 from recado.server import memory
 
 from ..access import Access, is_monitor, visible_vhosts
 from ..body import read_body
+from ..history import SummedHistory
 from ..query import Listing
 from ..request import NO_CONTENT, Answer, ApiRequest, bad_request, not_found
 from ..routes import API, Content
-from ..sampler import TOTALS_KEY
+from ..sampler import TOTALS_KEY, VHOST_FIELDS
 from ..site import run_in_slices
-from .statistics import SERIES_PARAMETERS, RequestedSeries, counter_object
-from .topology import permissions_of
+from .statistics import (
+    QUEUE_LENGTHS,
+    SERIES_PARAMETERS,
+    History,
+    RequestedSeries,
+    counter_object,
+    message_statistics,
+)
+from .topology import access_to
 
 if TYPE_CHECKING:
     from ..console import Console, Listener
 
 PRODUCT: Final = "RabbitMQ"
+STANDARD_EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 
 
 class ClusterName(msgspec.Struct):
@@ -38,8 +47,15 @@ class ClusterName(msgspec.Struct):
 
 
 def exchange_types() -> list[dict[str, Any]]:
+    """Return the types of exchanges, described in RabbitMQ's words where it has them."""
     return [
-        {"name": name, "description": f"AMQP {name} exchange", "enabled": True}
+        {
+            "name": name,
+            "description": f"AMQP {name} exchange, as per the AMQP specification"
+            if name in STANDARD_EXCHANGE_TYPES
+            else f"{name} exchange",
+            "enabled": True,
+        }
         for name in (*EXCHANGE_TYPES, "x-delayed-message")
     ]
 
@@ -69,8 +85,16 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
             if each.session.access is not None
             and each.session.access.user.name == request.user.name
         ]
-    series = RequestedSeries(request.query)
-    totals, lengths = await run_in_slices(console.read_totals(queues))
+    series, sampler = RequestedSeries(request.query), console.sampler
+    sums = await run_in_slices(sampler.read_vhosts(queues, names))
+    history: History
+    key: Hashable
+    if is_monitor(request.user):
+        totals, history, key = sampler.read_totals(sums.values()), sampler.totals, TOTALS_KEY
+    else:  # of the visible vhosts only, also the rates
+        history, key = SummedHistory(sampler.vhosts), tuple(names)
+        totals = {name: sum(each[name] for each in sums.values()) for name in VHOST_FIELDS}
+    lengths = {name: totals.pop(name) for name in QUEUE_LENGTHS}
     return {
         "management_version": console.compatible_version,
         "rates_mode": "basic",
@@ -85,13 +109,13 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
         "release_series_support_status": "supported",
         "disable_stats": False,
         "enable_queue_totals": False,
-        "message_stats": counter_object(console.sampler.totals, TOTALS_KEY, totals, series.rates)
-        if any(totals.values())
-        else {},
+        "message_stats": message_statistics(history, key, totals, series.rates).get(
+            "message_stats", {}
+        ),
         "churn_rates": counter_object(
             console.sampler.churn, TOTALS_KEY, console.read_churn(), None
         ),
-        "queue_totals": counter_object(console.sampler.totals, TOTALS_KEY, lengths, series.lengths),
+        "queue_totals": counter_object(history, key, lengths, series.lengths),
         "object_totals": {
             "channels": sum(len(each.session.channels) for each in connections),
             "connections": len(connections),
@@ -236,15 +260,21 @@ def _failed(reason: str, **fields: Any) -> Answer:
 def test_aliveness(request: ApiRequest) -> Answer:
     """Declare the queue `aliveness-test`, publish to it and get the message back."""
     vhost = request.vhost()
-    permissions_of(request, vhost).check_configure("queue", ALIVENESS_QUEUE)
-    if ALIVENESS_QUEUE not in vhost.queues:
-        request.broker.check_queue_limit(vhost, ALIVENESS_QUEUE)
-        request.broker.create_queue(vhost, ALIVENESS_QUEUE, QueueSettings(), None, request.now_ms)
-    channel = request.console.open_channel(request, vhost.name)
+    access, name = access_to(request, vhost), ALIVENESS_QUEUE
+    queue = declare_queue(
+        request.broker,
+        access,
+        name,
+        durable=False,
+        arguments={},
+        connection=None,
+        now=request.now_ms,
+    )
+    access.permissions.check_read("queue", name)
+    channel = request.console.open_channel(request, access)
     try:
-        channel.publish("", ALIVENESS_QUEUE, Properties(), b"test_message")
-        message = channel.get(vhost.find_accessible_queue(None, ALIVENESS_QUEUE))
-        channel.settle(Settlement.ACK)
+        channel.publish("", name, Properties(), b"test_message")
+        message = channel.get(queue, no_ack=True)
     finally:
         channel.close()
     return Answer(body=OK) if message is not None else _failed("no message came back")

@@ -64,7 +64,14 @@ def _entries(vhosts: list[Vhost[Queue]], *, operator: bool) -> Answer:
         for policy in vhost.policies.by_name.values()
         if policy.operator is operator
     ]
-    return Answer(listing=Listing(entries, policy_object, lambda entry: entry[1].name))
+    return Answer(
+        listing=Listing(
+            entries,
+            policy_object,
+            lambda entry: entry[1].name,
+            order=lambda entry: (entry[1].priority, entry[0], entry[1].name),
+        )
+    )
 
 
 def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
@@ -250,6 +257,7 @@ def list_global_parameters(request: ApiRequest) -> Answer:
             entries,
             lambda entry: {"name": entry[0], "value": entry[1]},
             lambda entry: entry[0],
+            order=lambda entry: (entry[0],),
         )
     )
 

@@ -23,7 +23,7 @@ from ..query import Listing
 from ..request import Answer, ApiRequest, bad_request
 from ..routes import API, Content
 from .messages import GET_MAX_BYTES, GET_MAX_COUNT, encode_payload, properties_object
-from .topology import find_queue, permissions_of
+from .topology import access_to, find_queue
 
 if TYPE_CHECKING:
     from recado.broker.message_filter import MessageFilter
@@ -37,7 +37,7 @@ Selector = Annotated[
 def _find_readable_queue(request: ApiRequest) -> Queue:
     """Return the queue of the path, which the user may read. Raises `ApiError` or `AmqpError`."""
     vhost, name = request.vhost(), request.parameters["queue"]
-    permissions_of(request, vhost).check_read("queue", name)
+    access_to(request, vhost).permissions.check_read("queue", name)
     find_queue(request)
     return vhost.find_accessible_queue(None, name)
 

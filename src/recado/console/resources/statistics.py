@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol
 
 import msgspec
 
@@ -12,8 +12,9 @@ from recado.broker.broker import DeletedQueueCounters
 from recado.broker.channel import Channel
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
+from recado.broker.stream import Stream
 
-from ..history import CounterHistory, SeriesRequest, read_series_request
+from ..history import SeriesRequest, read_series_request
 from ..query import QueryParameter
 from ..request import ApiRequest
 
@@ -28,6 +29,8 @@ QUEUE_COUNTERS: Final = (
     "redeliver",
     "ack",
 )
+PUBLISH_COUNTERS: Final = ("publish", "confirm")
+"""Absent from statistics while all are zero; so are the other counters of messages, as one group."""
 QUEUE_LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_FIELDS: Final = (*QUEUE_COUNTERS, *QUEUE_LENGTHS)
 CHANNEL_FIELDS: Final = (
@@ -52,6 +55,8 @@ def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
     """Return the values of `QUEUE_FIELDS`."""
     delivered, no_ack = queue.delivered_count, queue.delivered_no_ack_count
     got, got_no_ack = queue.get_count, queue.get_no_ack_count
+    # Messages stay in a stream when they are acknowledged, so `ready` counts those that are not, too.
+    unacked = 0 if isinstance(queue, Stream) else queue.unacked
     return (
         queue.published_count,
         delivered,
@@ -62,9 +67,9 @@ def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
         queue.get_empty_count,
         queue.redelivered_count,
         queue.acknowledged_count,
-        queue.ready + queue.unacked,
+        queue.ready + unacked,
         queue.ready,
-        queue.unacked,
+        unacked,
     )
 
 
@@ -111,8 +116,15 @@ def _read(query: Mapping[str, str], prefix: str) -> SeriesRequest | None:
     return read_series_request(query.get(f"{prefix}_age"), query.get(f"{prefix}_incr"))
 
 
+class History(Protocol):
+    """The samples that rates are computed from."""
+
+    def details(self, key: Any, field: str, request: SeriesRequest | None, /) -> dict[str, Any]:
+        """Return the `…_details` of a counter."""
+
+
 def counter_object(
-    history: CounterHistory,
+    history: History,
     key: Hashable,
     values: Mapping[str, int],
     request: SeriesRequest | None,
@@ -125,6 +137,24 @@ def counter_object(
     return described
 
 
+def message_statistics(
+    history: History,
+    key: Hashable,
+    values: Mapping[str, int],
+    request: SeriesRequest | None,
+) -> dict[str, Any]:
+    """Return `message_stats`, with the groups of counters of which any has counted, or nothing."""
+    published = {name: value for name, value in values.items() if name in PUBLISH_COUNTERS}
+    delivered = {name: value for name, value in values.items() if name not in PUBLISH_COUNTERS}
+    counted = {
+        name: value
+        for group in (published, delivered)
+        if any(group.values())
+        for name, value in group.items()
+    }
+    return {"message_stats": counter_object(history, key, counted, request)} if counted else {}
+
+
 def queue_statistics(request: ApiRequest, queue: Queue) -> dict[str, Any]:
     """Return lengths, counters and rates of a queue."""
     values = dict(zip(QUEUE_FIELDS, read_queue(queue), strict=True))
@@ -132,8 +162,7 @@ def queue_statistics(request: ApiRequest, queue: Queue) -> dict[str, Any]:
     lengths = {name: values[name] for name in QUEUE_LENGTHS}
     counters = {name: values[name] for name in QUEUE_COUNTERS}
     described = counter_object(history, queue, lengths, series.lengths)
-    if any(counters.values()):
-        described["message_stats"] = counter_object(history, queue, counters, series.rates)
+    described.update(message_statistics(history, queue, counters, series.rates))
     if not queue.consumers:
         described["idle_since"] = format_time(queue.last_used_ms)
     return described
@@ -141,10 +170,9 @@ def queue_statistics(request: ApiRequest, queue: Queue) -> dict[str, Any]:
 
 def exchange_statistics(request: ApiRequest, exchange: Exchange[Queue]) -> dict[str, Any]:
     """Return the counters of an exchange, if any message has passed it."""
-    values = dict(
-        zip(EXCHANGE_FIELDS, (exchange.published_in, exchange.published_out), strict=True)
-    )
-    if not any(values.values()):
+    counts = exchange.published_in, exchange.published_out
+    values = {name: value for name, value in zip(EXCHANGE_FIELDS, counts, strict=True) if value}
+    if not values:
         return {}
     series, history = RequestedSeries(request.query), request.console.sampler.exchanges
     return {"message_stats": counter_object(history, exchange, values, series.rates)}

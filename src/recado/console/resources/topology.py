@@ -14,13 +14,14 @@ from urllib.parse import quote_plus, unquote, unquote_plus
 import msgspec
 
 from recado.amqp.values import FieldTable, FieldValue, Int64
-from recado.broker.access import PermissionChecker
-from recado.broker.arguments import parse_queue_arguments
 from recado.broker.binding import Binding, canonical_arguments
+from recado.broker.declarations import declare_exchange, declare_queue
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
+from recado.broker.routing import VhostAccess
 from recado.broker.vhost import Vhost
 from recado.definitions.exporter import to_json_object
+from recado.server.names import check_binding
 
 from ..access import Access, visible_vhosts
 from ..body import read_body
@@ -79,9 +80,10 @@ class BindingBody(msgspec.Struct):
     arguments: dict[str, Any] = {}
 
 
-def permissions_of(request: ApiRequest, vhost: Vhost[Queue]) -> PermissionChecker:
-    """Return the permissions of the user in a vhost. Raises `NotAllowedError` if it may not enter the vhost."""
-    return PermissionChecker(request.user, vhost.name)
+def access_to(request: ApiRequest, vhost: Vhost[Queue]) -> VhostAccess:
+    """Return the user's access to a vhost. Raises `NotAllowedError` if it may not enter the vhost."""
+    broker = request.broker
+    return VhostAccess(request.user, vhost, broker.consumer_timeouts, broker.coalescer)
 
 
 def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
@@ -135,9 +137,6 @@ def exchange_object(request: ApiRequest, entry: _ExchangeEntry) -> dict[str, Any
         "auto_delete": declared.auto_delete,
         "internal": declared.internal,
         "arguments": to_json_object(declared.arguments),
-        "user_who_performed_action": "rmq-internal"
-        if not exchange.name or exchange.name.startswith("amq.")
-        else "guest",
     }
     policy = vhost.policies.find_policy(exchange.name, "exchanges")
     if policy is not None:
@@ -168,6 +167,7 @@ def _exchange_listing(request: ApiRequest) -> Answer:
                 "vhost": lambda entry: entry[0].name,
                 "type": lambda entry: entry[1].declared_settings.exchange_type,
             },
+            lambda entry: (entry[0].name, entry[1].name),
         ),
     )
 
@@ -198,9 +198,9 @@ def put_exchange(request: ApiRequest) -> Answer:
     """Declare an exchange."""
     vhost, name = request.vhost(), request.parameters["exchange"]
     body = read_body(request, ExchangeBody)
-    permissions_of(request, vhost).check_configure("exchange", name)
     created = name not in vhost.exchanges
-    vhost.declare_exchange(
+    declare_exchange(
+        access_to(request, vhost),
         name,
         body.type,
         durable=body.durable,
@@ -215,7 +215,7 @@ def put_exchange(request: ApiRequest) -> Answer:
 def delete_exchange(request: ApiRequest) -> Answer:
     """Delete an exchange."""
     vhost, exchange = _find_exchange(request)
-    permissions_of(request, vhost).check_configure("exchange", exchange.name)
+    access_to(request, vhost).permissions.check_configure("exchange", exchange.name)
     vhost.delete_exchange(exchange.name, if_unused=IF_UNUSED.is_true(request.query))
     return NO_CONTENT
 
@@ -282,7 +282,11 @@ def _queue_listing(request: ApiRequest) -> Answer:
     }
     return Answer(
         listing=Listing(
-            entries, partial(queue_object, request), lambda queue: queue.name, sort_values
+            entries,
+            partial(queue_object, request),
+            lambda queue: queue.name,
+            sort_values,
+            lambda queue: (queue.vhost.name, queue.name),
         ),
     )
 
@@ -323,31 +327,25 @@ def put_queue(request: ApiRequest) -> Answer:
     """Declare a queue."""
     vhost, name = request.vhost(), request.parameters["queue"]
     body = read_body(request, QueueBody)
-    permissions_of(request, vhost).check_configure("queue", name)
-    arguments = read_arguments(body.arguments)
-    if vhost.settings.default_queue_type is not None:
-        arguments.setdefault("x-queue-type", vhost.settings.default_queue_type)
-    settings = parse_queue_arguments(
+    created = name not in vhost.queues
+    declare_queue(
+        request.broker,
+        access_to(request, vhost),
         name,
-        vhost.name,
         durable=body.durable,
-        exclusive=False,
         auto_delete=body.auto_delete,
-        arguments=arguments,
+        arguments=read_arguments(body.arguments),
+        connection=None,
+        now=request.now_ms,
     )
-    known = vhost.find_equivalent_queue(name, settings, None)
-    if known is not None:
-        return NO_CONTENT
-    request.broker.check_queue_limit(vhost, name)
-    request.broker.create_queue(vhost, name, settings, None, request.now_ms)
-    return CREATED
+    return CREATED if created else NO_CONTENT
 
 
 @API.add("DELETE", "/api/queues/{vhost}/{queue}", Access.VHOST, query=(IF_UNUSED, IF_EMPTY))
 def delete_queue(request: ApiRequest) -> Answer:
     """Delete a queue."""
     queue = find_queue(request)
-    permissions_of(request, queue.vhost).check_configure("queue", queue.name)
+    access_to(request, queue.vhost).permissions.check_configure("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)  # refuses exclusive queues
     request.broker.delete_queue(
         queue,
@@ -362,7 +360,7 @@ def delete_queue(request: ApiRequest) -> Answer:
 def purge_queue(request: ApiRequest) -> Answer:
     """Drop all ready messages of a queue."""
     queue = find_queue(request)
-    permissions_of(request, queue.vhost).check_read("queue", queue.name)
+    access_to(request, queue.vhost).permissions.check_read("queue", queue.name)
     queue.vhost.find_accessible_queue(None, queue.name)
     queue.purge()
     return NO_CONTENT
@@ -407,6 +405,10 @@ def properties_key(routing_key: str, arguments: FieldTable) -> str:
     return encoded or "~"
 
 
+def destination_type(destination: Queue | Exchange[Queue]) -> str:
+    return "queue" if isinstance(destination, Queue) else "exchange"
+
+
 def binding_object(entry: _BindingEntry) -> dict[str, Any]:
     """Return a binding as RabbitMQ describes it."""
     vhost, source, destination, routing_key, arguments = entry
@@ -414,7 +416,7 @@ def binding_object(entry: _BindingEntry) -> dict[str, Any]:
         "source": source,
         "vhost": vhost,
         "destination": destination.name,
-        "destination_type": "queue" if isinstance(destination, Queue) else "exchange",
+        "destination_type": destination_type(destination),
         "routing_key": routing_key,
         "arguments": to_json_object(arguments),
         "properties_key": properties_key(routing_key, arguments),
@@ -426,9 +428,18 @@ def _binding_listing(entries: Iterable[_BindingEntry]) -> Answer:
 
     async def wait() -> Answer:
         collected = await run_in_slices(collect(entries))
-        return Answer(listing=Listing(collected, binding_object, lambda entry: entry[3]))
+        return Answer(
+            listing=Listing(
+                collected, binding_object, lambda entry: entry[3], order=_order_of_binding
+            )
+        )
 
     return Answer(wait=wait)
+
+
+def _order_of_binding(entry: _BindingEntry) -> tuple[str, ...]:
+    vhost, source, destination, routing_key, _ = entry
+    return vhost, source, destination_type(destination), destination.name, routing_key
 
 
 def _default_binding(vhost: Vhost[Queue], queue: Queue) -> _BindingEntry:
@@ -555,13 +566,12 @@ def post_binding(request: ApiRequest) -> Answer:
         request.parameters["source"],
         request.parameters["destination"],
     )
-    permissions = permissions_of(request, vhost)
-    permissions.check_read("exchange", source)
+    access = access_to(request, vhost)
     if request.parameters["destination_type"] == "q":
-        permissions.check_write("queue", name)
+        check_binding(access, "queue", name, source, key)
         vhost.bind_queue(name, source, key, arguments)
     elif request.parameters["destination_type"] == "e":
-        permissions.check_write("exchange", name)
+        check_binding(access, "exchange", name, source, key)
         vhost.bind_exchange(name, source, key, arguments)
     else:
         raise not_found()
@@ -590,12 +600,11 @@ def delete_binding(request: ApiRequest) -> Answer:
     """Remove one binding by its `properties_key`."""
     _, source, destination, key, arguments = _find_binding(request)
     vhost = request.vhost()
-    permissions = permissions_of(request, vhost)
-    permissions.check_read("exchange", source)
+    access = access_to(request, vhost)
     if isinstance(destination, Queue):
-        permissions.check_write("queue", destination.name)
+        check_binding(access, "queue", destination.name, source, key)
         vhost.unbind_queue(destination.name, source, key, arguments)
     else:
-        permissions.check_write("exchange", destination.name)
+        check_binding(access, "exchange", destination.name, source, key)
         vhost.unbind_exchange(destination.name, source, key, arguments)
     return NO_CONTENT

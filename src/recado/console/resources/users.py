@@ -78,7 +78,11 @@ def user_object(user: User) -> dict[str, Any]:
 def _users(users: list[User]) -> Answer:
     return Answer(
         listing=Listing(
-            users, user_object, name_of=_name_of_user, sort_values={"name": _name_of_user}
+            users,
+            user_object,
+            name_of=_name_of_user,
+            sort_values={"name": _name_of_user},
+            order=lambda user: (user.name,),
         )
     )
 
@@ -179,7 +183,14 @@ def _permission_object(entry: tuple[str, str, Permission]) -> dict[str, Any]:
 
 
 def _permissions(entries: list[tuple[str, str, Permission]]) -> Answer:
-    return Answer(listing=Listing(entries, _permission_object, name_of=lambda entry: entry[0]))
+    return Answer(
+        listing=Listing(
+            entries,
+            _permission_object,
+            name_of=lambda entry: entry[0],
+            order=lambda entry: (entry[1], entry[0]),
+        )
+    )
 
 
 @API.add("GET", "/api/permissions", Access.ADMINISTRATOR, content=Content.LIST)
@@ -284,7 +295,12 @@ def _topic_permissions(users: list[User], vhost: str | None = None) -> Answer:
         if vhost is None or name == vhost
     ]
     return Answer(
-        listing=Listing(entries, _topic_permission_object, name_of=lambda entry: entry[0])
+        listing=Listing(
+            entries,
+            _topic_permission_object,
+            name_of=lambda entry: entry[0],
+            order=lambda entry: (entry[1], entry[0], entry[2]),
+        )
     )
 
 
@@ -364,6 +380,7 @@ def _limits(users: list[User]) -> Answer:
             entries,
             lambda user: {"user": user.name, "value": msgspec.to_builtins(user.limits)},
             name_of=_name_of_user,
+            order=lambda user: (user.name,),
         )
     )
 

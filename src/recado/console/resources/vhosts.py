@@ -19,6 +19,7 @@ from ..console import FULL_PERMISSION
 from ..query import Listing
 from ..request import CREATED, NO_CONTENT, Answer, ApiRequest, bad_request, not_found
 from ..routes import API, Content
+from .statistics import QUEUE_LENGTHS, counter_object, message_statistics
 
 
 class VhostBody(msgspec.Struct):
@@ -38,10 +39,12 @@ class LimitBody(msgspec.Struct):
 
 
 def vhost_object(request: ApiRequest, vhost: Vhost[Queue]) -> dict[str, Any]:
-    """Return a vhost as RabbitMQ describes it."""
+    """Return a vhost as RabbitMQ describes it; the numbers of messages are those of the newest sample."""
     settings = vhost.settings
-    queues = [queue for queue in vhost.queues.values() if not queue.is_reply_address]
-    ready, unacked = sum(queue.ready for queue in queues), sum(queue.unacked for queue in queues)
+    history = request.console.sampler.vhosts
+    sampled = history.latest(vhost.name) or (0,) * len(history.fields)
+    counters = dict(zip(history.fields, sampled, strict=True))
+    lengths = {name: counters.pop(name) for name in QUEUE_LENGTHS}
     return {
         "name": vhost.name,
         "description": settings.description,
@@ -50,9 +53,8 @@ def vhost_object(request: ApiRequest, vhost: Vhost[Queue]) -> dict[str, Any]:
         "metadata": {"description": settings.description, "tags": list(settings.tags)},
         "tracing": False,
         "cluster_state": {request.console.node_name: "running"},
-        "messages": ready + unacked,
-        "messages_ready": ready,
-        "messages_unacknowledged": unacked,
+        **counter_object(history, vhost.name, lengths, None),
+        **message_statistics(history, vhost.name, counters, None),
     }
 
 
@@ -66,6 +68,7 @@ def list_vhosts(request: ApiRequest) -> Answer:
             lambda vhost: vhost_object(request, vhost),
             lambda vhost: vhost.name,
             {"name": lambda vhost: vhost.name},
+            lambda vhost: (vhost.name,),
         ),
     )
 
@@ -157,6 +160,7 @@ def _limits(vhosts: list[Vhost[Queue]]) -> Answer:
                 "value": msgspec.to_builtins(vhost.settings.limits),
             },
             lambda vhost: vhost.name,
+            order=lambda vhost: (vhost.name,),
         )
     )
 
