@@ -142,10 +142,10 @@ def test_a_batch_is_recognised_by_its_content(
     none = rows(spark, 0).where("id < 0")
     assert not write_batch(none, sink, Batch("w", 2, "planned anew"))
     for number, others in ((1, rows(spark, 0, 2)), (2, rows(spark, 0)), (3, none)):
-        with pytest.raises(TableError, match=rf"up to 3 of w, with other rows as batch {number}"):
+        with pytest.raises(TableError, match=rf"up to 3 of w, so batch {number} was not written"):
             write_batch(others, sink, Batch("w", number, "planned anew"))
     changed = rows(spark, 3).withColumn("counts", f.expr("map('k', id + 1)"))
-    with pytest.raises(TableError, match="other rows as batch 3"):
+    with pytest.raises(TableError, match="batch 3 was not written: the table has other rows"):
         write_batch(changed, sink, Batch("w", 3))
     assert ids(sink) == [0, 1, 2, 3, 4, 5]
 
@@ -160,10 +160,10 @@ def test_a_table_of_before_digests_were_kept(
     forget_digests(sink)
     # The last batch may be one that was killed before Spark noted it as done.
     assert not write_batch(rows(spark, 3), sink, Batch("w", 1, "planned"))
-    with pytest.raises(TableError, match="other rows as batch 0"):
+    with pytest.raises(TableError, match="batch 0 was not written: the table does not know"):
         write_batch(rows(spark, 0), sink, Batch("w", 0, "planned anew"))
     assert write_batch(rows(spark, 6), sink, Batch("w", 2, "planned"))
-    with pytest.raises(TableError, match="other rows as batch 2"):
+    with pytest.raises(TableError, match="batch 2 was not written: the table has other rows"):
         write_batch(rows(spark, 3), sink, Batch("w", 2, "planned anew"))
     assert ids(sink) == list(range(9))
 

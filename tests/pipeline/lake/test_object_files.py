@@ -92,7 +92,7 @@ def test_a_batch_is_there_once(
     assert write_batch(rows(spark, 3), sink, second)
     assert write_batch(rows(spark, 6).where("id < 0"), sink, Batch("vendas-do-mês", 2, "planned"))
     assert not write_batch(rows(spark, 3), sink, second._replace(retry_key="planned anew"))
-    with pytest.raises(TableError, match="other rows as batch 1"):
+    with pytest.raises(TableError, match="batch 1 was not written: the table has other rows"):
         write_batch(rows(spark, 3, 4), sink, second._replace(retry_key="planned anew"))
     found = {row["id"]: row for row in read_back(sink)}
     assert sorted(found) == [0, 1, 2, 3, 4, 5]

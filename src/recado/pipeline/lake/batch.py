@@ -97,11 +97,11 @@ def is_already_written(
     Args:
         table: the name of the table, for errors.
         last_number: the number of the writer's last batch in the table.
-        table_digests: the digests that the table has for this batch number.
+        table_digests: the digests that the table has for this batch number, if any.
         fingerprint: computes the fingerprint of the rows; called only if the offsets digest does not decide.
 
     Raises:
-        TableError: the table has other rows under this number (LB5).
+        TableError: the batch is neither new nor known to be written (LB5).
     """
     if last_number is None or batch.number > last_number:
         return False  # LB1
@@ -124,9 +124,14 @@ def is_already_written(
             "sources or the steps have changed since. Run the batch under another name; rows that both "
             "batches have will be in the table twice"
         )
+    what = (
+        "the table does not know which rows it has under this number"
+        if table_digests is None
+        else "the table has other rows under this number"
+    )
     raise TableError(
-        f"{table} has batches up to {last_number} of {batch.writer}, with other rows as batch "
-        f"{batch.number}, which was not written. The checkpoint is older than the table: it was "
+        f"{table} has batches up to {last_number} of {batch.writer}, so batch {batch.number} was not written: "
+        f"{what}. The checkpoint is older than the table: it was "
         "restored from a backup, or two pipelines run with copies of it. Put back the newest "
         "checkpoint, which wrote the table; or start with a new checkpoint and a new table. With only "
         "a new checkpoint, rows that the sources still have would be in the table twice. If a source "
