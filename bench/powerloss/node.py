@@ -153,7 +153,7 @@ class Node:
         live = dict.fromkeys(self.store.segments.all_stats(), 0)
         for index in self.store.queue_indexes.values():
             index.check()
-            for extents in index.extents:
+            for extents in index.segment_extents:
                 live[extents.stats] = live.get(extents.stats, 0) + extents.live_count
         for page, number in live.items():
             assert page.live_count == number, "A3"

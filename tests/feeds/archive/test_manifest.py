@@ -55,7 +55,7 @@ WHOLE = Manifest(
     files=(data_file(10, 20), data_file(20, 30)),
     views=ViewsFile("views/x-7.parquet", 1, 2, "00000000", "11111111"),
     begin={"00" * 16: 10},
-    collected=(RetiredFile("data/old.parquet", 77, 5),),
+    retired=(RetiredFile("data/old.parquet", 77, 5),),
 )
 
 
@@ -68,6 +68,7 @@ def test_it_is_plain_json() -> None:
     found = json.loads(encode(WHOLE))
     assert (found["format"], found["version"]) == ("recado-archive", 1)
     assert found["tail"] == {"offset": 30, "position": 999}
+    assert found["collected"] == [{"path": "data/old.parquet", "until": 77, "bytes": 5}]
     _, _, rest = encode(WHOLE).partition(b"\n")
     assert found["checksum"] == f"{crc32(rest):08x}"
 

@@ -132,7 +132,7 @@ def test_kill_at_any_moment_loses_nothing_that_was_synced(tmp_path: Path) -> Non
             found = store.query(ArchiveQuery(Vector(), limit_bytes=1 << 30))
             assert rows_of(found.batches) == rows
             named = {each.path for each in archive.manifest.files}
-            named |= {each.path for each in archive.manifest.collected}
+            named |= {each.path for each in archive.manifest.retired}
             on_disk = {
                 path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.parquet*")
             }

@@ -56,7 +56,7 @@ class ArchiveFileSet:
         """Remove files that were being written when an earlier process ended."""
         manifest = self.manifest
         known = {file.path for file in manifest.files}
-        known |= {each.path for each in manifest.collected}
+        known |= {each.path for each in manifest.retired}
         if manifest.views is not None:
             known.add(manifest.views.path)
         for folder in (*self._tree.folders(DATA_FOLDER), VIEWS_FOLDER):
@@ -104,7 +104,7 @@ class ArchiveFileSet:
             if records:
                 changes["views"] = views_table.write(disk, records, offset, generation)
             if manifest.views is not None:
-                changes["collected"] = (*manifest.collected, self._retire(manifest.views, now))
+                changes["retired"] = (*manifest.retired, self._retire(manifest.views, now))
         if changes["tail"] == manifest.tail:
             return
         self._write_manifest(now, **changes)
@@ -122,8 +122,8 @@ class ArchiveFileSet:
             except (CorruptArchiveError, FileNotFoundError):
                 return  # readers report the damage; new rows are stored all the same
             removed = [self._retire(part, now) for part in parts]
-            collected = (*self.manifest.collected, *removed)
-            self._write_manifest(now, files=(*files[:-count], merged), collected=collected)
+            retired = (*self.manifest.retired, *removed)
+            self._write_manifest(now, files=(*files[:-count], merged), retired=retired)
 
     def compact(self, merge: MergeFunction, max_rows: int, now: int) -> list[list[DataFile]]:
         """Let `merge` combine groups of small files, and replace all of them in one new manifest; return the
@@ -142,8 +142,8 @@ class ArchiveFileSet:
         removed = {part.path for part in parts}
         files = [file for file in self.manifest.files if file.path not in removed]
         files = sorted((*files, *new_files), key=lambda file: file.first)
-        collected = (*self.manifest.collected, *(self._retire(part, now) for part in parts))
-        self._write_manifest(now, files=tuple(files), collected=collected)
+        retired = (*self.manifest.retired, *(self._retire(part, now) for part in parts))
+        self._write_manifest(now, files=tuple(files), retired=retired)
         return groups
 
     # -- repair -----------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ class ArchiveFileSet:
         """Replace a damaged file by new ones."""
         others = [each for each in self.manifest.files if each != file]
         files = sorted((*others, *new_files), key=lambda each: each.first)
-        collected = (*self.manifest.collected, self._retire(file, now))
-        self._write_manifest(now, files=tuple(files), collected=collected)
+        retired = (*self.manifest.retired, self._retire(file, now))
+        self._write_manifest(now, files=tuple(files), retired=retired)
         self.vector = compute_tail_vector(self.manifest, self.records)
 
     # -- retention --------------------------------------------------------------------------------
@@ -186,13 +186,13 @@ class ArchiveFileSet:
         self, limits: RetentionLimits, grace: float | None, now: int, end: int, journal_bytes: int
     ) -> RetentionReport:
         manifest = self.manifest
-        due = [each for each in manifest.collected if each.until <= now]
+        due = [each for each in manifest.retired if each.until <= now]
         dropped = self.select_expired(limits, now, end, journal_bytes)
         for each in due:
             self._delete(each)
         if due or dropped:
-            retired = [each for each in manifest.collected if each.until > now]
-            retired += [self._retire(file, now, grace) for file in dropped]
+            remaining = [each for each in manifest.retired if each.until > now]
+            remaining += [self._retire(file, now, grace) for file in dropped]
             first = dropped[-1].end if dropped else manifest.first
             begin = dict(manifest.begin)
             for file in dropped:
@@ -204,7 +204,7 @@ class ArchiveFileSet:
                     begin[publisher] = max(last, begin.get(publisher, 0))
             files = manifest.files[len(dropped) :]
             self._write_manifest(
-                now, files=files, first=first, begin=begin, collected=tuple(retired)
+                now, files=files, first=first, begin=begin, retired=tuple(remaining)
             )
         return RetentionReport(
             files=len(dropped),

@@ -99,9 +99,9 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     views: ViewsFile | None = None
     begin: dict[str, int] = {}
     """Last sequence of each publisher before `first`."""
-    collected: tuple[RetiredFile, ...] = ()
-    """Garbage: files that are no longer part of the archive, but stay on disk until their grace period ends, because
-    readers with an earlier manifest may still use them."""
+    retired: tuple[RetiredFile, ...] = msgspec.field(default=(), name="collected")
+    """Files that are no longer part of the archive, but stay on disk until their grace period ends, because readers
+    with an earlier manifest may still use them."""
 
     def check(self) -> str | None:
         """Return what is wrong with the manifest, or None."""
@@ -135,7 +135,7 @@ class _VersionHeader(msgspec.Struct):
 
 
 def encode(manifest: Manifest) -> bytes:
-    fields = {"format": FORMAT, "version": VERSION, **msgspec.structs.asdict(manifest)}
+    fields = {"format": FORMAT, "version": VERSION, **msgspec.to_builtins(manifest)}
     rest = msgspec.json.format(msgspec.json.encode(fields), indent=1)[1:].lstrip()
     return b'{"checksum":"%08x",\n' % crc32(rest) + rest
 

@@ -26,7 +26,8 @@ from ..views import UNBOUNDED, ArchiveRecord, ViewId, ViewStability
 from .publisher_state import PublisherState
 from .receive_buffer import ReceiveBuffer
 
-MAX_TRACKED_VIEWS = 64  # older ones are forgotten
+MAX_PREPARE_MARKERS = 64  # rounds; the oldest one is forgotten
+MAX_WATCHED_BOUNDS = 64  # bounds of views that may still be raised; the oldest one stays as it is
 # Publishers that are first heard later than this, times `failure_timeout`, do not raise the bound.
 WATCH_TIMEOUT_FACTOR = 10
 
@@ -56,7 +57,7 @@ class StabilityTracker:
             return []
         bound = Vector({p: _highest_known(state) for p, state in self.receive_buffer.states()})
         self._prepare_markers[round_] = bound
-        if len(self._prepare_markers) > MAX_TRACKED_VIEWS:
+        if len(self._prepare_markers) > MAX_PREPARE_MARKERS:
             del self._prepare_markers[min(self._prepare_markers)]
         ready = [id_ for id_ in self._unresolved if id_.number <= round_.number]
         for id_ in ready:
@@ -132,7 +133,7 @@ class StabilityTracker:
     def _add_watch(self, id_: ViewId, watch: "StabilityWatch") -> None:
         watch.known_publishers.update(p for p, _ in self.receive_buffer.states())
         self._watches[id_] = watch
-        if len(self._watches) > MAX_TRACKED_VIEWS:
+        if len(self._watches) > MAX_WATCHED_BOUNDS:
             del self._watches[next(iter(self._watches))]
 
     def _raise_bound(self, watch: "StabilityWatch") -> Vector:

@@ -27,7 +27,7 @@ from ..views import View, ViewId
 PendingEvent = BatchReleased | MessagesLost | ViewInstalled
 
 BATCH_OVERHEAD_BYTES = 200  # estimated memory of a pending batch beyond its data
-MAX_TRACKED_VIEWS = 16
+MAX_AGREED_VIEWS = 16  # recent ones, and as many that are not installed yet
 MAX_TRACKED_ARCHIVES = 64
 
 
@@ -36,7 +36,7 @@ class UniformLayer(Layer):
         super().__init__(context)
         # By name: a restarted archive has the same disk and is not a second copy.
         self._durable_by_archive: dict[str, dict[bytes, int]] = {}
-        self._recent_views: deque[ViewId] = deque(maxlen=MAX_TRACKED_VIEWS)
+        self._recent_views: deque[ViewId] = deque(maxlen=MAX_AGREED_VIEWS)
         self._agreed_views: deque[View] = deque()  # not installed yet
         self._pending: deque[PendingEvent] = deque()
         self._pending_bytes = 0
@@ -55,7 +55,7 @@ class UniformLayer(Layer):
             case ViewAgreed(record):
                 self._recent_views.append(record.view.id)
                 self._agreed_views.append(record.view)
-                if len(self._agreed_views) > MAX_TRACKED_VIEWS:
+                if len(self._agreed_views) > MAX_AGREED_VIEWS:
                     del self._agreed_views[1]  # `_required_copies` needs the first
                 self._pass_up(event, now)
             case PacketReceived(_, sender, DurableReport(view, vector)):

@@ -1,4 +1,4 @@
-"""Compaction: store the live messages of a segment that is mostly garbage again, and drop the segment.
+"""Compaction: copy the live messages of a mostly dead segment to the end of the journal, and drop the segment.
 
 Without it, one message that is never consumed would retain a whole segment for ever. Compaction works in slices
 of some milliseconds. After each slice everything is consistent: the index has each message in its old segment
@@ -147,7 +147,7 @@ def _live_parts(
     """Return which messages of a run are live and stored in this segment, as ranges within the run."""
     end = first + count
     parts: list[tuple[int, int]] = []
-    for extents in index.extents[index.find_extents(first) :]:
+    for extents in index.segment_extents[index.find_extents(first) :]:
         if extents.first >= end:
             break
         if extents.stats is source:

@@ -220,7 +220,7 @@ def _scan(
     An extent may also contain records of other queues, which the caller has to skip.
     """
     position = bucket.next_position
-    for extents in index.extents[index.find_extents(position) :]:
+    for extents in index.segment_extents[index.find_extents(position) :]:
         if not extents.live_count or extents.end <= position:
             continue
         for start, end in extents.ranges_from(max(position, extents.first)):

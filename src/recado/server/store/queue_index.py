@@ -99,11 +99,11 @@ class QueueIndex:
         "delivered_spans",
         "durable",
         "end_position",
-        "extents",
         "may_expire",
         "paged_out",
         "queue",
         "queue_id",
+        "segment_extents",
         "settled",
         "settled_spans",
         "stored_end",
@@ -124,7 +124,7 @@ class QueueIndex:
         self.settled = RangeSet()
         self.delivered: list[RangeSet] = []
         """Positions that were delivered at least once, at least twice, …"""
-        self.extents: list[SegmentExtents] = []
+        self.segment_extents: list[SegmentExtents] = []
         self._newest_extents: SegmentExtents | None = None  # where new messages are added
         self.paged_out: dict[int, PagedOutBucket] = {}
         """By priority."""
@@ -179,21 +179,25 @@ class QueueIndex:
 
     def _begin_extents(self, first: int, stats: SegmentStats) -> SegmentExtents:
         """Append new extents for the next messages; remove the last ones if all their messages are settled."""
-        if self.extents and not self.extents[-1].live_count and not self._is_recovering:
-            self.extents.pop()
+        if (
+            self.segment_extents
+            and not self.segment_extents[-1].live_count
+            and not self._is_recovering
+        ):
+            self.segment_extents.pop()
         self._newest_extents = SegmentExtents(first, stats)
-        self.extents.append(self._newest_extents)
+        self.segment_extents.append(self._newest_extents)
         return self._newest_extents
 
     def find_extents(self, position: int) -> int:
         """Return the index of the last extents that begin no later than `position`, or 0."""
-        if len(self.extents) == 1:
+        if len(self.segment_extents) == 1:
             return 0
-        return max(bisect_right(self.extents, position, key=_first_position) - 1, 0)
+        return max(bisect_right(self.segment_extents, position, key=_first_position) - 1, 0)
 
     def add_moved(self, first: int, end: int, offset: int, size: int, stats: SegmentStats) -> None:
         """Move live messages: compaction stored them again in another segment."""
-        extents, count = self.extents, end - first
+        extents, count = self.segment_extents, end - first
         index = bisect_right(extents, first, key=_first_position)
         if index and first < extents[index - 1].end:
             index = self._remove_moved(index - 1, first, end)
@@ -214,7 +218,7 @@ class QueueIndex:
         dropped. During recovery, messages are even removed without having been counted as live, because the
         live count is known only when the whole journal was read.
         """
-        extents = self.extents
+        extents = self.segment_extents
         old = extents[index]
         old.live_count -= end - first
         old.stats.live_count -= end - first
@@ -248,7 +252,7 @@ class QueueIndex:
 
     def _release(self, start: int, end: int) -> None:
         """Subtract positions from the live counts."""
-        extents = self.extents
+        extents = self.segment_extents
         index = self.find_extents(start)
         while start < end:
             each = extents[index]
@@ -300,25 +304,25 @@ class QueueIndex:
     def discard(self) -> None:
         """Release all messages: the queue was deleted."""
         self.deleted = True
-        for each in self.extents:
+        for each in self.segment_extents:
             each.stats.live_count -= each.live_count
-        self.extents.clear()
+        self.segment_extents.clear()
         self.paged_out.clear()
 
     def finish_recovery(self) -> None:
         """After the journal was read: settle the positions in no extents, and count the live messages."""
         end = 0
-        for each in self.extents:
+        for each in self.segment_extents:
             if end < each.first:
                 self.settled.add(end, each.first)
             end = each.end
         if end < self.stored_end:
             self.settled.add(end, self.stored_end)
-        for each in self.extents:
+        for each in self.segment_extents:
             dead = self.settled.count(each.first, each.end)
             each.live_count = each.end - each.first - dead
             each.stats.live_count += each.live_count
-        self.extents = [each for each in self.extents if each.live_count]
+        self.segment_extents = [each for each in self.segment_extents if each.live_count]
         self._newest_extents = None
         self.end_position = self.stored_end
         if not self.counts_deliveries:
@@ -327,7 +331,7 @@ class QueueIndex:
     def check(self) -> None:
         """Assert the invariants."""
         end = 0
-        for each in self.extents:
+        for each in self.segment_extents:
             assert end <= each.first <= each.end <= self.stored_end, "QI2"
             assert end == each.first or self.settled.covers(end, each.first), "QI1"
             dead = self.settled.count(each.first, each.end)
