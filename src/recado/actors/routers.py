@@ -15,7 +15,8 @@ RO4  Messages of one sender to the same routee stay in order.
 RO5  A routee gets no more messages once the router was notified that it has stopped. Without routees, messages
      are dead letters.
 
-A pool creates its routees and supervises them: one that fails is restarted and keeps its position.
+A pool creates its routees and supervises them: one that fails is restarted and keeps its position. If the
+strategy gives a routee up, the failure escalates: the router is restarted, too, and starts another routee.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Router(Actor[M]):
                 self._remove_routee(ref)
             case ChildFailed(ref, _):
                 self._remove_routee(ref)
-                super().on_signal(signal)
+                super().on_signal(signal)  # escalates
 
     def _remove_routee(self, ref: ActorRef[Any]) -> None:
         if ref in self.routees:

@@ -39,7 +39,8 @@ _HEADER_BYTES_PER_UNIT = 256  # of properties: 20 ns per byte
 _COPIES_PER_UNIT = 6  # CC and BCC keys to read, check and look up: 0.6 to 1.6 µs each
 _EVENTS_PER_UNIT = 16  # of a transaction, to look up cached routes
 
-_Target: TypeAlias = Sequence[Queue] | None
+_MessageTargets: TypeAlias = Sequence[Queue] | None
+"""The queues of one message; None if they are found at commit."""
 
 
 class Publisher:
@@ -91,7 +92,7 @@ class Publisher:
         self._publishing: StepTask[None] | None = None
         # Current routes of the transaction, and for each event the queues of its messages with individual
         # routes.
-        self._prepared: tuple[dict[Route, Route], list[Sequence[_Target]]] | None = None
+        self._prepared: tuple[dict[Route, Route], list[Sequence[_MessageTargets]]] | None = None
         self._is_closed = False
         self.commit_cost = 0  # approximate cost of `commit`, once it is prepared
         self.confirms_enabled = False
@@ -208,7 +209,7 @@ class Publisher:
         duplicate.
         """
         routes: dict[Route, Route] = {}
-        found: list[Sequence[_Target]] = []
+        found: list[Sequence[_MessageTargets]] = []
         cost = 0
         for route_before, event in self.transaction or ():
             if route_before not in routes:
@@ -226,9 +227,9 @@ class Publisher:
         self._prepared = routes, found
         self.commit_cost = cost
 
-    def _find_targets(self, route: Route, event: Published) -> Steps[list[_Target]]:
+    def _find_targets(self, route: Route, event: Published) -> Steps[list[_MessageTargets]]:
         """Find the queues of messages with individual routes; None for those to be found at commit."""
-        targets: list[_Target] = []
+        targets: list[_MessageTargets] = []
         for single in self._single_runs(route, event):
             properties, more_keys, cost = self._read_checked(route, single)
             yield cost
@@ -386,7 +387,7 @@ class Publisher:
         self,
         route: Route,
         event: Published,
-        targets: Sequence[_Target] | None = None,
+        targets: Sequence[_MessageTargets] | None = None,
     ) -> Steps[None]:
         """Publish messages whose headers determine their routes or must be changed.
 
@@ -405,8 +406,10 @@ class Publisher:
                     route, headers, more_keys, deduplication
                 )
                 if deduplication.was_overtaken():
+                    # During the search, a message with the same id was accepted: now this one is a duplicate.
                     deduplication, queues = ExchangeDeduplication(properties, self._now), None
-            self._require_durable(ops_before)  # the original of a duplicate may not be durable yet
+            # If the original of a duplicate is not durable yet, the search has requested a sync for it (DD3).
+            self._require_durable(ops_before)
             yield from self._enqueue(route, message, queues, deduplication)
 
     def _check_individually(self, route: Route, event: Published) -> int:
@@ -512,5 +515,9 @@ class Publisher:
 
 
 def _cost_per_queue(payloads: Sequence[bytes]) -> int:
-    """Return the cost of publishing messages to one queue and its consumer, estimated from the first one."""
+    """Return the cost of publishing messages to one queue and its consumer.
+
+    It is one unit, plus one for each 16 messages, plus one for each 16 KiB if all messages are as large as the
+    first one.
+    """
     return 1 + len(payloads) // 16 + (len(payloads) * len(payloads[0]) >> 14)

@@ -28,14 +28,17 @@ def read_single(message: Run) -> tuple[Properties, list[str], int]:
 
 
 def prepare_for_delivery(message: Run, properties: Properties, reply_queue: str | None) -> Run:
-    """Return the message without its BCC keys, and with the actual address for a direct reply."""
+    """Return the message without its BCC keys, and with the actual address for a direct reply.
+
+    Raises `PreconditionFailedError` if the changed header does not fit into a frame.
+    """
     if "BCC" not in (properties.headers or {}) and properties.reply_to != DIRECT_REPLY_TO:
         return message
-    for _, changed in rewrite_properties(
-        message, _redact(reply_queue), message.origin, message.traits
-    ):
-        return changed
-    raise PreconditionFailedError("the message header does not fit into a frame")
+    rewritten = rewrite_properties(message, _redact(reply_queue), message.origin, message.traits)
+    _, changed = next(rewritten, (None, None))  # messages whose header does not fit are left out
+    if changed is None:
+        raise PreconditionFailedError("the message header does not fit into a frame")
+    return changed
 
 
 def _redact(reply_queue: str | None) -> Callable[[Properties], Properties]:

@@ -57,7 +57,7 @@ class LocalChannel:
         self._output.append(data)
 
     def close_channel(self, number: int, error: ChannelLevelError, now: int) -> None:
-        """Do nothing: there is no peer to notify, and the request fails with its own error."""
+        """Do nothing. Only a consumer timeout would call it, and the channel is closed before the next check."""
 
     def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> bool:
         """Publish a message; return whether it was routed to a queue. Raises `AmqpError`."""

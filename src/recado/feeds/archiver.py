@@ -1,14 +1,15 @@
 """An archiver: a member of its feed that stores all messages on disk.
 
     event loop   the member decides; entries are appended to the journal
-    thread 1     fsyncs, again as soon as the last sync is done and more was appended
+    thread 1     syncs the journal (fsync) while there are appended entries to cover, at most once in 10 ms
     thread 2     reads messages that members request
     thread 3     seals old rows to Parquet, and deletes expired files
 
 AV1  The member receives `EntriesStored` only for entries that a sync has covered.
 AV2  A packet is settled (acked to the broker) only when its messages are stored, or when it is malformed: after
      a kill, the broker redelivers everything that was only in memory. Packets that no archive stores are
-     settled, too: positions of a total order, and messages of a publisher beyond the limit.
+     settled, too: positions of a total order, and messages of publishers that exceed the limit of publishers
+     (RB5).
 AV3  A failed sync is never retried: the archiver stops, and the broker redelivers unsettled packets to its next
      incarnation.
 """
@@ -53,7 +54,7 @@ from .wire import read_message_extent
 T = TypeVar("T")
 
 MIN_SYNC_INTERVAL_S: Final = 0.01
-"""A sync costs 0.5 ms of CPU time regardless of its size, and waiters wait for the disk anyway."""
+"""Between the starts of two syncs. Each costs 0.5 ms of CPU time, however few entries it covers."""
 SEAL_CHECK_INTERVAL_S: Final = 1.0
 """How often to check whether rows are due to be sealed."""
 
@@ -210,7 +211,9 @@ class Archiver:
             is_expected = isinstance(error, OSError | FeedError)
             log.error(
                 "archiver stopped (archive=%s feed=%s error=%s)",
-                *(self.name, self.feed, error),
+                self.name,
+                self.feed,
+                error,
                 exc_info=None if is_expected else error,
             )
             self._stop(self._stop_error(error))
@@ -256,8 +259,11 @@ class Archiver:
         log.error(
             "archive file damaged (archive=%s rows=%d-%d messages_lost=%d error=%s): other rows are served and "
             "these are requested from the other archives; to repair: recado feed verify --repair",
-            *(self.name, damage.first, damage.end - 1),
-            *(sum(each.last - each.first + 1 for each in lost), damage.error),
+            self.name,
+            damage.first,
+            damage.end - 1,
+            sum(each.last - each.first + 1 for each in lost),
+            damage.error,
         )
         if lost:
             self._listener.driver.handle(ArchiveDamaged(tuple(lost)))
@@ -276,7 +282,9 @@ class Archiver:
                 if report.files:
                     log.info(
                         "archive files expired (archive=%s files=%d messages=%d)",
-                        *(self.name, report.files, report.messages),
+                        self.name,
+                        report.files,
+                        report.messages,
                     )
             await asyncio.sleep(SEAL_CHECK_INTERVAL_S)  # rows also become due by age
 

@@ -230,7 +230,8 @@ class Driver:
         if stalled:
             log.info(
                 "event loop stalled (member=%s stalled_s=%.1f): feed timeouts do not count this time",
-                *(self.member.context.member_id.name, stalled),
+                self.member.context.member_id.name,
+                stalled,
             )
             self.member.adjust_for_stall(stalled)
         return self._clock.member_time(monotonic)
@@ -244,7 +245,8 @@ class Driver:
             "publisher limit reached: dropping messages of new publishers (member=%s limit=%d); each "
             "start of a publishing program is a publisher: keep it running, resume it "
             "(ResumePoint), or use a new feed",
-            *(self.member.context.member_id.name, self.member.publisher_counts[1]),
+            self.member.context.member_id.name,
+            self.member.publisher_counts[1],
         )
 
     # --- packets

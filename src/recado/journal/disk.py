@@ -95,7 +95,7 @@ def _adding_path(path: Path) -> Iterator[None]:
 
 
 class FolderFile:
-    """An open file of a `FolderDisk`. Errors name its path."""
+    """An open file of a `FolderDisk`. Errors name its path, except those of `read`, `size` and `close`."""
 
     __slots__ = ("_descriptor", "_path", "_was_truncated")
 

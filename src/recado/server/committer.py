@@ -1,9 +1,11 @@
 """Group commit without a timer: one fsync covers everything that was written while the previous one ran.
 
-At the end of a turn of the loop, `commit` writes the records that the store collected, and starts a sync unless
-one is running. When a sync is done, the listeners whose operations it covers are notified, and the next sync
-starts if more was written meanwhile. So with one publisher each message is synced at once, and with many
-publishers the batches grow by themselves.
+At the end of a turn of the loop, `commit` writes the records that the store collected. If a durable operation is
+not covered by a sync yet, and no sync is running, it starts one. When a sync is done, the listeners whose
+operations it covers are notified, and `commit` runs again for what was added meanwhile. So with one publisher
+each message is synced at once, and with many publishers the batches grow by themselves. Records that no client
+waits for, such as acks, are written some milliseconds later (`write_deferred`) and synced with the next durable
+operation, or by `maintain` after at most a second.
 
 CM1  An operation is reported durable only if it was written before the sync began that covers it.
 CM2  A full disk is not a failure. Records that do not fit are written once there is space, and their clients

@@ -39,7 +39,7 @@ class StealableMailbox:
         self._cell: ref[Cell] | None = None
 
     def attach_cell(self, cell: Cell) -> None:
-        """Set the cell of this mailbox, which has started: from now on it steals."""
+        """Set the cell of this mailbox once it has started: from now on, the mailbox steals for it."""
         self._cell = ref(cell)
 
     def put(self, envelope: MessageEnvelope) -> None:

@@ -56,7 +56,9 @@ EXIT_EXCEPTIONS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 def handle_failure(cell: Cell, error: BaseException) -> None:
     """Suspend a cell whose handler or restart has failed, and let its supervisor decide."""
-    if cell.state is CellState.STOPPED:  # it was abandoned
+    if (
+        cell.state is CellState.STOPPED
+    ):  # a stop has abandoned the cell before its handler ended (`lifecycle`)
         return
     _log_failure(cell, error)
     if cell.pending_stop is not None:

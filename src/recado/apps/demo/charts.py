@@ -35,7 +35,8 @@ def draw_candle_chart(table: pa.Table, file: Path) -> None:
     }
     shown = sorted(turnover, key=lambda symbol: -turnover[symbol])[:SYMBOL_COUNT]
     figure, axes = pyplot.subplots(
-        *(3, len(shown)),
+        nrows=3,
+        ncols=len(shown),
         figsize=(4.2 * len(shown), 6.6),
         sharex=True,
         squeeze=False,

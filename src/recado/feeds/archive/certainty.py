@@ -2,7 +2,8 @@
 
 delivered   an incarnation of the subscriber has acknowledged it
 uncertain   it was not acknowledged, but may have been delivered to an incarnation of the subscriber
-missed      certainly not delivered to any incarnation of the subscriber, or reported as unfinished by it
+missed      certainly not delivered to any incarnation of the subscriber, or delivered to one that left the feed
+            and reported that it had not finished processing it
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """SQL expressions without Spark: their tokens, and whether they can fail on a row.
 
-Only Spark's analyser understands Spark SQL completely: syntax errors, unknown functions and columns, types.
-The checks of a pipeline use it through the port `SqlAnalyser` (`recado.pipeline.steps.analysis`). Without Java,
-`TokenAnalyser` takes its place, which only tokenises and knows no types.
+Only Spark's analyser finds every error in Spark SQL: invalid syntax, unknown functions and columns, wrong types.
+The checks of a pipeline use it through the protocol `SqlAnalyser`, which `SparkAnalyser` of
+`recado.pipeline.steps.analysis` implements. Without Java they use `TokenAnalyser`, which finds invalid tokens
+and unmatched brackets, and does not infer the type of an expression.
 """
 
 from __future__ import annotations
@@ -113,7 +114,11 @@ class SqlAnalyser(Protocol):
 
 
 class TokenAnalyser:
-    """Checks tokens and brackets only. If a field has an unknown type, it reports that nothing can fail."""
+    """Checks tokens and brackets, and rejects aggregates with operators that can fail.
+
+    Any other expression can fail unless `is_safe`, which needs the types of the fields: if one of them is
+    unknown, no expression is reported as able to fail.
+    """
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
         return self.analyse_column(sql, fields)

@@ -1,8 +1,9 @@
 """Write Parquet files to an object store, in Spark's tasks, through deltalake or pyiceberg.
 
-Spark itself writes to object stores only with extra jars, whose settings would have to be given a second
-time. So tasks write the files in Python, with the options that also commit the table. File names are random
-and never reused: files of a failed attempt belong to no table, and stay until the table is vacuumed.
+Spark itself writes to object stores only with extra jars, which have settings of their own for the endpoint and
+the credentials. So tasks write the files in Python, through the library that also commits the table, and with
+the same settings. File names are random and never reused: files of a failed attempt belong to no table, and
+stay until the table is vacuumed.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
         return flow.send_to(step.to, flow.rows)
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     copy = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
-    # A row on which the condition fails continues, and a dead letter reports the failure.
+    # A row on which the condition cannot be evaluated continues, and a dead letter reports the failure.
     return copy.with_rows(flow.rows, make_failed_letters(context, flow.rows, condition, step.where))
 
 
@@ -65,7 +65,7 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
     for number, branch in enumerate(step.branches):
         flow = flow.send_to(branch.to, rows_of(number))
     failed = make_dead_letters(
-        context, rows_of(_FAILED_INDEX), "the conditions of the branches failed"
+        context, rows_of(_FAILED_INDEX), "evaluation failed: the condition of a branch"
     )
     can_fail = any(f"THEN {_FAILED_INDEX}" in case for case in cases)
     return flow.with_rows(rows_of(_NO_BRANCH_INDEX), failed if can_fail else None)
@@ -74,7 +74,10 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
 def make_failed_letters(
     context: StepContext, rows: DataFrame, condition: RowCondition, sql_text: str
 ) -> DataFrame | None:
-    """Return dead letters of the rows on which the condition fails; None if it cannot fail."""
+    """Return dead letters of the rows on which the condition fails; None if it cannot fail.
+
+    A condition fails if its evaluation raises an error; a condition that is false does not fail.
+    """
     if not condition.can_fail:
         return None
     return make_dead_letters(

@@ -35,7 +35,8 @@ class WarmupBuffer:
             self._clock.call_later(seconds, self._finish)
 
     def must_hold(self, name: str) -> bool:
-        """Whether a message for this name waits: there is no such actor yet, or earlier messages wait."""
+        """Whether to hold a message for this name while the warm-up is open: there is no such actor yet, or earlier
+        messages for it are held (WU1)."""
         return name in self._held or not self._has_actor(name)
 
     def hold(self, name: str, deliver: Callable[[], None]) -> None:
