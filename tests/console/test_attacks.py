@@ -75,6 +75,17 @@ def test_malformed_requests_harm_nobody(api: Api, text: str) -> None:
     assert api.get("/api/whoami")["name"] == "guest"
 
 
+@pytest.mark.parametrize("line", ["GET /{} HTTP/1.1", "GET / HTTP/1.1\r\nauthorization: {}"])
+def test_a_line_that_is_too_long_is_refused_with_a_reason(api: Api, line: str) -> None:
+    secret = "aGk" * site.LINE_MAX_BYTES
+    head, _, body = raw(api.port, line.format(secret) + "\r\nhost: x\r\n\r\n").partition(
+        b"\r\n\r\n"
+    )
+    assert head.split(b" ", 2)[1] == b"400"
+    assert b"application/json" in head
+    assert secret[:20].encode() not in body
+
+
 def test_huge_and_deep_bodies_are_refused(api: Api) -> None:
     deep = b"[" * 200_000 + b"]" * 200_000
     assert api.request("PUT", "/api/queues/%2F/q", deep).status == 400

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from recado.broker.access import User
@@ -43,6 +44,7 @@ BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of Rabbit
 SHORT_BODY_MAX_BYTES: Final = (
     256 * 1024
 )  # except for messages and definitions: decoding is one call
+LINE_MAX_BYTES: Final = 8_190  # of the request line, and of a header
 REQUEST_TIMEOUT_S: Final = 30.0  # for the headers, and again for the body, to arrive
 WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
 CONNECTIONS_MAX_COUNT: Final = 2_048
@@ -71,6 +73,21 @@ class _TimedHandler(RequestHandler):
     def _close_if_idle(self) -> None:
         self._deadline = None
         self.force_close()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Log a malformed request and return the answer, which does not quote it as that of aiohttp does."""
+        super().handle_error(request, status, exc, message)
+        too_long = isinstance(exc, LineTooLong)
+        reason = f"a line is longer than {LINE_MAX_BYTES} bytes" if too_long else "malformed HTTP"
+        response = _error_response(ApiError(status, "bad_request", reason))
+        response.force_close()
+        return response
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """Log a malformed request or a lost client as one line.
@@ -103,8 +120,8 @@ class Site:
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=75.0,
-            max_line_size=8_190,
-            max_field_size=8_190,
+            max_line_size=LINE_MAX_BYTES,
+            max_field_size=LINE_MAX_BYTES,
         )
         self._listeners: list[asyncio.Server] = []
 

@@ -113,7 +113,11 @@ def describe(routes: Sequence[ApiRoute]) -> Schema:
                 "Error": {
                     "description": "The request failed.",
                     "content": {"application/json": {"schema": _reference(Error)}},
-                }
+                },
+                "Refusal": {
+                    "description": "The credentials are missing or wrong, or do not suffice; then it has an Error.",
+                    "headers": {"www-authenticate": {"schema": {"type": "string"}}},
+                },
             },
         },
     }
@@ -179,7 +183,8 @@ def _describe_responses(route: ApiRoute) -> Schema:
             response["content"] = _describe_content(route.content if status == 200 else None)
         described[str(status)] = response
     for status in _errors(route):
-        described.setdefault(str(status), {"$ref": "#/components/responses/Error"})
+        name = "Refusal" if status == 401 else "Error"
+        described.setdefault(str(status), {"$ref": f"#/components/responses/{name}"})
     return described
 
 
