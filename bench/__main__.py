@@ -31,6 +31,7 @@ BENCHES = (
     "feeds-siege",
     "feeds-sim",
     "fuzz",
+    "migration",
     "pipeline",
     "pipeline-crash",
     "powerloss",

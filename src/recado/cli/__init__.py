@@ -47,6 +47,9 @@ GROUPS: Final = {
         "tap": "print the messages that enter a queue, without taking any",
         "context list|set|use|delete": "name servers, so that commands need no --url",
     },
+    "Migrate": {
+        "migrate": "copy definitions and move messages, from and to RabbitMQ",
+    },
     "Feeds, actors and pipelines": {
         "feed publish|subscribe|archive|replay|members|verify|gc": (
             "publish/subscribe with archives for subscribers that were offline"
@@ -158,6 +161,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.actors import run_actors
 
                 return run_actors(options)
+            case ["migrate", *options]:
+                from recado.cli.migration.migrate import run_migrate
+
+                return run_migrate(options)
             case ["completion", *options]:
                 from recado.cli.completion import run_completion
 
