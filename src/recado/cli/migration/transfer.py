@@ -5,9 +5,9 @@ the transfer and is bound to the one queue. So the routing key and all propertie
 `CC` and `BCC`, which other exchanges obey, cause no copies. A batch is acknowledged at the source after all of it is
 confirmed by the target; deliveries of the next batch arrive meanwhile.
 
-MG1  A message leaves the source only after the target has confirmed it.
-MG2  Messages arrive in the order in which the source delivers them.
-MG3  After an interruption at most `window` messages of the queue are moved again.
+MIG1  A message leaves the source only after the target has confirmed it.
+MIG2  Messages arrive in the order in which the source delivers them.
+MIG3  After an interruption at most `window` messages of the queue are moved again.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Target:
         self._returned = returned
 
     async def publish(self, deliveries: list[Delivery], strip: bool) -> None:
-        """Publish a batch and wait until all of it is confirmed (MG1). Raises `TransferError`."""
+        """Publish a batch and wait until all of it is confirmed (MIG1). Raises `TransferError`."""
         from recado.client import ClientError
 
         try:
