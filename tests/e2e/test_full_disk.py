@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Awaitable, Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from recado.journal.disk import FolderFile
 from workshop import peers
 from workshop.time_limit import scale
 
+from ..small_disk import mounted_disk
 from .traffic import PATIENCE
 from .wire import Wire, wire_to
 
@@ -48,15 +48,8 @@ QUEUE = "q"
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
-    if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.fail("a small disk has to be mounted: sudo ./dev test tests/e2e/test_full_disk.py")
-    try:
+    with mounted_disk(tmp_path / "disk", DISK) as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 class Publisher:

@@ -26,6 +26,7 @@ GROUPS: Final = {
         "config show": "print the effective settings and the origin of each",
         "definitions export|import|check": "users, policies, queues … of a data folder, as JSON",
         "journal check": "verify every record of a data folder",
+        "doctor": "check ports, disk, limits, clock, TLS, journal, Java",
         "completion bash|zsh|fish": "print the script that completes commands in a shell",
     },
     "Administer a running broker, recado or RabbitMQ": {
@@ -131,6 +132,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.journal import run_journal_check
 
                 return run_journal_check(options)
+            case ["doctor", *options]:
+                from recado.cli.doctor import run_doctor
+
+                return run_doctor(options)
             case ["quotes", ("publish" | "watch" | "record" | "catchup") as verb, *options]:
                 from recado.cli.quotes import run_quotes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -85,14 +85,17 @@ def find_journals(data: Path) -> list[Path]:
     return [folder for folder in folders if folder.is_dir()]
 
 
-def check_journals(folders: list[Path]) -> Iterator[tuple[Path, SegmentReport]]:
+def check_journals(folders: list[Path]) -> Generator[tuple[Path, SegmentReport]]:
+    """Yield the report of each file; in a terminal, show a progress bar if there is much to read."""
     size = sum(file.stat().st_size for folder in folders for file in folder.iterdir())
     bar = ProgressBar(size, sys.stderr)
-    for folder in folders:
-        for checked in check_segments(FolderDisk(folder)):
-            yield folder, checked
-            bar.advance(checked.size)
-    bar.clear()
+    try:
+        for folder in folders:
+            for checked in check_segments(FolderDisk(folder)):
+                yield folder, checked
+                bar.advance(checked.size)
+    finally:
+        bar.clear()
 
 
 def print_table(found: CheckedFiles) -> None:

