@@ -253,6 +253,8 @@ READS = [
     *(f"/api/connections/{name}" for name in CONNECTIONS),
     *(f"/api/connections/{name}/channels" for name in CONNECTIONS),
     *(f"/api/channels/{name}" for name in CHANNELS),
+    "/api/definitions",
+    "/api/definitions/shop",
     "/api/connections/none",
     "/api/channels/none",
     "/api/health/checks/port-listener/1",

@@ -312,6 +312,35 @@ DIFFERENCES: tuple[Difference, ...] = (
         r'".*~.*"',
     ),
     Difference(
+        "order of definitions",
+        "undefined",
+        "of creation",
+        "an import does not depend on it",
+        r"/api/definitions.* order",
+    ),
+    Difference(
+        "`product_name` of definitions",
+        "`RabbitMQ`",
+        "`recado`",
+        "where they come from",
+        r"/api/definitions.*\.product_name",
+    ),
+    Difference(
+        "definitions of vhosts: `description`, `tags`, `metadata`",
+        "absent; from 3.11 on present",
+        "present",
+        "an import restores them",
+        r"/api/definitions.*\.(description|tags|metadata)",
+        from_rabbitmq=MISSING,
+    ),
+    Difference(
+        "definitions of one vhost: policies and parameters",
+        "with `vhost`",
+        "without `vhost`, as queues",
+        "any vhost can import them",
+        r"/api/definitions/shop .*(policies|parameters)\[.*",
+    ),
+    Difference(
         "`/api/parameters`",
         "also operator policies",
         "without them",
@@ -322,9 +351,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "global parameter `internal_cluster_id`",
         "present",
-        "absent, unless imported",
+        "absent",
         "there is one node",
-        r"/api/global-parameters \[internal_cluster_id\]",
+        r"/api/(global-parameters |definitions .global_parameters)\[internal_cluster_id\]",
         from_recado=MISSING,
     ),
 )
