@@ -6,6 +6,9 @@ Written once, and told to recado as its recado.toml and to RabbitMQ as its defin
 from __future__ import annotations
 
 import json
+from typing import Any
+
+from . import permission_cases
 
 OTHER = "other"
 VHOSTS = ("/", OTHER)
@@ -40,7 +43,7 @@ def as_toml() -> str:
 
 def as_definitions() -> str:
     """The definitions that RabbitMQ loads at its start."""
-    definitions = {
+    definitions: dict[str, list[dict[str, Any]]] = {
         "vhosts": [{"name": vhost} for vhost in VHOSTS],
         "users": [
             {"name": name, "password": user["password"], "tags": ""} for name, user in USERS.items()
@@ -51,6 +54,8 @@ def as_definitions() -> str:
             for vhost, rights in permissions(name).items()
         ],
     }
+    for kind, entries in permission_cases.DEFINITIONS.items():
+        definitions[kind] = [*definitions.get(kind, []), *entries]
     return json.dumps(definitions)
 
 

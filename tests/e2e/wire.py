@@ -68,15 +68,18 @@ class Wire:
         assert isinstance(found, Frame)
         return found
 
-    def handshake(self, **tune: int) -> None:
-        """Log in as guest; `tune` overrides what the client asks for."""
+    def handshake(
+        self, user: str = "guest", password: str = "guest", vhost: str = "/", **tune: int
+    ) -> None:
+        """Log in; `tune` overrides what the client asks for."""
         self.send(HEADER)
         self.expect(commands.Connection.Start)
         properties: FieldTable = {"capabilities": CAPABILITIES}
-        self.send(commands.Connection.StartOk(properties, "PLAIN", "\0guest\0guest", "en_US"))
+        login = f"\0{user}\0{password}"
+        self.send(commands.Connection.StartOk(properties, "PLAIN", login, "en_US"))
         self.expect(commands.Connection.Tune)
         limits = {"channel_max": 2047, "frame_max": 131072, "heartbeat": 0, **tune}
-        self.send(commands.Connection.TuneOk(**limits), commands.Connection.Open("/"))
+        self.send(commands.Connection.TuneOk(**limits), commands.Connection.Open(vhost))
         self.expect(commands.Connection.OpenOk)
 
     def until_closed(self) -> commands.Connection.Close | commands.Channel.Close:

@@ -9,6 +9,7 @@ from recado.amqp.values import FieldTable
 
 from .arguments import parse_queue_arguments
 from .broker import Broker
+from .exchange import check_exchange_type
 from .queue import ExclusiveOwner, Queue
 from .routing import VhostAccess
 
@@ -71,6 +72,7 @@ def declare_exchange(
     Raises `AmqpError`: the user may not declare it, the arguments are invalid, or the exchange exists with others.
     """
     permissions, vhost = access.permissions, access.vhost
+    check_exchange_type(exchange_type)
     permissions.check_configure("exchange", name)
     alternate = arguments.get("alternate-exchange")
     if isinstance(alternate, str) and name not in vhost.exchanges:

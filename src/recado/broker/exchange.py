@@ -17,6 +17,7 @@ from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from recado.amqp.errors import CommandInvalidError
 from recado.amqp.values import FieldTable
 
 from .arguments import ExchangeSettings
@@ -97,6 +98,12 @@ EXCHANGE_TYPES: Final[dict[str, Callable[[], Matcher[Any]]]] = {
     "headers": HeadersMatcher,
     "regex": PatternMatcher,
 }
+
+
+def check_exchange_type(exchange_type: str) -> None:
+    """Raise `CommandInvalidError` if there is no such type of exchanges."""
+    if exchange_type != DELAYED_EXCHANGE_TYPE and exchange_type not in EXCHANGE_TYPES:
+        raise CommandInvalidError(f"unknown exchange type '{exchange_type}'")
 
 
 class DelayedQueueFactory(Protocol[Q]):

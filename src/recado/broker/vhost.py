@@ -17,7 +17,6 @@ import msgspec
 
 from recado.amqp.errors import (
     AccessRefusedError,
-    CommandInvalidError,
     NotFoundError,
     PreconditionFailedError,
     ResourceLockedError,
@@ -35,7 +34,13 @@ from .binding import Binding, Destination
 from .deduplication import create_window
 from .delay import DELAYED_EXCHANGE_TYPE, check_delayed_type
 from .equivalence import check_exchange_equivalent, check_queue_equivalent
-from .exchange import EXCHANGE_TYPES, PREDECLARED_EXCHANGES, DelayedQueueFactory, Exchange
+from .exchange import (
+    EXCHANGE_TYPES,
+    PREDECLARED_EXCHANGES,
+    DelayedQueueFactory,
+    Exchange,
+    check_exchange_type,
+)
 from .limits import VhostLimits
 from .memory_reclaimer import MemoryReclaimer
 from .policy import Policies
@@ -124,10 +129,9 @@ class Vhost(Generic[Q]):
 
         Raises `PreconditionFailedError` if it exists with other settings.
         """
+        check_exchange_type(exchange_type)
         if exchange_type == DELAYED_EXCHANGE_TYPE:
             check_delayed_type(arguments or {}, EXCHANGE_TYPES)
-        elif exchange_type not in EXCHANGE_TYPES:
-            raise CommandInvalidError(f"unknown exchange type '{exchange_type}'")
         _reject_default_exchange(name)
         exchange = self.exchanges.get(name)
         if exchange is None:
