@@ -67,7 +67,7 @@ class ManagementApi:
         self._headers = {
             "authorization": f"Basic {base64.b64encode(login).decode()}",
             "content-type": "application/json",
-            "accept": "application/json",
+            "accept": "application/json, */*;q=0.1",  # RabbitMQ has no JSON for some deletions
         }
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:

@@ -78,7 +78,7 @@ def format_value(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
         case dict():
-            return ", ".join(f"{key}={format_value(each)}" for key, each in value.items())
+            return ", ".join(f"{key}={format_value(each)}" for key, each in sorted(value.items()))
         case list():
             return ", ".join(map(format_value, value))
         case _:

@@ -15,13 +15,19 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import count, plural, text
+from .output import TableColumn, count, format_value, plural, read_path, text
+
+
+def _show_type(value: Any) -> str:
+    """RabbitMQ writes `undefined` for a vhost without a default type."""
+    return "" if value == "undefined" else format_value(value)
+
 
 COLUMNS = (
     text("name", "name"),
     text("description", "description"),
     text("tags", "tags"),
-    text("default queue type", "default_queue_type"),
+    TableColumn("default queue type", read_path("default_queue_type"), _show_type),
     count("ready", "messages_ready"),
     count("unacked", "messages_unacknowledged"),
 )
