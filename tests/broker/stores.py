@@ -6,6 +6,7 @@ from typing import Any
 
 from recado.broker.binding import Binding
 from recado.broker.exchange import Exchange
+from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue
 from recado.broker.run import Run
 from recado.broker.steps import Steps
@@ -47,7 +48,9 @@ class PagingStore(MessageStore):
             paged_out.popleft()
         return [run]
 
-    def read_paged_out(self, queue: Queue, priority: int) -> Iterator[tuple[list[Run], int]]:
+    def read_paged_out(
+        self, queue: Queue, priority: int, limits: ReadLimits
+    ) -> Iterator[tuple[list[Run], int]]:
         position = 0
         while True:
             paged_out = self._paged_out[queue, priority]
@@ -55,7 +58,8 @@ class PagingStore(MessageStore):
             if run is None:
                 return
             start = max(position, run.first_position)
-            position = min(start + PAGED_IN_MESSAGES_MAX, run.end_position)
+            count = min(PAGED_IN_MESSAGES_MAX, limits.message_count)
+            position = min(start + count, run.end_position)
             yield [run.copy_range(start, position)], 1
 
     def take_paged_out(self, queue: Queue, run: Run, priority: int) -> None:

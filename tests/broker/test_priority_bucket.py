@@ -1,11 +1,12 @@
 """A priority bucket against a sorted list: messages leave in order of position, and return to it."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from recado.amqp.frames import extract_body
-from recado.broker.priority_bucket import PriorityBucket
+from recado.broker.priority_bucket import PriorityBucket, ReadLimits
 from recado.broker.run import Run
 
 from .stage import run_of
@@ -16,6 +17,10 @@ def messages(run: Run) -> list[tuple[int, bytes]]:
         (run.first_position + i * run.stride, extract_body(content))
         for i, content in enumerate(run.contents())
     ]
+
+
+def runs_of(count: int) -> ReadLimits:
+    return ReadLimits(message_count=1 << 20, byte_count=1 << 20, run_count=count)
 
 
 class LaneMachine(RuleBasedStateMachine):
@@ -65,7 +70,7 @@ class LaneMachine(RuleBasedStateMachine):
         """From some position on; perhaps every second or third message is removed."""
         wanted = sorted(self.waiting)[at:]
         position = wanted[0][0] if wanted else self.place
-        runs = self.lane.read(position, run_count)
+        runs = self.lane.read(position, runs_of(run_count))
         seen = [message for run in runs or () for message in messages(run)]
         assert runs is not None or not wanted
         assert seen == wanted[: len(seen)]
@@ -154,36 +159,36 @@ def positions(runs: list[Run] | None) -> list[int] | None:
 def test_requeued_runs_are_read_in_portions() -> None:
     """BKT1, also if some of them are merged already."""
     bucket = bucket_of([5, 6, 7], [4, 2, 0, 3])
-    assert positions(bucket.read(0, 2)) == [0, 2]
+    assert positions(bucket.read(0, runs_of(2))) == [0, 2]
     assert [bucket.take(1).first_position for _ in range(2)] == [0, 2]
-    assert positions(bucket.read(3, 1)) == [3]
-    assert positions(bucket.read(4, 2)) == [4, 5]
-    assert positions(bucket.read(7, 2)) == [7]
-    assert bucket.read(8, 2) is None
+    assert positions(bucket.read(3, runs_of(1))) == [3]
+    assert positions(bucket.read(4, runs_of(2))) == [4, 5]
+    assert positions(bucket.read(7, runs_of(2))) == [7]
+    assert bucket.read(8, runs_of(2)) is None
     assert [bucket.take(1).first_position for _ in range(5)] == [3, 4, 5, 6, 7]
 
 
 def test_what_returns_behind_the_reader_is_not_read() -> None:
     bucket = bucket_of([4, 6], [0, 2])
-    assert positions(bucket.read(0, 9)) == [0, 2, 4, 6]
+    assert positions(bucket.read(0, runs_of(9))) == [0, 2, 4, 6]
     early = bucket.take(1), bucket.take(1)
     for run in early:
         bucket.requeue(run)
-    assert positions(bucket.read(5, 1)) == [], "2 is still among the requeued ones"
-    assert positions(bucket.read(5, 1)) == [6]
+    assert positions(bucket.read(5, runs_of(1))) == [], "2 is still among the requeued ones"
+    assert positions(bucket.read(5, runs_of(1))) == [6]
 
 
 def test_requeued_runs_return_between_fresh_ones() -> None:
     """A run whose consumer was slow returns between others that were merged before."""
     bucket = bucket_of([9], [1, 5])
-    assert positions(bucket.read(0, 9)) == [1, 5, 9]
+    assert positions(bucket.read(0, runs_of(9))) == [1, 5, 9]
     for position in (7, 3, 0):
         bucket.requeue(one(position))
     gaps = [bucket.has_gaps]
-    assert positions(bucket.read(0, 9)) == [0, 1, 3, 5, 7, 9]
+    assert positions(bucket.read(0, runs_of(9))) == [0, 1, 3, 5, 7, 9]
     bucket.clear()
     assert [*gaps, bucket.has_gaps] == [True, False]
-    assert bucket.read(0, 9) is None
+    assert bucket.read(0, runs_of(9)) is None
 
 
 def test_removed_messages_leave_memory() -> None:
@@ -199,7 +204,39 @@ def test_removed_messages_leave_memory() -> None:
 
 def test_runs_between_removed_ones_stay() -> None:
     bucket = bucket_of([0, 1, 2, 3], [])
-    runs = bucket.read(1, 9)
+    runs = bucket.read(1, runs_of(9))
     assert runs is not None
     bucket.remove([runs[0], runs[2]])
-    assert positions(bucket.read(0, 9)) == [0, 2]
+    assert positions(bucket.read(0, runs_of(9))) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("message_count", "byte_count", "expected"),
+    [(2, 1 << 20, [[0], [1]]), (5, 1 << 20, [[0], [1], [2, 3, 4]]), (9, 1, [[0]])],
+)
+def test_a_portion_is_limited(
+    message_count: int, byte_count: int, expected: list[list[int]]
+) -> None:
+    bucket = bucket_of([0, 1], [])
+    long = run_of([b"x" * 10] * 10, alike=True)
+    long.first_position = 2
+    bucket.append(long)
+    runs = bucket.read(0, ReadLimits(message_count, byte_count, 9))
+    assert runs is not None
+    assert [list(range(run.first_position, run.end_position)) for run in runs] == expected
+
+
+def test_a_run_that_does_not_fit_is_read_next() -> None:
+    bucket = bucket_of([0], [])
+    size = one(0).memory_bytes()
+    large = run_of([b"x" * 1000] * 4, alike=True)
+    large.first_position = 1
+    bucket.append(large)
+    limits = ReadLimits(message_count=9, byte_count=size + 100, run_count=9)
+    assert positions(bucket.read(0, limits)) == [0]
+    parts = bucket.read(1, limits)
+    assert parts is not None
+    assert [(part.first_position, len(part)) for part in parts] == [(1, 1)], "at least one message"
+    parts = bucket.read(1, ReadLimits(9, 2 * large.memory_bytes() // 4, 9))
+    assert parts is not None
+    assert [len(part) for part in parts] == [2]

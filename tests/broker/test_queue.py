@@ -18,6 +18,7 @@ from recado.broker.arguments import ConsumerSettings, Overflow, QueueSettings
 from recado.broker.channel import Channel, Settlement
 from recado.broker.consumer import Consumer
 from recado.broker.memory_reclaimer import MemoryReclaimer
+from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue, QueueContext
 from recado.broker.ready_messages import ReadyMessages
 from recado.broker.run import Run
@@ -214,7 +215,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _read(self, step: int, *, removed: bool) -> None:
         """RM1. All messages are read in order; every second or third of them is removed."""
-        reader, expected = ReadyMessages(self.queue, step), sorted(self.model.ready, key=rank_of)
+        reader, expected = (
+            ReadyMessages(self.queue, ReadLimits(2 * step, 1 << 20, step)),
+            sorted(self.model.ready, key=rank_of),
+        )
         seen: list[bytes] = []
         while (portion := reader.read()) is not None:
             chosen = []

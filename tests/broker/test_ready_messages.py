@@ -10,6 +10,7 @@ from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.channel import Settlement
 from recado.broker.checks import StreamOffset
+from recado.broker.priority_bucket import ReadLimits
 from recado.broker.ready_messages import MessageReader, Portion, ReadyMessages, StreamMessages
 from recado.broker.run import Run
 from recado.broker.store import MessageStore
@@ -19,6 +20,7 @@ from recado.broker.work_queue import WorkQueue
 from .stage import consume, new_broker, new_queue, open_channel, published, run_of
 from .stores import PagingStore
 
+ONE_RUN = ReadLimits(message_count=1 << 20, byte_count=1 << 20, run_count=1)
 PERSISTENT = Properties(delivery_mode=2)
 
 
@@ -81,7 +83,7 @@ def test_messages_that_enter_meanwhile_are_not_read() -> None:
 def test_messages_that_leave_meanwhile_are_not_read() -> None:
     stage = Stage()
     stage.publish(*(b"%d" % i * (i + 1) for i in range(4)))
-    reader = ReadyMessages(stage.queue, runs_per_portion=1)
+    reader = ReadyMessages(stage.queue, ONE_RUN)
     assert stage.take(1) == [b"0"]
     assert read_rest(reader) == [b"11", b"222", b"3333"]
 
@@ -91,7 +93,7 @@ def test_messages_that_are_paged_in_meanwhile_are_read_once(max_priority: int | 
     stage = Stage(PagingStore(0), max_priority=max_priority)
     sent = [b"%d" % i for i in range(20)]
     stage.publish(*sent, priority=2)
-    reader = ReadyMessages(stage.queue, runs_per_portion=1)
+    reader = ReadyMessages(stage.queue, ONE_RUN)
     seen = []
     for _ in range(4):
         seen += read(reader)
@@ -118,7 +120,7 @@ def test_requeued_messages_are_read_at_their_positions() -> None:
     consumer = consume(stage.channel, stage.queue, prefetch=4)
     stage.queue.remove_consumer(consumer, 0)
     stage.requeue(4, 2, 1)
-    reader = ReadyMessages(stage.queue, runs_per_portion=1)
+    reader = ReadyMessages(stage.queue, ONE_RUN)
     assert read(reader) == [b"0"]
     assert stage.take(2) == [b"0", b"11"]
     assert read_rest(reader) == [b"3333", b"44444", b"555555"]
@@ -144,7 +146,7 @@ def test_messages_that_return_behind_the_reader_are_not_read() -> None:
     stage = Stage()
     stage.publish(*(b"%d" % i for i in range(3)))
     taken = [stage.queue.get(0) for _ in range(2)]
-    reader = ReadyMessages(stage.queue, runs_per_portion=1)
+    reader = ReadyMessages(stage.queue, ONE_RUN)
     assert read(reader) == [b"2"]
     for run in taken:
         assert run is not None
@@ -201,7 +203,7 @@ def test_a_message_that_is_not_durable_is_not_read() -> None:
 def test_a_store_without_a_disk_has_paged_out_nothing() -> None:
     store = MessageStore()
     stage = Stage(store)
-    assert list(store.read_paged_out(stage.queue, 0)) == []
+    assert list(store.read_paged_out(stage.queue, 0, ONE_RUN)) == []
     with pytest.raises(NotImplementedError):
         store.take_paged_out(stage.queue, run_of([b"0"]), 0)
     assert Portion((), 1).is_paged_out is False

@@ -76,6 +76,15 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
             "truncate": 5,
         },
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/move"): (
+        "/api/queues/%2F/q/move",
+        {
+            "destination": "to",
+            "destination_vhost": "/",
+            "count": 1,
+            "selector": "priority > 3",
+        },
+    ),
     ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"name": "n"}),
     ("PUT", "/api/vhosts/{vhost}"): (
         "/api/vhosts/v",
@@ -115,7 +124,8 @@ def api() -> Iterator[Api]:
     with recado.Broker(config={"management": {"port": 0}}) as broker:
         assert broker.management_port is not None
         running = Api(broker.management_port)
-        assert running.put("/api/queues/%2F/q", {}) == 201
+        for name in ("q", "to"):
+            assert running.put(f"/api/queues/%2F/{name}", {}) == 201
         stream = {"durable": True, "arguments": {"x-queue-type": "stream"}}
         assert running.put("/api/queues/%2F/s", stream) == 201
         yield running

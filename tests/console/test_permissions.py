@@ -130,6 +130,7 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
     assert root.put("/api/permissions/%2F/user-management", narrow) == 204
     try:
         assert root.put("/api/queues/%2F/yours", {}) == 201
+        assert root.put("/api/queues/%2F/mine", {}) == 201
         assert ana.put("/api/queues/%2F/yours2", {}) == 401
         assert ana.delete("/api/queues/%2F/yours") == 401
         assert ana.delete("/api/queues/%2F/yours/contents") == 401
@@ -138,6 +139,9 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
         assert ana.post("/api/queues/%2F/yours/get", get).status == 401
         assert ana.post("/api/queues/%2F/yours/peek", {}).status == 401
         assert ana.post("/api/queues/%2F/missing/peek", {}).status == 401
+        for source, destination in (("yours", "mine"), ("missing", "mine"), ("mine", "yours")):
+            path, target = f"/api/queues/%2F/{source}/move", {"destination": destination}
+            assert ana.post(path, target).status == 401
         message = {
             "properties": {},
             "routing_key": "yours",
@@ -146,7 +150,7 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
         }
         assert ana.post("/api/exchanges/%2F/amq.default/publish", message).status == 400
         assert ana.post("/api/bindings/%2F/e/amq.topic/q/yours", {}).status == 401
-        assert ana.put("/api/queues/%2F/mine", {}) == 201
+        assert ana.put("/api/queues/%2F/mine2", {}) == 201
     finally:
         assert root.put("/api/permissions/%2F/user-management", ALL) == 204
 

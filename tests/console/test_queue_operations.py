@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pika
@@ -12,6 +19,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import recado
+from recado.broker.move import BATCH_LIMITS
+from recado.console import broker_steps
+from recado.server.server import Server
 
 from .http import Api
 
@@ -166,3 +176,177 @@ def test_wrong_fields_are_named(channel: BlockingChannel, api: Api, name: str) -
     for value in wrong:
         reply = api.post("/api/queues/%2F/q/peek", {name: value})
         assert (reply.status, name in reply.body["reason"]) == (400, True), reply
+
+
+# ── move ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fill(channel: BlockingChannel, queue: str, *bodies: bytes, **properties: Any) -> None:
+    for body in bodies:
+        channel.basic_publish("", queue, body, pika.BasicProperties(**properties))
+
+
+def test_move(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("to")
+    sent = [b"%d" % i for i in range(700)]
+    fill(channel, "q", *sent, headers={"n": 1})
+    channel.basic_get("q")
+    channel.basic_recover(requeue=True)  # the first message is marked as redelivered
+    path = "/api/queues/%2F/q/move"
+    reply = api.post(path, {"destination": "to", "selector": "offset = 3"})
+    assert (reply.status, reply.body) == (200, {"moved": 1, "left": 699, "reason": None})
+    reply = api.post(path, {"destination": "to", "count": 500})
+    assert reply.body == {"moved": 500, "left": 199, "reason": None}
+    assert drain(channel, "to") == [(b"3", False), *((b, False) for b in sent[:501] if b != b"3")]
+    assert drain(channel, "q") == [(body, False) for body in sent[501:]]
+
+
+def test_move_stops_at_a_full_queue(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("to", arguments={"x-max-length": 2})
+    fill(channel, "q", b"1", b"2", b"3")
+    reply = api.post("/api/queues/%2F/q/move", {"destination": "to"})
+    assert reply.status == 200
+    assert (reply.body["moved"], reply.body["left"]) == (2, 1)
+    assert "x-max-length" in reply.body["reason"]
+
+
+def test_move_to_another_vhost(broker: recado.Broker, api: Api) -> None:
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert api.put("/api/vhosts/other", {}) == 201
+    assert api.put("/api/vhosts/secret", {}) == 201
+    assert api.put("/api/queues/%2F/q", {}) == 201
+    assert api.put("/api/users/ana", {"password": "p", "tags": "management"}) == 201
+    assert api.put("/api/permissions/%2F/ana", everything) == 201
+    ana, path = Api(api.port, "ana", "p"), "/api/queues/%2F/q/move"
+    for vhost in ("secret", "missing"):
+        reply = ana.post(path, {"destination": "to", "destination_vhost": vhost})
+        assert (reply.status, reply.body["reason"]) == (401, "destination_vhost: access refused")
+    assert api.put("/api/permissions/other/ana", {**everything, "write": "^to$"}) == 201
+    message = {"routing_key": "q", "payload": "x", "payload_encoding": "string", "properties": {}}
+    assert api.post("/api/exchanges/%2F/amq.default/publish", message).body == {"routed": True}
+    target = {"destination": "to", "destination_vhost": "other"}
+    assert ana.post(path, target).status == 404
+    assert api.put("/api/permissions/other/guest", everything) in (201, 204)
+    assert api.put("/api/queues/other/to", {}) == 201
+    assert ana.post(path, {**target, "destination": "more"}).status == 401
+    assert ana.post(path, target).body["moved"] == 1
+    assert [each["payload"] for each in api.post("/api/queues/other/to/peek", {}).body] == ["x"]
+
+
+def test_what_cannot_be_moved(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("mine", exclusive=True)
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    for queue, body, status, reason in (
+        ("q", {"destination": "q"}, 400, "the queue itself"),
+        ("q", {"destination": "none"}, 404, "no queue 'none'"),
+        ("q", {"destination": "mine"}, 400, "exclusive"),
+        ("q", {"destination": ""}, 400, "destination"),
+        ("q", {}, 400, "destination"),
+        ("q", {"destination": "s", "count": 0}, 400, "count"),
+        ("q", {"destination": "s", "selector": "x"}, 400, "selector"),
+        ("s", {"destination": "q"}, 400, "stream"),
+        ("none", {"destination": "q"}, 404, "Not Found"),
+    ):
+        reply = api.post(f"/api/queues/%2F/{queue}/move", body)
+        assert (reply.status, reason in reply.body["reason"]) == (status, True), reply
+
+
+def test_a_move_to_a_stream(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    fill(channel, "q", b"1", b"2")
+    assert api.post("/api/queues/%2F/q/move", {"destination": "s"}).body["moved"] == 2
+    assert payloads(api, "s") == ["1", "2"]
+    assert drain(channel, "q") == []
+
+
+def test_a_move_is_in_the_audit_log(
+    channel: BlockingChannel, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("to")
+    fill(channel, "q", b"1", b"2")
+    with caplog.at_level("INFO", logger="recado.audit"):
+        assert api.post("/api/queues/%2F/q/move", {"destination": "to"}).status == 200
+    start, end = (json.loads(record.getMessage()) for record in caplog.records)
+    assert start["action"] == end["action"] == "POST /api/queues/{vhost}/{queue}/move"
+    assert end["object"] == {"vhost": "/", "queue": "q"}
+    assert "details" not in start
+    assert end["details"] == {"destination": "to", "destination_vhost": "/", "moved": 2}
+
+
+def test_a_move_stops_when_publishers_are_blocked(
+    broker: recado.Broker, channel: BlockingChannel, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel.queue_declare("q")
+    channel.queue_declare("to")
+    fill(channel, "q", *(b"%d" % i for i in range(300)))
+    alarms = iter((None, "low on disk"))
+    changing = property(lambda server: next(alarms, "low on disk"))
+    monkeypatch.setattr(Server, "alarm", changing, raising=False)
+    monkeypatch.setattr(Server, "check_resources", lambda server: None)
+    reply = api.post("/api/queues/%2F/q/move", {"destination": "to"})
+    assert (reply.status, reply.body["moved"]) == (200, BATCH_LIMITS.message_count)
+    assert reply.body["reason"] == "publishers are blocked: low on disk"
+    reply = api.post("/api/queues/%2F/q/move", {"destination": "to"})
+    assert (reply.status, reply.body["error"]) == (503, "alarm")
+
+
+def test_moved_messages_survive_a_restart(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"management": {"port": 0}}
+    sent = [b"%04d" % i for i in range(600)]
+    with recado.Broker(data=tmp_path, config=config) as broker, connected(broker) as channel:
+        for name in ("q", "to"):
+            channel.queue_declare(name, durable=True)
+        unconfirmed = channel.connection.channel()
+        fill(unconfirmed, "q", *sent, delivery_mode=2)
+        unconfirmed.close()
+    with recado.Broker(data=tmp_path, config=config) as broker:
+        path, selector = "/api/queues/%2F/q/move", "body LIKE '%5'"
+        reply = api_of(broker).post(path, {"destination": "to", "selector": selector})
+        assert reply.body == {"moved": 60, "left": 540, "reason": None}
+    with recado.Broker(data=tmp_path, config=config) as broker, connected(broker) as channel:
+        assert drain(channel, "to") == [(body, False) for body in sent[5::10]]
+        assert drain(channel, "q") == [(body, False) for body in sent if body[-1:] != b"5"]
+
+
+def test_a_move_stops_when_the_client_disconnects(
+    broker: recado.Broker,
+    channel: BlockingChannel,
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """At the end of a batch: no message is lost, and the audit log says how many were moved."""
+    has_started, has_closed, sleep = threading.Event(), threading.Event(), asyncio.sleep
+
+    async def wait_until_closed(_delay: float) -> None:
+        has_started.set()
+        while not has_closed.is_set():
+            await sleep(0.001)
+        await sleep(0.01)
+
+    for name in ("q", "to"):
+        channel.queue_declare(name)
+    fill(channel, "q", *(b"%d" % i for i in range(1_000)))
+    monkeypatch.setattr(broker_steps, "asyncio", SimpleNamespace(sleep=wait_until_closed))
+    monkeypatch.setattr(broker_steps, "SLICE_S", 0)
+    with caplog.at_level("INFO", logger="recado.audit"):
+        with socket.create_connection(("127.0.0.1", api.port)) as client:
+            body = b'{"destination": "to"}'
+            head = f"POST /api/queues/%2F/q/move HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}"
+            token = base64.b64encode(b"guest:guest").decode()
+            client.sendall(f"{head}\r\nauthorization: Basic {token}\r\n\r\n".encode() + body)
+            assert has_started.wait(60)
+        has_closed.set()
+        deadline = time.monotonic() + 60
+        while len(caplog.records) < 2:
+            assert time.monotonic() < deadline
+            channel.connection.process_data_events(0.01)
+    moved = json.loads(caplog.records[1].getMessage())["details"]["moved"]
+    assert 0 < moved < 1_000
+    assert [int(body) for body, _ in drain(channel, "to")] == list(range(moved))
+    assert [int(body) for body, _ in drain(channel, "q")] == list(range(moved, 1_000))

@@ -210,7 +210,7 @@ class DeadLetterRouter:
         for properties, dead_letters in rewrite_properties(
             run, record, origin, without_ttl(run.traits)
         ):
-            dead_letters.is_dead_letter = True
+            dead_letters.is_forwarded = True
             size = len(extract_properties(dead_letters.payloads[0]))
             cost = 1 + len(dead_letters) // _ALIKE_MESSAGES_PER_LETTER + size // 512
             yield _DeadLetterBatch(dead_letters, properties.headers or {}, cost)

@@ -10,7 +10,8 @@ DD2  An id is stored atomically with its message, so that after a crash both are
      stream accepted it, the id is stored after the message: a crash may then duplicate it and never lose
      it. Only ids of persistent messages are stored, because transient messages are lost anyway.
 DD3  A duplicate is confirmed when the original message is durable, not before.
-DD4  Dead letters are not deduplicated: the broker moves them, and no publisher repeated them.
+DD4  Dead letters and moved messages are not deduplicated: the broker forwards them, and no publisher repeated
+     them.
 """
 
 from collections import OrderedDict

@@ -122,7 +122,7 @@ class DelayedQueue(Queue):
         targets: dict[Queue, None] = {}
         for properties, messages in _mark_all_delayed(run):
             headers = properties.headers or {}
-            messages.is_dead_letter = "x-death" in headers  # the flag itself is lost in a restart
+            messages.is_forwarded = "x-death" in headers  # the flag itself is lost in a restart
             keys = read_routing_keys(headers, "CC")
             yield _UNITS_PER_MESSAGE * len(messages)
             queues = yield from find_queues(

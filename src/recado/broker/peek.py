@@ -4,24 +4,20 @@ Nothing about the messages changes: neither their order nor the redelivered flag
 live. An expired message is left out, because no consumer will get it.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from recado.amqp.frames import extract_body, extract_properties
 
 from .delivery_count import add_delivery_count
-from .ready_messages import MessageReader
+from .ready_messages import MessageReader, select
 from .run import Run
-from .steps import STEP_UNITS_MAX, Steps
+from .steps import Steps
 from .stream import BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from .message_filter import MessageFilter
-
-EVALUATED_MAX_COUNT: Final = STEP_UNITS_MAX // 2
-"""Messages for which a selector is evaluated in a step: 10 µs each if it decodes JSON."""
 
 
 class PeekSettings(msgspec.Struct, frozen=True):
@@ -75,19 +71,6 @@ def peek(reader: MessageReader, settings: PeekSettings, now: int) -> Steps[list[
                 skip = max(skip - len(indexes), 0)
                 yield cost // BYTES_PER_UNIT
     return found
-
-
-def select(
-    message_filter: "MessageFilter | None", run: Run, low: int, count_max: int
-) -> tuple[Sequence[int], int, int]:
-    """Return up to `count_max` matching messages of a run, as indexes from `low` on.
-
-    Also returns the index after the last message that was evaluated, and the cost in bytes.
-    """
-    if message_filter is None:
-        end = min(len(run), low + count_max)
-        return range(low, end), end, 0
-    return message_filter.select(run, low, min(len(run), low + EVALUATED_MAX_COUNT), count_max)
 
 
 def _copy_message(message: Run, body_bytes_max: int | None) -> PeekedMessage:

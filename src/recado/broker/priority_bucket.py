@@ -14,8 +14,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
+from typing import NamedTuple
 
 from .run import COPIED_PAYLOADS_MAX, Run, first_position
+
+
+class ReadLimits(NamedTuple):
+    """How much to read at once; at least one message is read."""
+
+    message_count: int
+    byte_count: int
+    run_count: int
 
 
 class PriorityBucket:
@@ -106,25 +115,36 @@ class PriorityBucket:
 
     # ── reading and removing by position ──────────────────────────────────────────────────────────────
 
-    def read(self, position: int, run_count: int) -> list[Run] | None:
-        """Return copies of up to `run_count` runs in memory, from `position` on; None if there are none.
+    def read(self, position: int, limits: ReadLimits) -> list[Run] | None:
+        """Return copies of some messages in memory, from `position` on; None if there are none.
 
         An empty list means that the next call may find some. Messages that are requeued meanwhile, behind
         `position`, are not read.
         """
-        self._merge_requeued(run_count)
+        self._merge_requeued(limits.run_count)
         fresh, requeued = self._fresh, self._requeued
         start = bisect_right(fresh, position, key=first_position) - 1
         if start < 0 or fresh[start].end_position <= position:
             start += 1
         if start == len(fresh) and not requeued:
             return None
-        runs = []
+        runs: list[Run] = []
+        count_left, bytes_left = limits.message_count, limits.byte_count
         fresh.rotate(-start)  # indexing the middle of a long deque is slower
-        for run in islice(fresh, min(run_count, len(fresh) - start)):
+        for run in islice(fresh, min(limits.run_count, len(fresh) - start)):
             if requeued and run.first_position > requeued[0][0]:
                 break
-            runs.append(run.copy_range(max(run.first_position, position), run.end_position))
+            low = max(run.first_position, position)
+            part = run.copy_range(low, min(run.end_position, low + count_left))
+            size = part.memory_bytes()
+            if size > bytes_left:
+                fitting = bytes_left * len(part) // size or not runs
+                part = part.copy_range(low, low + fitting)
+            if part.payloads:
+                runs.append(part)
+            count_left, bytes_left = count_left - len(part), bytes_left - size
+            if count_left <= 0 or bytes_left <= 0:
+                break
         fresh.rotate(start)
         return runs
 

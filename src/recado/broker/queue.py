@@ -212,6 +212,10 @@ class Queue(ABC):
         """Whether a publish of this message would exceed a limit."""
         return False
 
+    def count_fitting(self, body_sizes: Sequence[int]) -> int:
+        """Return how many messages of these sizes fit in, so that none is rejected and none is dropped."""
+        return len(body_sizes)
+
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
         """Apply changed policies."""
 

@@ -8,18 +8,26 @@ removes messages does that before the next turn.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from .checks import StreamOffset
+from .priority_bucket import ReadLimits
 from .run import Run
 from .steps import STEP_UNITS_MAX
 from .stream import BYTES_PER_UNIT, Stream
 from .stream_log import READ_BYTES
 from .work_queue import WorkQueue
 
-_RUNS_PER_PORTION: Final = STEP_UNITS_MAX // 4
+if TYPE_CHECKING:
+    from .message_filter import MessageFilter
+
+PORTION_LIMITS: Final = ReadLimits(
+    message_count=16_384, byte_count=16 << 20, run_count=STEP_UNITS_MAX // 4
+)
+EVALUATED_MAX_COUNT: Final = STEP_UNITS_MAX // 2
+"""Messages for which a selector is evaluated in a step: 10 µs each if it decodes JSON."""
 _MESSAGES_PER_UNIT: Final = 512  # to copy the references to their payloads
 
 
@@ -42,9 +50,10 @@ class MessageReader(Protocol):
 class ReadyMessages:
     """The ready messages of a classic or quorum queue."""
 
-    def __init__(self, queue: WorkQueue, runs_per_portion: int = _RUNS_PER_PORTION) -> None:
+    def __init__(self, queue: WorkQueue, limits: ReadLimits = PORTION_LIMITS) -> None:
+        """Read a queue in portions of limited size."""
         self.queue = queue
-        self._runs_per_portion = runs_per_portion
+        self._limits = limits
         self._end = queue.next_position
         self._priority = len(queue.buckets) - 1
         self._position = 0
@@ -55,12 +64,12 @@ class ReadyMessages:
         queue = self.queue
         while self._priority >= 0 and not queue.deleted:
             bucket = queue.buckets[self._priority]
-            runs, is_paged_out = bucket.read(self._position, self._runs_per_portion), False
+            runs, is_paged_out = bucket.read(self._position, self._limits), False
             if runs is not None:
                 cost = 1 + len(runs) + sum(map(len, runs)) // _MESSAGES_PER_UNIT
             else:
                 if self._paged_out is None:
-                    self._paged_out = queue.read_paged_out(self._priority)
+                    self._paged_out = queue.read_paged_out(self._priority, self._limits)
                 runs, cost = next(self._paged_out, (None, 0))
                 is_paged_out = True
             if runs is not None and not (runs and runs[0].first_position >= self._end):
@@ -98,3 +107,16 @@ class StreamMessages:
             return None
         self._offset = runs[-1].end_position
         return Portion(runs, READ_BYTES // BYTES_PER_UNIT)
+
+
+def select(
+    message_filter: "MessageFilter | None", run: Run, low: int, count_max: int
+) -> tuple[Sequence[int], int, int]:
+    """Return up to `count_max` matching messages of a run, as indexes from `low` on.
+
+    Also returns the index after the last message that was evaluated, and the cost in bytes.
+    """
+    if message_filter is None:
+        end = min(len(run), low + count_max)
+        return range(low, end), end, 0
+    return message_filter.select(run, low, min(len(run), low + EVALUATED_MAX_COUNT), count_max)

@@ -65,8 +65,8 @@ class Run(msgspec.Struct, eq=False):
     """The store has the messages and must be notified when they are settled."""
     delivery_count: int = 0
     """How often the messages were redelivered, in a queue that counts it."""
-    is_dead_letter: bool = False
-    """The messages died in another queue and were not published by a client."""
+    is_forwarded: bool = False
+    """The broker forwards the messages, for instance as dead letters; no client publishes them now."""
 
     def __len__(self) -> int:
         return len(self.payloads) - self.taken_count
@@ -92,7 +92,7 @@ class Run(msgspec.Struct, eq=False):
             self.expires_at,
             self.stored,
             self.delivery_count,
-            self.is_dead_letter,
+            self.is_forwarded,
         )
 
     def copy_for_queue(self) -> "Run":
@@ -105,7 +105,7 @@ class Run(msgspec.Struct, eq=False):
             self.prefix,
             self.payloads,
             False,
-            is_dead_letter=self.is_dead_letter,
+            is_forwarded=self.is_forwarded,
         )
 
     def take(self, count: int) -> "Run":

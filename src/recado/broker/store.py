@@ -21,6 +21,7 @@ from .stream_log import MemoryStreamLog, StreamLog, clamp_segment_bytes
 if TYPE_CHECKING:
     from .binding import Binding
     from .exchange import Exchange
+    from .priority_bucket import ReadLimits
     from .queue import Queue
 
 
@@ -98,7 +99,9 @@ class MessageStore:
         """Return the next paged-out messages in order of position; at least one."""
         raise NotImplementedError("nothing was paged out")
 
-    def read_paged_out(self, queue: "Queue", priority: int) -> Iterator[tuple[list[Run], int]]:
+    def read_paged_out(
+        self, queue: "Queue", priority: int, limits: "ReadLimits"
+    ) -> Iterator[tuple[list[Run], int]]:
         """Read paged-out messages in order of position, without removing them.
 
         Each item is read in a bounded time: some runs, perhaps none, and the cost. Between two items, messages

@@ -18,17 +18,18 @@ and so its delivery tags (`shared_channel_consumers`), if the queue dead-letters
 (`has_dead_letter_exchange`), rejects publishes beyond its limits, or deduplicates.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import accumulate, islice
 
 from recado.amqp.frames import read_body_size
 from recado.amqp.traits import MessageTraits
 
 from .arguments import QueueSettings
 from .consumer import DELIVERY_OVERHEAD_BYTES, DISPATCH_BYTES, UNLIMITED_COUNT
-from .priority_bucket import PriorityBucket
+from .priority_bucket import PriorityBucket, ReadLimits
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .run import Run, merge_adjacent
 from .steps import STEP_UNITS_MAX, Steps
@@ -158,7 +159,7 @@ class WorkQueue(Queue):
                 if len(group) > 1:
                     group.rotate(-1)
                 return ()
-        if self.deduplication_window is not None and not run.is_dead_letter:
+        if self.deduplication_window is not None and not run.is_forwarded:
             return self.deduplication_window.publish_new(run, now, self._accept)
         return self._accept(run, now)
 
@@ -339,6 +340,17 @@ class WorkQueue(Queue):
             or (bytes_max is not None and bytes_now + message.body_sizes()[0] > bytes_max)
         )
 
+    def count_fitting(self, body_sizes: Sequence[int]) -> int:
+        count = len(body_sizes)
+        length_max, bytes_max = self.settings.max_length, self.settings.max_length_bytes
+        if length_max is not None:
+            count = max(min(count, length_max - self.ready - self.held_dead_letters), 0)
+        if bytes_max is not None:
+            bytes_now = self._ready_bytes + self.held_dead_letter_bytes
+            totals = list(accumulate(body_sizes[:count], initial=bytes_now))
+            count = max(bisect_right(totals, bytes_max) - 1, 0)
+        return count
+
     def _drop_excess(self, now: int) -> None:
         """Drop excess messages from the front.
 
@@ -490,9 +502,9 @@ class WorkQueue(Queue):
         """The ready messages by priority."""
         return self._buckets
 
-    def read_paged_out(self, priority: int) -> Iterator[tuple[list[Run], int]]:
+    def read_paged_out(self, priority: int, limits: ReadLimits) -> Iterator[tuple[list[Run], int]]:
         """Read the paged-out messages of a priority; see `MessageStore`."""
-        return self._store.read_paged_out(self, priority)
+        return self._store.read_paged_out(self, priority, limits)
 
     def remove_ready(self, runs: Sequence[Run], priority: int, *, paged_out: bool) -> None:
         """Remove messages of a priority that were just read, all in memory or all paged out.

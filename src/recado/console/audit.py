@@ -22,8 +22,14 @@ class AuditLog:
     """Writes to the logger `recado.audit`, which a configuration can send to a file of its own."""
 
     def record(
-        self, user: str, address: str, route: ApiRoute, parameters: Mapping[str, str]
+        self,
+        user: str,
+        address: str,
+        route: ApiRoute,
+        parameters: Mapping[str, str],
+        details: Mapping[str, object] | None = None,
     ) -> None:
+        """Write a line; `details` are about the end of an operation that lasted."""
         entry = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "user": user,
@@ -31,4 +37,6 @@ class AuditLog:
             "action": f"{route.method} {route.path}",
             "object": dict(parameters),
         }
+        if details is not None:
+            entry["details"] = dict(details)
         log.info("%s", msgspec.json.encode(entry).decode())

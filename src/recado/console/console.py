@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -160,7 +161,24 @@ class Console:
             answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))
         if route.method in CHANGING_METHODS:
             self.audit.record(request.user.name, request.peer, route, request.parameters)
+        if answer.wait is not None and answer.outcome is not None:
+            wait = partial(self._record_outcome, route, request, answer.wait, answer.outcome)
+            answer = msgspec.structs.replace(answer, wait=wait)
         return answer
+
+    async def _record_outcome(
+        self,
+        route: ApiRoute,
+        request: ApiRequest,
+        wait: Callable[[], Awaitable[Answer]],
+        outcome: Callable[[], Mapping[str, Any]],
+    ) -> Answer:
+        """Wait for a long operation, and write to the audit log what it has done, also if it ended early."""
+        try:
+            return await wait()
+        finally:
+            user, peer = request.user.name, request.peer
+            self.audit.record(user, peer, route, request.parameters, outcome())
 
     def open_channel(self, request: ApiRequest, access: VhostAccess) -> LocalChannel:
         """Return a channel of the request's user in a vhost."""

@@ -83,6 +83,8 @@ class Answer(msgspec.Struct, frozen=True):
     durable: bool = False
     """Send the answer only when all changes up to now are on disk."""
     wait: Callable[[], Awaitable[Answer]] | None = None
+    outcome: Callable[[], Mapping[str, Any]] | None = None
+    """What a long operation has done; written to the audit log when `wait` has ended."""
 
 
 NO_CONTENT = Answer(204, durable=True)

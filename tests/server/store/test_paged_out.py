@@ -10,6 +10,7 @@ from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.arguments import QueueSettings
 from recado.broker.channel import Settlement
+from recado.broker.ready_messages import PORTION_LIMITS
 from recado.broker.steps import STEP_UNITS_MAX
 from recado.broker.work_queue import WorkQueue
 from recado.journal.record import CorruptJournalError
@@ -215,7 +216,7 @@ def work_queue(node: Node) -> WorkQueue:
 def read_bodies(node: Node, priority: int = 0) -> list[bytes]:
     return [
         extract_body(content)
-        for runs, _ in work_queue(node).read_paged_out(priority)
+        for runs, _ in work_queue(node).read_paged_out(priority, PORTION_LIMITS)
         for run in runs
         for content in run.contents()
     ]
@@ -245,7 +246,7 @@ def test_reading_goes_on_while_messages_are_paged_in() -> None:
     node.sync()
     seen: list[int] = []
     costs = []
-    for runs, cost in work_queue(node).read_paged_out(0):
+    for runs, cost in work_queue(node).read_paged_out(0, PORTION_LIMITS):
         seen += [int(extract_body(content)[:4]) for run in runs for content in run.contents()]
         costs.append(cost)
         for _ in range(20):
@@ -263,7 +264,7 @@ def test_reading_ends_with_its_queue() -> None:
     node.declare()
     for i in range(1000):
         node.publish(b"%d" % i, properties=Properties(delivery_mode=2, message_id=str(i)))
-    reading = work_queue(node).read_paged_out(0)
+    reading = work_queue(node).read_paged_out(0, PORTION_LIMITS)
     assert next(reading)
     node.broker.delete_queue(node.queue(), 0)
     assert next(reading, None) is None
@@ -278,7 +279,7 @@ def test_damage_is_reported_while_reading() -> None:
     node.store.on_failure = failures.append
     node.flip_a_bit_of(b"a message")
     with pytest.raises(CorruptJournalError):
-        list(work_queue(node).read_paged_out(0))
+        list(work_queue(node).read_paged_out(0, PORTION_LIMITS))
     assert len(failures) == 1
 
 
@@ -293,7 +294,7 @@ def test_taken_messages_are_not_paged_in(max_priority: int, every: int) -> None:
     node.sync()
     assert isinstance(queue, WorkQueue)
     taken = []
-    for runs, _ in queue.read_paged_out(0):
+    for runs, _ in queue.read_paged_out(0, PORTION_LIMITS):
         taken += [run.slice(i, i + 1) for run in runs for i in range(0, len(run), every)]
     queue.remove_ready(taken, 0, paged_out=True)
     left = [b"%02d" % i for i in range(30) if i % every]
@@ -316,7 +317,7 @@ def test_a_purge_leaves_taken_messages(max_priority: int) -> None:
         node.publish(b"%d" % i)
     node.sync()
     assert isinstance(queue, WorkQueue)
-    ((runs, _),) = queue.read_paged_out(0)
+    ((runs, _),) = queue.read_paged_out(0, PORTION_LIMITS)
     queue.remove_ready([runs[0].slice(3, 5)], 0, paged_out=True)
     assert queue.purge() == 8
     node.restart()

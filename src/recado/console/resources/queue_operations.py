@@ -1,7 +1,8 @@
-"""Operations on queues that RabbitMQ does not have: peek."""
+"""Operations on queues that RabbitMQ does not have: peek and move."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -10,9 +11,11 @@ from recado.amqp.properties import decode_properties
 from recado.amqp.values import STORED_MAX_ENTRY_COUNT, Int64
 from recado.broker import checks
 from recado.broker.errors import InvalidValueError
+from recado.broker.move import MoveProgress, move
 from recado.broker.peek import PeekedMessage, PeekSettings, peek
 from recado.broker.queue import Queue
 from recado.broker.ready_messages import MessageReader, ReadyMessages, StreamMessages
+from recado.broker.steps import Steps
 from recado.broker.stream import Stream
 from recado.broker.work_queue import WorkQueue
 
@@ -20,7 +23,7 @@ from ..access import Access
 from ..body import Integer, read_body
 from ..broker_steps import run_broker_steps
 from ..query import Listing
-from ..request import Answer, ApiRequest, bad_request
+from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised
 from ..routes import API, Content
 from .messages import GET_MAX_BYTES, GET_MAX_COUNT, encode_payload, properties_object
 from .topology import access_to, find_queue
@@ -144,3 +147,91 @@ def _peeked_object(message: PeekedMessage, encoding: str) -> dict[str, Any]:
         "payload": payload,
         "payload_encoding": payload_encoding,
     }
+
+
+# ── move ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MessagesToMove(msgspec.Struct):
+    """Which messages to move, and where."""
+
+    destination: Annotated[str, msgspec.Meta(min_length=1, description="The name of a queue.")]
+    destination_vhost: Annotated[
+        str | msgspec.UnsetType, msgspec.Meta(description="The vhost of the queue, if another.")
+    ] = msgspec.UNSET
+    count: Annotated[
+        Count | msgspec.UnsetType, msgspec.Meta(description="At most this many; all if absent.")
+    ] = msgspec.UNSET
+    selector: Selector = ""
+
+
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/move",
+    Access.VHOST,
+    answers=(200, 503),
+    body=MessagesToMove,
+)
+def move_messages(request: ApiRequest) -> Answer:
+    """Move messages to another queue, in order; the answer counts those that were moved and those that are left.
+
+    If the destination is full, the move stops before a message is rejected or dropped, and `reason` says so.
+    """
+    source, body = _find_source(request), read_body(request, MessagesToMove)
+    destination = _find_destination(request, body.destination, body.destination_vhost)
+    if destination is source:
+        raise bad_request("destination: the queue itself")
+    progress = MoveProgress()
+    count = None if body.count is msgspec.UNSET else body.count
+    steps = move(source, destination, progress, count, _parse_selector(body.selector))
+
+    async def wait() -> Answer:
+        await run_broker_steps(request, _stop_on_alarm(request, steps, progress))
+        left = source.ready
+        body = {"moved": progress.moved, "left": left, "reason": progress.stop_reason}
+        return Answer(body=body, durable=True)
+
+    return Answer(
+        wait=wait,
+        outcome=lambda: {
+            "destination": destination.name,
+            "destination_vhost": destination.vhost.name,
+            "moved": progress.moved,
+        },
+    )
+
+
+def _find_source(request: ApiRequest) -> WorkQueue:
+    """Return the queue from which messages are taken. Raises `ApiError` or `AmqpError`."""
+    queue = _find_readable_queue(request)
+    if not isinstance(queue, WorkQueue):
+        raise bad_request("a stream keeps its messages: nothing can be moved from it")
+    _refuse_during_alarm(request)
+    return queue
+
+
+def _find_destination(request: ApiRequest, name: str, vhost_name: str | msgspec.UnsetType) -> Queue:
+    """Return the queue that messages go to, if the user may write to it. Raises `ApiError` or `AmqpError`."""
+    vhost = request.vhost()
+    if vhost_name is not msgspec.UNSET:
+        if vhost_name not in request.user.permissions:  # as for a vhost that does not exist
+            raise not_authorised("destination_vhost: access refused")
+        vhost = request.broker.vhosts[vhost_name]
+    access_to(request, vhost).permissions.check_write("queue", name)
+    return vhost.find_accessible_queue(None, name)
+
+
+def _refuse_during_alarm(request: ApiRequest) -> None:
+    alarm = request.console.server.alarm
+    if alarm is not None:
+        raise ApiError(503, "alarm", f"publishers are blocked: {alarm}")
+
+
+def _stop_on_alarm(request: ApiRequest, steps: Steps[None], progress: MoveProgress) -> Steps[None]:
+    """Run the steps of a move, which stops when publishers are blocked."""
+    with closing(steps):
+        for cost in steps:
+            yield cost
+            alarm = request.console.server.alarm
+            if alarm is not None:
+                progress.stop_reason = f"publishers are blocked: {alarm}"

@@ -18,6 +18,7 @@ from typing import Any
 from recado.amqp.values import FieldTable
 from recado.broker.binding import Binding
 from recado.broker.exchange import Exchange
+from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue
 from recado.broker.run import Run
 from recado.broker.steps import STEP_UNITS_MAX, Steps, StepTask, chunks
@@ -271,7 +272,9 @@ class JournalStore(LsnTracker):
             del index.paged_out[priority]
         return runs
 
-    def read_paged_out(self, queue: Queue, priority: int) -> Iterator[tuple[list[Run], int]]:
+    def read_paged_out(
+        self, queue: Queue, priority: int, limits: ReadLimits
+    ) -> Iterator[tuple[list[Run], int]]:
         index = self._index_of[queue]
         cursor = PagedOutBucket(0)
         is_last = False
@@ -280,7 +283,7 @@ class JournalStore(LsnTracker):
                 self.flush()
             with self._reporting_read_errors(queue):
                 runs, cost, is_last = paged_out.read_portion(
-                    self.journal, index, bucket, cursor, priority
+                    self.journal, index, bucket, cursor, priority, limits
                 )
             yield runs, cost
 

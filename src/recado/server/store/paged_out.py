@@ -7,6 +7,7 @@ as one run where they are alike, so that handling them costs no more than if the
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from recado.broker.priority_bucket import ReadLimits
 from recado.broker.run import Run
 from recado.broker.steps import STEP_UNITS_MAX
 from recado.journal.journal import Journal
@@ -26,6 +27,7 @@ from .records import (
     decode_origin,
     decode_run,
     find_destination,
+    message_count,
     payload_offset,
     unpack_run_start,
 )
@@ -106,6 +108,7 @@ def read_portion(
     bucket: PagedOutBucket,
     cursor: PagedOutBucket,
     priority: int,
+    limits: ReadLimits,
 ) -> tuple[list[Run], int, bool]:
     """Return some messages of a bucket from the cursor on, the cost, and whether these are the last.
 
@@ -113,16 +116,25 @@ def read_portion(
     """
     runs: list[Run] = []
     cost = 0
+    count_left, bytes_left = limits.message_count, limits.byte_count
     cursor.next_position = max(cursor.next_position, bucket.next_position)
     for extents, journal_position, record in _scan(journal, index, cursor, _READ_MIN_BYTES):
-        if cost >= STEP_UNITS_MAX:
+        if cost >= STEP_UNITS_MAX or count_left <= 0 or bytes_left <= 0:
             cursor.extents, cursor.journal_position = extents, journal_position
             return runs, cost, False
         cost += _UNITS_PER_RECORD + len(record) // _BYTES_PER_UNIT
         located = _locate(index, cursor.next_position, extents, record)
-        if located is not None and located[0] == priority:
-            _append_runs(index, bucket, record, *located[1:], runs)
-            cursor.next_position = located[2]
+        if located is None or located[0] != priority:
+            continue
+        _, low, end, record_first, expires_at = located
+        bytes_per_message = len(record) // message_count(record)
+        high = min(end, low + count_left, low + max(bytes_left // bytes_per_message, not runs))
+        count = _append_runs(index, bucket, record, low, high, record_first, expires_at, runs)
+        count_left, bytes_left = count_left - count, bytes_left - count * bytes_per_message
+        cursor.next_position = high
+        if high < end:  # the rest of the record is read by the next call
+            cursor.extents, cursor.journal_position = extents, journal_position
+            return runs, cost, False
     return runs, cost, True
 
 

@@ -120,6 +120,12 @@ def payload_offset(record: bytes) -> int:
     return 0 if more or count > 1 else int(RUN_HEADER_BYTES + origin_size + prefix_size)
 
 
+def message_count(record: bytes) -> int:
+    """Return the number of messages of a run."""
+    count: int = unpack_run_start(record)[3]
+    return count
+
+
 class RunRecord(msgspec.Struct):
     """A decoded run without its destinations: a run may have 20,000, which take 13 ms, and a reader needs one."""
 
