@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import recado
+from recado.cli.management import api
 from recado.cli.management.server_address import ServerUrl, parse_url, select_context
 
 from .conftest import Run
@@ -96,3 +97,20 @@ def test_an_object_that_does_not_exist(recado_on: Run) -> None:
     done = recado_on("queues", "show", "none")
     assert done.status == 3
     assert "not found" in done.err
+
+
+def test_an_idle_connection_is_not_reused(
+    broker: recado.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server closes idle connections, and the next request would fail."""
+    manager = api.ManagementApi(parse_url(f"http://guest:guest@127.0.0.1:{broker.management_port}"))
+    path = api.path_of("connections")
+    sockets = []
+    for reuse_max_s in (1000.0, 1000.0, -1.0):
+        monkeypatch.setattr(api, "REUSE_MAX_S", reuse_max_s)
+        manager.get(path)
+        assert manager._connection is not None
+        sockets.append(manager._connection.sock)
+    manager.close()
+    assert sockets[0] is sockets[1]
+    assert sockets[1] is not sockets[2]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 REQUEST_TIMEOUT_S: Final = 60.0
 ANSWER_MAX_BYTES: Final = 1 << 30
+REUSE_MAX_S: Final = 5.0
+"""A connection that was idle for longer is not reused: the server may be closing it."""
 
 
 class ManagementError(Exception):
@@ -61,6 +64,7 @@ class ManagementApi:
         self._ca_file = ca_file
         self._request_timeout = request_timeout
         self._connection: http.client.HTTPConnection | None = None
+        self._used_at = 0.0
         self.is_recado = False
         """Whether the server of the last answer is recado, by its header `server`."""
         login = f"{address.user}:{address.password}".encode()
@@ -122,11 +126,14 @@ class ManagementApi:
     ) -> tuple[int, bytes]:
         target = self.address.prefix + path + (f"?{urlencode(query)}" if query else "")
         content = None if body is None else msgspec.json.encode(body)
+        if time.monotonic() - self._used_at > REUSE_MAX_S:
+            self.close()
         try:
             connection = self._connection = self._connection or self._connect()
             connection.request(method, target, content, {**self._headers, **headers})
             response = connection.getresponse()
             data = response.read(ANSWER_MAX_BYTES)
+            self._used_at = time.monotonic()
             self.is_recado = response.getheader("server") == "recado"
         except (OSError, http.client.HTTPException) as error:
             self.close()
