@@ -149,3 +149,23 @@ def test_status(recado_on: Run) -> None:
     assert "recado, with the API of RabbitMQ" in done.out
     assert done.out.endswith("no alarms\n")
     assert recado_on("status", "--json").json["alarms"] == []
+
+
+def test_peek_and_move(recado_on: Run) -> None:
+    for name in ("jobs", "later"):
+        recado_on("queues", "declare", name)
+    for number in range(4):
+        recado_on("publish", "", "jobs", f"job {number}", "-H", f"n={number}")
+    peeked = recado_on("queues", "peek", "jobs", "-n", "2", "--skip", "1", "--json").json
+    assert [(each["payload"], each["redelivered"]) for each in peeked] == [
+        ("job 1", False),
+        ("job 2", False),
+    ]
+    move = ("queues", "move", "jobs", "--to", "later", "--selector", "headers.n >= 2")
+    would = recado_on(*move, "--dry-run")
+    assert would.out == "would move messages of queue 'jobs' in vhost '/' (4 ready) to 'later'\n"
+    assert recado_on(*move).out == "moved 2 messages to 'later', 2 left\n"
+    assert [row[4] for row in recado_on("get", "later", "-n", "5").rows][:2] != []
+    wrong = recado_on("queues", "move", "jobs", "--to", "none")
+    assert wrong.status in (1, 3)
+    assert "none" in wrong.err
