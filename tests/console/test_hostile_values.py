@@ -56,6 +56,7 @@ FIELDS = [
     "skip",
     "destination",
     "destination_vhost",
+    "max_replays",
     "selector",
     "offset",
     "action",

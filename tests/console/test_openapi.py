@@ -85,6 +85,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
             "selector": "priority > 3",
         },
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/replay"): (
+        "/api/queues/%2F/q/replay",
+        {"count": 1, "max_replays": 3, "selector": "priority > 3"},
+    ),
     ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"name": "n"}),
     ("PUT", "/api/vhosts/{vhost}"): (
         "/api/vhosts/v",

@@ -142,6 +142,8 @@ def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
         for source, destination in (("yours", "mine"), ("missing", "mine"), ("mine", "yours")):
             path, target = f"/api/queues/%2F/{source}/move", {"destination": destination}
             assert ana.post(path, target).status == 401
+        for source in ("yours", "missing"):
+            assert ana.post(f"/api/queues/%2F/{source}/replay", {}).status == 401
         message = {
             "properties": {},
             "routing_key": "yours",

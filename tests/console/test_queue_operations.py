@@ -350,3 +350,94 @@ def test_a_move_stops_when_the_client_disconnects(
     assert 0 < moved < 1_000
     assert [int(body) for body, _ in drain(channel, "to")] == list(range(moved))
     assert [int(body) for body, _ in drain(channel, "q")] == list(range(moved, 1_000))
+
+
+# ── replay ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def declare_with_dead_letters(channel: BlockingChannel, *queues: str) -> None:
+    channel.queue_declare("dead", durable=True)
+    for queue in queues:
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+
+
+def reject_all(channel: BlockingChannel, queue: str) -> None:
+    while True:
+        method, _, _ = channel.basic_get(queue)
+        if method is None:
+            return
+        channel.basic_reject(method.delivery_tag, requeue=False)
+
+
+def test_replay(channel: BlockingChannel, api: Api) -> None:
+    declare_with_dead_letters(channel, "a", "b")
+    channel.queue_bind("a", "amq.topic", "jobs.#")
+    channel.basic_publish("amq.topic", "jobs.new", b"1", pika.BasicProperties(type="job"))
+    fill(channel, "b", b"2", b"3")
+    fill(channel, "dead", b"never died")
+    for queue in ("a", "b"):
+        reject_all(channel, queue)
+    path = "/api/queues/%2F/dead/replay"
+    reply = api.post(path, {"selector": "type = 'job' OR body = '3' OR body LIKE 'never%'"})
+    assert reply.status == 200
+    assert reply.body == {"replayed": 2, "kept": {"no_x_death": 1}, "left": 2, "reason": None}
+    method, properties, body = channel.basic_get("a", auto_ack=True)
+    assert (method.exchange, method.routing_key, method.redelivered, body) == (
+        "amq.topic",
+        "jobs.new",
+        False,
+        b"1",
+    )
+    assert properties.headers["x-replay-count"] == 1
+    assert properties.headers["x-death"][0]["count"] == 1
+    assert drain(channel, "b") == [(b"3", False)]
+
+
+def test_cycles_of_replays_end(channel: BlockingChannel, api: Api) -> None:
+    declare_with_dead_letters(channel, "a")
+    fill(channel, "a", b"poison")
+    path, body = "/api/queues/%2F/dead/replay", {"max_replays": 2}
+    for replayed in (1, 1, 0):
+        reject_all(channel, "a")
+        reply = api.post(path, body)
+        assert reply.body["replayed"] == replayed
+    assert reply.body["kept"] == {"replayed_too_often": 1}
+    (message,) = api.post("/api/queues/%2F/dead/peek", {}).body
+    headers = message["properties"]["headers"]
+    assert (headers["x-replay-count"], headers["x-death"][0]["count"]) == (2, 3)
+
+
+def test_replay_needs_permission_to_write(channel: BlockingChannel, api: Api) -> None:
+    """Whether the queue exists is not revealed."""
+    declare_with_dead_letters(channel, "a", "gone")
+    fill(channel, "a", b"1")
+    fill(channel, "gone", b"2")
+    for queue in ("a", "gone"):
+        reject_all(channel, queue)
+    channel.queue_delete("gone")
+    assert api.put("/api/users/ana", {"password": "p", "tags": "management"}) == 201
+    permission = {"configure": "", "write": "^b$", "read": "^dead$"}
+    assert api.put("/api/permissions/%2F/ana", permission) == 201
+    path = "/api/queues/%2F/dead/replay"
+    assert Api(api.port, "ana", "p").post(path, {}).body["kept"] == {"not_permitted": 2}
+    assert api.post(path, {}).body["kept"] == {"queue_gone": 1}
+
+
+def test_replay_of_a_stream_is_refused(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    reply = api.post("/api/queues/%2F/s/replay", {})
+    assert (reply.status, "stream" in reply.body["reason"]) == (400, True)
+
+
+def test_a_replay_is_in_the_audit_log(
+    channel: BlockingChannel, api: Api, caplog: pytest.LogCaptureFixture
+) -> None:
+    declare_with_dead_letters(channel, "a")
+    fill(channel, "a", b"1")
+    reject_all(channel, "a")
+    with caplog.at_level("INFO", logger="recado.audit"):
+        assert api.post("/api/queues/%2F/dead/replay", {}).status == 200
+    end = json.loads(caplog.records[-1].getMessage())
+    assert end["action"] == "POST /api/queues/{vhost}/{queue}/replay"
+    assert end["details"] == {"replayed": 1, "kept": {}}

@@ -40,7 +40,7 @@ from .steps import Steps, StepTask
 from .vhost import Vhost
 
 # The size of a header frame without its properties, with a reserve.
-_HEADER_OVERHEAD_BYTES = PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
+HEADER_OVERHEAD_BYTES = PROPERTIES_OFFSET + FRAME_OVERHEAD_BYTES
 _DEATH_COUNT_MAX = 1 << 62  # limits the count in a client's header
 DEAD_LETTERS_PER_TURN = 128  # dead letters with different properties; about 10 ms of work
 # The last dead letter may exceed the budget by this; more expensive ones are divided into steps.
@@ -60,7 +60,7 @@ def rewrite_properties(
     for encoded, contents in groupby(run.contents(), extract_properties):
         properties = change(decode_properties(encoded, max_entries=STORED_MAX_ENTRY_COUNT))
         changed = encode_properties(properties)
-        if len(changed) + _HEADER_OVERHEAD_BYTES <= run.frame_max:
+        if len(changed) + HEADER_OVERHEAD_BYTES <= run.frame_max:
             payloads = [
                 encode_content(run.channel, changed, extract_body(content), run.frame_max)
                 for content in contents

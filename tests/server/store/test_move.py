@@ -1,4 +1,4 @@
-"""Move between queues on a disk whose power fails at every moment: no message is lost, and none is in two queues."""
+"""Move and replay while the power fails, at every moment: no message is lost, and none is in two queues."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from recado.broker.move import MoveProgress, move
 from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue
 from recado.broker.ready_messages import StreamMessages
+from recado.broker.replay import ReplayProgress, replay
 from recado.broker.stream import Stream
 from recado.broker.work_queue import WorkQueue
 from recado.journal.journal import Journal
@@ -54,7 +55,8 @@ class Node:
         return self.broker.create_queue(self.broker.vhosts["/"], name, settings, None, 0)
 
     def publish(self, key: str, *bodies: bytes) -> None:
-        event = published(key, *bodies, properties=Properties(delivery_mode=2))
+        headers: FieldTable = {"x-death": [{"queue": "to"}]}
+        event = published(key, *bodies, properties=Properties(delivery_mode=2, headers=headers))
         open_channel(self.broker).publisher.publish(event, 0)
 
     def sync(self) -> None:
@@ -79,7 +81,7 @@ def scenario(machine: Machine, kind: str, room: int, text: str | None) -> Iterat
     """Yield what has just become durable."""
     node = Node(machine, room)
     node.declare("q")
-    destination = node.declare("to", queue_type=kind)
+    destination = node.declare("to", queue_type="classic" if kind == "replayed" else kind)
     for body in SENT:
         node.publish("q", body)
     node.sync()
@@ -87,7 +89,11 @@ def scenario(machine: Machine, kind: str, room: int, text: str | None) -> Iterat
     source = node.broker.vhosts["/"].queues["q"]
     assert isinstance(source, WorkQueue)
     chosen = None if text is None else MessageFilter(text)
-    for number, _ in enumerate(move(source, destination, MoveProgress(), message_filter=chosen)):
+    if kind == "replayed":
+        steps = replay(source, ReplayProgress(), lambda name: True, message_filter=chosen)
+    else:
+        steps = move(source, destination, MoveProgress(), message_filter=chosen)
+    for number, _ in enumerate(steps):
         if number % 2:
             node.sync()
     node.sync()
@@ -102,6 +108,7 @@ def scenario(machine: Machine, kind: str, room: int, text: str | None) -> Iterat
         ("classic", 0, CHOSEN),
         ("classic", 1 << 30, None),
         ("quorum", 1 << 30, CHOSEN),
+        ("replayed", 0, CHOSEN),
         ("stream", 0, CHOSEN),
         ("stream", 1 << 30, None),
     ],
@@ -109,7 +116,8 @@ def scenario(machine: Machine, kind: str, room: int, text: str | None) -> Iterat
 def test_the_power_fails_at_every_moment(
     kind: str, room: int, text: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recado.broker.move.BATCH_LIMITS", ReadLimits(4, 1 << 20, 4))
+    for module in ("move", "replay"):
+        monkeypatch.setattr(f"recado.broker.{module}.BATCH_LIMITS", ReadLimits(4, 1 << 20, 4))
     chosen = [body for i, body in enumerate(SENT) if text is None or not 6 <= i <= 8]
     moments = count_moments(lambda machine: scenario(machine, kind, room, text))
     duplicated = 0

@@ -1,12 +1,14 @@
-"""Operations on queues that RabbitMQ does not have: peek and move."""
+"""Operations on queues that RabbitMQ does not have: peek, move and replay."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from recado.amqp.errors import AccessRefusedError
 from recado.amqp.properties import decode_properties
 from recado.amqp.values import STORED_MAX_ENTRY_COUNT, Int64
 from recado.broker import checks
@@ -15,6 +17,7 @@ from recado.broker.move import MoveProgress, move
 from recado.broker.peek import PeekedMessage, PeekSettings, peek
 from recado.broker.queue import Queue
 from recado.broker.ready_messages import MessageReader, ReadyMessages, StreamMessages
+from recado.broker.replay import ReplayProgress, replay
 from recado.broker.steps import Steps
 from recado.broker.stream import Stream
 from recado.broker.work_queue import WorkQueue
@@ -235,3 +238,67 @@ def _stop_on_alarm(request: ApiRequest, steps: Steps[None], progress: MoveProgre
             alarm = request.console.server.alarm
             if alarm is not None:
                 progress.stop_reason = f"publishers are blocked: {alarm}"
+
+
+# ── replay ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MessagesToReplay(msgspec.Struct):
+    """Which dead letters to replay."""
+
+    count: Annotated[
+        Count | msgspec.UnsetType, msgspec.Meta(description="At most this many; all if absent.")
+    ] = msgspec.UNSET
+    max_replays: Annotated[
+        Count | msgspec.UnsetType,
+        msgspec.Meta(description="Keep messages that were replayed so often; absent: no limit."),
+    ] = msgspec.UNSET
+    selector: Selector = ""
+
+
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/replay",
+    Access.VHOST,
+    answers=(200, 503),
+    body=MessagesToReplay,
+)
+def replay_messages(request: ApiRequest) -> Answer:
+    """Return dead letters to the queues where they died, and count them in the header `x-replay-count`.
+
+    The answer counts those that were replayed, and in `kept` those that were not, by reason.
+    """
+    source, body = _find_source(request), read_body(request, MessagesToReplay)
+    progress = ReplayProgress()
+    steps = replay(
+        source,
+        progress,
+        _write_predicate(request),
+        count_max=None if body.count is msgspec.UNSET else body.count,
+        replays_max=None if body.max_replays is msgspec.UNSET else body.max_replays,
+        message_filter=_parse_selector(body.selector),
+    )
+
+    def describe() -> dict[str, Any]:
+        return {"replayed": progress.moved, "kept": dict(progress.kept)}
+
+    async def wait() -> Answer:
+        await run_broker_steps(request, _stop_on_alarm(request, steps, progress))
+        body = {**describe(), "left": source.ready, "reason": progress.stop_reason}
+        return Answer(body=body, durable=True)
+
+    return Answer(wait=wait, outcome=describe)
+
+
+def _write_predicate(request: ApiRequest) -> Callable[[str], bool]:
+    """Return a function that tells whether the user may write to a queue of the vhost."""
+    permissions = access_to(request, request.vhost()).permissions
+
+    def may_write(queue: str) -> bool:
+        try:
+            permissions.check_write("queue", queue)
+        except AccessRefusedError:
+            return False
+        return True
+
+    return may_write
