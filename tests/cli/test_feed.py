@@ -253,7 +253,7 @@ def test_a_long_verify_shows_a_progress_bar(
     monkeypatch.setattr(progress, "SHOWN_BYTES_MIN", 10)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["feed", "verify", str(tmp_path)]) == 0
-    assert f"[{'#' * 40}] 100%" in capsys.readouterr().err
+    assert f"[{'#' * progress.WIDTH_COUNT}] 100%" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
