@@ -22,7 +22,7 @@ def exchange_of(kind: str, name: str = "x") -> Exchange[StandInQueue]:
 def match(
     exchange: Exchange[StandInQueue], keys: list[str], headers: FieldTable
 ) -> list[StandInQueue | Exchange[StandInQueue]]:
-    return run_to_completion(exchange.search(keys, headers))
+    return [binding.destination for binding in run_to_completion(exchange.search(keys, headers))]
 
 
 def queues(count: int) -> list[StandInQueue]:

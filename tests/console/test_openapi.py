@@ -89,6 +89,16 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/queues/%2F/q/replay",
         {"count": 1, "max_replays": 3, "selector": "priority > 3"},
     ),
+    ("POST", "/api/route-test"): (
+        "/api/route-test",
+        {
+            "vhost": "/",
+            "exchange": "amq.headers",
+            "routing_key": "k",
+            "headers": {"n": 1},
+            "properties": MESSAGE["properties"],
+        },
+    ),
     ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"name": "n"}),
     ("PUT", "/api/vhosts/{vhost}"): (
         "/api/vhosts/v",

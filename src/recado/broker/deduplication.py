@@ -74,6 +74,11 @@ class DeduplicationWindow:
             self._required_lsn = self._store.lsn
         return True
 
+    def has(self, message_id: bytes, now: int) -> bool:
+        """Whether the id is a duplicate, without any effect."""
+        seen_at = self._ids.get(message_id)
+        return seen_at is not None and (self._ttl_ms is None or seen_at >= now - self._ttl_ms)
+
     def add(
         self, message_id: bytes, now: int, *, persistent: bool, targets: "Iterable[Queue]" = ()
     ) -> None:

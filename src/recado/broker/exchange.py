@@ -214,8 +214,15 @@ class Exchange(Generic[Q]):
                 del self.bound_exchanges[destination]
         return len(key) // _KEY_BYTES_PER_UNIT + len(arguments) // _ARGUMENTS_BYTES_PER_UNIT
 
-    def search(self, keys: Sequence[str], headers: FieldTable) -> Steps[list[Q | Exchange[Q]]]:
-        """Find the destinations of a message with these routing keys; a destination may occur twice.
+    @property
+    def uses_key(self) -> bool:
+        """Whether the routing key of a message matters."""
+        return self._primary_matcher.uses_key
+
+    def search(
+        self, keys: Sequence[str], headers: FieldTable
+    ) -> Steps[list[Binding[Q | Exchange[Q]]]]:
+        """Find the bindings that match a message with these routing keys, in the order of their creation.
 
         Bindings to deleted destinations do not match.
         """
@@ -225,15 +232,13 @@ class Exchange(Generic[Q]):
                 yield from matcher.search(key, headers, found)
             if not found:
                 continue
-            destinations: list[Q | Exchange[Q]] = []
+            matching: list[Binding[Q | Exchange[Q]]] = []
             for chunk in _sort_by_serial(found):
-                destinations += [
-                    binding.destination for binding in chunk if not binding.destination.deleted
-                ]
+                matching += [binding for binding in chunk if not binding.destination.deleted]
                 if units := len(chunk) // BINDINGS_PER_UNIT:
                     yield units
-            if destinations:
-                return destinations
+            if matching:
+                return matching
         return []
 
     def check(self) -> None:

@@ -123,7 +123,7 @@ class Publisher:
             if traits.refusal is not None:
                 raise PreconditionFailedError(traits.refusal)
             if traits.user_id is not None:
-                self._check_user_id(traits.user_id)
+                self._access.check_user_id(traits.user_id)
         if self.transaction is not None:
             cost += self._check_individually(route, event)
             self.transaction.append((route, event))
@@ -275,13 +275,6 @@ class Publisher:
             self._access.vhost.reclaimer.add(self.transaction)
             self.transaction = []
         self._prepared = None
-
-    def _check_user_id(self, claimed: str) -> None:
-        user = self._access.user
-        if claimed != user.name and "impersonator" not in user.tags:
-            raise PreconditionFailedError(
-                f"user_id property set to '{claimed}' but authenticated user was '{user.name}'"
-            )
 
     def _make_run(self, route: Route, event: Published, payloads: list[bytes]) -> Run:
         frame_max = self._connection.frame_max

@@ -14,7 +14,7 @@ from .vhost import Vhost
 
 Q = TypeVar("Q", bound=Destination)
 
-_DESTINATIONS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
+_BINDINGS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
 
 
 def find_queues(
@@ -55,21 +55,24 @@ def find_queues(
             queues[current.delayed_queue] = None
             continue
         if current is vhost.default_exchange:
-            destinations: Sequence[Q | Exchange[Q]] = [
-                vhost.queues[key] for key in keys if key in vhost.queues
-            ]
-        else:
-            destinations = (yield from current.search(keys, headers)) or vhost.alternate_exchanges(
-                current
-            )
-        for chunk in chunks(destinations, _DESTINATIONS_PER_STEP):
-            for destination in chunk:
+            queues.update((vhost.queues[key], None) for key in keys if key in vhost.queues)
+            yield 1 + len(keys) // BINDINGS_PER_UNIT
+            continue
+        bindings = yield from current.search(keys, headers)
+        for chunk in chunks(bindings, _BINDINGS_PER_STEP):
+            for binding in chunk:
+                destination = binding.destination
                 if not isinstance(destination, Exchange):
                     queues[destination] = None
                 elif destination not in visited:
                     visited[destination] = None
                     pending.append(destination)
             yield 1 + len(chunk) // BINDINGS_PER_UNIT
+        if not bindings:
+            for alternate in vhost.alternate_exchanges(current):
+                if alternate not in visited:
+                    visited[alternate] = None
+                    pending.append(alternate)
     return [queue for queue in queues if not queue.deleted]
 
 

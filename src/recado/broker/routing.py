@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from recado.amqp.codec import decode_method
-from recado.amqp.errors import AmqpNotImplementedError, AmqpSyntaxError
+from recado.amqp.errors import AmqpNotImplementedError, AmqpSyntaxError, PreconditionFailedError
 from recado.amqp.methods import BasicPublish
 from recado.amqp.values import FieldTable
 
@@ -163,6 +163,13 @@ class VhostAccess:
         return self._find_route(
             route.exchange, route.routing_key, route.mandatory, route.source_exchange
         )
+
+    def check_user_id(self, claimed: str) -> None:
+        """Raise `PreconditionFailedError` if a message claims to be of another user."""
+        if claimed != self.user.name and "impersonator" not in self.user.tags:
+            raise PreconditionFailedError(
+                f"user_id property set to '{claimed}' but authenticated user was '{self.user.name}'"
+            )
 
     def check_topic_permission(self, exchange: Exchange[Queue], key: str) -> None:
         if exchange.settings.exchange_type == "topic":

@@ -22,9 +22,12 @@ def read_single(message: Run) -> tuple[Properties, list[str], int]:
     """
     encoded = extract_properties(message.contents()[0])
     properties = decode_properties(encoded)
-    headers = properties.headers or {}
-    more_keys = [*_read_routing_keys(headers, "CC"), *_read_routing_keys(headers, "BCC")]
-    return properties, more_keys, len(encoded)
+    return properties, read_copy_keys(properties.headers or {}), len(encoded)
+
+
+def read_copy_keys(headers: FieldTable) -> list[str]:
+    """Return the CC and BCC keys of a message. Raises `PreconditionFailedError` if CC or BCC is invalid."""
+    return [*_read_routing_keys(headers, "CC"), *_read_routing_keys(headers, "BCC")]
 
 
 def prepare_for_delivery(message: Run, properties: Properties, reply_queue: str | None) -> Run:

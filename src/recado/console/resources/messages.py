@@ -91,7 +91,7 @@ def publish(request: ApiRequest) -> Answer:
     if alarm is not None:  # AMQP publishers are blocked as well
         raise ApiError(503, "alarm", f"publishers are blocked: {alarm}")
     payload = _decode_payload(body)
-    properties = _read_properties(body.properties)
+    properties = read_properties(body.properties)
     routing_key = check_name("routing_key", body.routing_key)
     channel = request.console.open_channel(request, access_to(request, vhost))
     try:
@@ -149,7 +149,8 @@ def _decode_payload(body: MessageToPublish) -> bytes:
         raise bad_request(f"payload: not base64: {error}") from error
 
 
-def _read_properties(values: MessageProperties) -> Properties:
+def read_properties(values: MessageProperties) -> Properties:
+    """Return properties as AMQP has them. Raises `ApiError`."""
     checked: dict[str, Any] = {}
     for name in Properties.__struct_fields__:
         value = getattr(values, name)
