@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
+import pika
 import pytest
 
 import recado
@@ -16,7 +18,7 @@ from recado.console.management import RESOURCES
 from recado.console.routes import API, ApiRoute
 from workshop.time_limit import scale
 
-from .http import Api
+from .http import Api, segment
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 TAGS = ("", "management", "policymaker", "monitoring", "administrator")
@@ -120,8 +122,9 @@ def test_lists_have_only_what_a_user_may_see(running: dict[str, Api]) -> None:
         assert {row["vhost"] for row in running[tag].get("/api/exchanges")} == {"/"}
         visible = len(running[tag].get("/api/queues"))
         assert running[tag].get("/api/overview")["object_totals"]["queues"] == visible
-    assert names(running["monitoring"].get("/api/vhosts")) == {"/", "closed"}
-    assert "secret" in names(running["monitoring"].get("/api/queues"))
+    for tag, sees_queue in (("monitoring", False), ("administrator", True)):
+        assert names(running[tag].get("/api/vhosts")) == {"/", "closed"}
+        assert ("secret" in names(running[tag].get("/api/queues"))) is sees_queue
 
 
 def test_amqp_permissions_hold_over_http(running: dict[str, Api]) -> None:
@@ -185,3 +188,108 @@ def test_totals_and_rates_of_the_overview_are_those_of_visible_vhosts() -> None:
         assert seen["message_stats"]["publish"] == seen["queue_totals"]["messages"] == 1
         assert seen["message_stats"]["publish_details"]["samples"][0]["sample"] == 1
         assert [each["messages"] for each in root.get("/api/vhosts")] == [0, 3, 1]
+
+
+@pytest.fixture(scope="module")
+def secretive() -> Iterator[tuple[Api, Api]]:
+    """A user who may enter the vhost `/` only, and the administrator of a node with secrets.
+
+    Every name that begins with `secret` belongs to another user or vhost.
+    """
+    with recado.Broker(config={"management": {"port": 0}}) as broker, ExitStack() as stack:
+        assert broker.management_port is not None
+        root = Api(broker.management_port)
+        assert root.put("/api/users/ana", {"password": "p", "tags": "policymaker"}) == 201
+        assert root.put("/api/permissions/%2F/ana", ALL) == 201
+        assert root.put("/api/users/secret-user", {"password": "p", "tags": ""}) == 201
+        assert root.put("/api/user-limits/secret-user/max-channels", {"value": 3}) == 204
+        assert root.put("/api/vhosts/secret", {"description": "secret"}) == 201
+        assert root.put("/api/vhost-limits/secret/max-queues", {"value": 30}) == 204
+        for vhost in ("%2F", "secret"):
+            assert root.put(f"/api/permissions/{vhost}/secret-user", ALL) == 201
+        for path, body in (
+            ("exchanges/secret/secret-exchange", {"type": "topic"}),
+            ("queues/secret/secret-queue", {}),
+            (
+                "policies/secret/secret-policy",
+                {"pattern": "secret", "definition": {"expires": 9**9}},
+            ),
+            (
+                "operator-policies/secret/secret-policy",
+                {"pattern": "secret", "definition": {"expires": 9**9}},
+            ),
+            ("topic-permissions/secret/secret-user", {"exchange": "x", "write": "", "read": ""}),
+        ):
+            assert root.put(f"/api/{path}", body) == 201, path
+        assert root.put("/api/queues/%2F/shared", {}) == 201
+        for vhost, queue in (("%2F", "shared"), ("secret", "secret-queue")):
+            url = f"amqp://secret-user:p@127.0.0.1:{broker.port}/{vhost}"
+            parameters = pika.URLParameters(url)
+            parameters.client_properties = {"connection_name": "secret-connection"}
+            connection = stack.enter_context(pika.BlockingConnection(parameters))
+            channel = connection.channel()
+            channel.basic_consume(queue, lambda *_: None, consumer_tag="secret-consumer")
+        yield Api(broker.management_port, "ana", "p"), root
+
+
+QUERIES = (
+    "",
+    "?page=1&page_size=5",
+    "?page=1&name=secret",
+    "?page=1&name=%5Esecret&use_regex=true",
+    "?sort=name&sort_reverse=true&columns=name,vhost,user,client_properties",
+    "?sort=messages",
+)
+READABLE = sorted(
+    {route.path for route in API.routes if route.method == "GET"}
+    - {"/api/aliveness-test/{vhost}"}  # creates a queue
+)
+
+
+@pytest.mark.parametrize("path", READABLE)
+def test_nothing_is_revealed_about_what_a_user_may_not_see(
+    secretive: tuple[Api, Api], path: str
+) -> None:
+    ana, _ = secretive
+    if "{vhost}" in path and "{queue}" in path:
+        return  # consumers of a queue are shown to all who may enter its vhost, as in RabbitMQ
+    for name, value in (VALUES | {"user": "secret-user"}).items():
+        path = path.replace("{" + name + "}", "%2F" if name == "vhost" else value)
+    for query in QUERIES:
+        reply = ana.request("GET", path + query)
+        assert reply.status < 500 or reply.status == 503
+        assert "secret" not in str(reply.body), query
+        if isinstance(reply.body, dict) and "filtered_count" in reply.body and "secret" in query:
+            assert reply.body["filtered_count"] == 0
+
+
+def test_numbers_of_pages_and_totals_leave_out_what_is_invisible(
+    secretive: tuple[Api, Api],
+) -> None:
+    ana, root = secretive
+    for path, visible, all_of_them in (
+        ("queues", 1, 2),
+        ("exchanges", 7, 15),
+        ("connections", 0, 2),
+        ("channels", 0, 2),
+        ("vhosts", 1, 2),
+    ):
+        for api, count in ((ana, visible), (root, all_of_them)):
+            page = api.get(f"/api/{path}?page=1&page_size=100")
+            assert page["total_count"] == page["filtered_count"] == page["item_count"] == count
+    assert len(ana.get("/api/consumers")) == 0
+    assert len(root.get("/api/consumers")) == 2
+    totals = ana.get("/api/overview")["object_totals"]
+    assert totals == {"channels": 0, "connections": 0, "exchanges": 7, "queues": 1}
+
+
+def test_connections_of_others_are_refused_by_name(secretive: tuple[Api, Api]) -> None:
+    ana, root = secretive
+    for row in root.get("/api/connections"):
+        name = segment(row["name"])
+        for path in (f"connections/{name}", f"connections/{name}/channels"):
+            assert ana.request("GET", f"/api/{path}").status == 401
+        assert ana.request("GET", f"/api/channels/{name}%20(1)").status == 401
+        assert ana.delete(f"/api/connections/{name}") == 401
+    assert ana.delete("/api/connections/username/secret-user") == 401
+    assert ana.request("DELETE", "/api/connections/none").status == 404

@@ -28,6 +28,7 @@ QUEUES = (
     "e-temporary",
 )
 CONNECTIONS = ("{publisher}", "{getter}", "{consumer}", "{holder}", "{transaction}", "{idle}")
+SERIES = "/api/queues/shop/work?msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5"
 CHANNELS = tuple(
     f"{name} ({number})"
     for name, number in (
@@ -216,7 +217,7 @@ READS = [
     "/api/queues/shop",
     *(f"/api/queues/shop/{name}" for name in QUEUES),
     "/api/queues/shop/work/bindings",
-    "/api/queues/shop/work?msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5",
+    SERIES,
     "/api/queues/shop?sort=messages&sort_reverse=true&columns=name,messages,arguments.x-max-length",
     "/api/queues/shop?sort=message_stats.ack&columns=name,message_stats.publish",
     "/api/queues/shop?page=2&page_size=3&sort=name",
@@ -261,12 +262,13 @@ READS = [
     "/api/health/checks/protocol-listener/none",
 ]
 
-# As a user with the tag monitoring.
-MONITOR_READS = [path for path in READS if "?" not in path]
+# A monitor in one vhost, a policymaker in another, a user of the API without vhosts; and their passwords.
+OTHER_USERS = {"u1": "p", "eva": "e", "out": "o"}
 
 DECLARATIONS: tuple[tuple[str, str, object], ...] = (
     ("PUT", "/api/vhosts/shop", {"description": "orders", "tags": "a,b"}),
     ("PUT", "/api/users/eva", {"password": "e", "tags": "management,policymaker"}),
+    ("PUT", "/api/users/out", {"password": "o", "tags": "management"}),
     ("PUT", "/api/permissions/shop/eva", {"configure": "^(e|amq.gen)", "write": ".*", "read": "^e"}),
     ("PUT", "/api/permissions/shop/guest", {"configure": ".*", "write": ".*", "read": ".*"}),
     ("PUT", "/api/topic-permissions/shop/eva", {"exchange": "amq.topic", "write": "^a", "read": ""}),

@@ -6,7 +6,8 @@ Statuses, keys, types and values are compared. `management_differences` lists wh
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,8 @@ from tests.console.http import Api, Reply
 from workshop import peers
 from workshop.time_limit import scale
 
-from .management_cases import DECLARATIONS, MONITOR_READS, READS, WRITES, Traffic
+from . import http_permission_cases
+from .management_cases import DECLARATIONS, OTHER_USERS, READS, SERIES, WRITES, Traffic
 from .management_comparison import compare, rename
 from .management_differences import DIFFERENCES, Difference, Divergence, rows_of_page
 
@@ -34,7 +36,8 @@ class Side:
         self.writes = [api.request(*each) for each in WRITES]
         self.declared = [api.request(*each) for each in DECLARATIONS]
         self._traffic = Traffic(url, stack)
-        self.answers: dict[str, Reply] = {}
+        self.answers: dict[tuple[str, str], Reply] = {}
+        self.changes: dict[tuple[str, str], str] = {}
         stack.enter_context(use(url))
         self._traffic.run()
         self._names = dict(self._traffic.names)
@@ -47,7 +50,8 @@ class Side:
         return Api(self.api.port, user, password).request("GET", encoded)
 
     def read_all(self) -> None:
-        self.answers = {path: self.read(path) for path in READS}
+        for user, password in {"guest": "guest", **OTHER_USERS}.items():
+            self.answers |= {(user, path): self.read(path, user, password) for path in READS}
 
     def body(self, reply: Reply) -> Any:
         """Return the body of an answer as it is compared."""
@@ -101,12 +105,16 @@ def sides() -> Iterator[Sides]:
         # RabbitMQ reports statistics once a second; a difference that stays is for the tests to report.
         deadline = time.monotonic() + scale(PATIENCE_S / 4)
         while time.monotonic() < deadline and any(
-            find_unexplained(both, path, again=True)
-            for path in ("/api/queues", "/api/channels", "/api/overview")
+            find_unexplained(both, path, [side.read(path) for side in both])
+            for path in ("/api/queues", "/api/channels", "/api/overview", SERIES)
         ):
             time.sleep(0.2)
         for side in both:
             side.read_all()
+        with ThreadPoolExecutor() as pool:
+            found = list(pool.map(http_permission_cases.outcomes, [each.api for each in both]))
+        for side, outcomes in zip(both, found, strict=True):
+            side.changes = outcomes
         yield both
 
 
@@ -128,14 +136,17 @@ def explanation(divergence: Divergence) -> Difference | None:
     return next((each for each in DIFFERENCES if each.covers(divergence)), None)
 
 
-def divergences(sides: Sides, path: str, *, again: bool = False) -> list[Divergence]:
-    """Compare the answers to a GET: those that the fixture has read, or new ones."""
-    ours, theirs = (each.body(each.read(path) if again else each.answers[path]) for each in sides)
+def divergences(sides: Sides, path: str, replies: Iterable[Reply]) -> list[Divergence]:
+    ours, theirs = (side.body(reply) for side, reply in zip(sides, replies, strict=True))
     return list(compare(ours, theirs, f"{path} "))
 
 
-def find_unexplained(sides: Sides, path: str, *, again: bool = False) -> list[Divergence]:
-    return [each for each in divergences(sides, path, again=again) if explanation(each) is None]
+def find_unexplained(sides: Sides, path: str, replies: Iterable[Reply]) -> list[Divergence]:
+    return [each for each in divergences(sides, path, replies) if explanation(each) is None]
+
+
+def answers(sides: Sides, user: str, path: str) -> tuple[Reply, Reply]:
+    return sides[0].answers[user, path], sides[1].answers[user, path]
 
 
 @pytest.mark.parametrize("number", range(len(WRITES)))
@@ -159,15 +170,33 @@ def assert_equal_answers(request: object, ours: Reply, theirs: Reply) -> None:
 
 @pytest.mark.parametrize("path", READS)
 def test_reads_have_the_same_status_and_fields(sides: Sides, path: str) -> None:
-    ours, theirs = (side.answers[path] for side in sides)
+    ours, theirs = answers(sides, "guest", path)
     assert ours.status == theirs.status, (ours, theirs)
-    assert find_unexplained(sides, path) == []
+    assert find_unexplained(sides, path, (ours, theirs)) == []
 
 
-@pytest.mark.parametrize("path", MONITOR_READS)
-def test_a_monitor_sees_the_same(sides: Sides, path: str) -> None:
-    ours, theirs = (side.read(path, "u1", "p") for side in sides)
-    assert ours.status == theirs.status, (ours, theirs)
+@pytest.mark.parametrize("user", OTHER_USERS)
+def test_other_users_see_the_same(sides: Sides, user: str) -> None:
+    """Lists, single objects, numbers of pages and errors reveal no more than in RabbitMQ."""
+    differing = []
+    for path in READS:
+        ours, theirs = answers(sides, user, path)
+        if theirs.status == 500:
+            continue
+        if ours.status != theirs.status:
+            differing.append(Divergence(path, str(theirs.status), str(ours.status)))
+        elif ours.status == 401:
+            assert ours.body == theirs.body
+        else:
+            differing += find_unexplained(sides, path, (ours, theirs))
+    assert [each for each in differing if explanation(each) is None] == []
+
+
+def test_amqp_permissions_hold_over_http(sides: Sides) -> None:
+    """Declaring, binding, publishing and getting without each permission that is needed."""
+    ours, theirs = (side.changes for side in sides)
+    assert ours == theirs
+    assert len({outcome for outcome in ours.values() if outcome.startswith("40")}) == 4
 
 
 @pytest.mark.parametrize("path", ["/api/overview", "/api/whoami", "/api/queues"])
@@ -194,7 +223,15 @@ def test_definitions_of_rabbitmq_come_back_equal(sides: Sides) -> None:
 
 
 def test_every_listed_difference_exists(sides: Sides) -> None:
-    found = {explanation(each) for path in READS for each in divergences(sides, path)}
+    found = {
+        explanation(each)
+        for user in ("guest", *OTHER_USERS)
+        for path in READS
+        for each in (
+            *divergences(sides, path, answers(sides, user, path)),
+            Divergence(path, *(str(reply.status) for reply in answers(sides, user, path)[::-1])),
+        )
+    }
     assert [each.what for each in DIFFERENCES if each not in found] == []
 
 

@@ -56,6 +56,11 @@ def visible_vhosts(user: User, broker: Broker) -> list[str]:
     return list(broker.vhosts) if is_monitor(user) else login_vhosts(user, broker)
 
 
+def listed_vhosts(user: User, broker: Broker) -> list[str]:
+    """Return the names of the vhosts whose queues, exchanges, bindings and policies lists contain for the user."""
+    return list(broker.vhosts) if is_administrator(user) else login_vhosts(user, broker)
+
+
 def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) -> str | None:
     """Return why a user may not use a route, None if it may.
 

@@ -227,8 +227,8 @@ def arrange(listing: Listing, query: ListQuery) -> Steps[ListAnswer]:
         arranged = reversed(entries)
     if page is None:
         return ListAnswer(arranged)
-    page_count = max(1, -(-filtered // page.size))
-    if page.number > page_count:
+    page_count = -(-filtered // page.size)
+    if page.number > max(1, page_count):
         raise QueryError(
             "page_out_of_range",
             f"Page out of range, page: {page.number} page size: {page.size}, len: {filtered}",

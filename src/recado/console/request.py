@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from recado.amqp.errors import AccessRefusedError, AmqpError, NotFoundError
+from recado.amqp.errors import AccessRefusedError, AmqpError, NotAllowedError, NotFoundError
 from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
@@ -57,7 +57,7 @@ def amqp_errors_as_answers() -> Iterator[None]:
         yield
     except NotFoundError as error:
         raise ApiError(404, "not_found", str(error)) from error
-    except AccessRefusedError as error:
+    except (AccessRefusedError, NotAllowedError) as error:
         raise not_authorised(str(error)) from error
     except AmqpError as error:
         raise bad_request(str(error)) from error

@@ -423,7 +423,7 @@ def list_consumers(request: ApiRequest) -> Answer:
     return _consumer_listing(request, visible_vhosts(request.user, request.broker))
 
 
-@API.add("GET", "/api/consumers/{vhost}", Access.VISIBLE_VHOST, content=Content.LIST)
+@API.add("GET", "/api/consumers/{vhost}", Access.MANAGEMENT, content=Content.LIST)
 def list_consumers_of_vhost(request: ApiRequest) -> Answer:
     """List the consumers of one vhost that the user may see."""
     return _consumer_listing(request, [request.vhost().name])

@@ -95,7 +95,7 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
         history, key = SummedHistory(sampler.vhosts), tuple(names)
         totals = {name: sum(each[name] for each in sums.values()) for name in VHOST_FIELDS}
     lengths = {name: totals.pop(name) for name in QUEUE_LENGTHS}
-    return {
+    described: dict[str, Any] = {
         "management_version": console.compatible_version,
         "rates_mode": "basic",
         "sample_retention_policies": {"global": [600], "basic": [600], "detailed": [600]},
@@ -119,15 +119,17 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
         "object_totals": {
             "channels": sum(len(each.session.channels) for each in connections),
             "connections": len(connections),
-            "consumers": sum(len(queue.consumers) for queue in queues),
             "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
             "queues": len(queues),
         },
         "statistics_db_event_queue": 0,
-        "node": console.node_name,
-        "listeners": console.listener_objects() if is_monitor(request.user) else [],
-        "contexts": console.context_objects() if is_monitor(request.user) else [],
     }
+    if is_monitor(request.user):
+        described["object_totals"]["consumers"] = sum(len(queue.consumers) for queue in queues)
+        described["node"] = console.node_name
+        described["listeners"] = console.listener_objects()
+        described["contexts"] = console.context_objects()
+    return described
 
 
 @API.add("GET", "/api/cluster-name", Access.MANAGEMENT)

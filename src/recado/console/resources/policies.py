@@ -17,7 +17,7 @@ from recado.broker.policy import ApplyTo, Policy
 from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 
-from ..access import Access, is_administrator, visible_vhosts
+from ..access import Access, is_administrator, listed_vhosts
 from ..body import read_body
 from ..query import Listing
 from ..request import (
@@ -75,7 +75,7 @@ def _entries(vhosts: list[Vhost[Queue]], *, operator: bool) -> Answer:
 
 
 def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
-    return [request.broker.vhosts[name] for name in visible_vhosts(request.user, request.broker)]
+    return [request.broker.vhosts[name] for name in listed_vhosts(request.user, request.broker)]
 
 
 def _find(request: ApiRequest, *, operator: bool) -> _PolicyEntry:
@@ -129,7 +129,7 @@ def _register(path: str, change: Access, *, operator: bool) -> None:
         """List the policies of one vhost."""
         return _entries([request.vhost()], operator=operator)
 
-    @API.add("GET", one, Access.POLICIES)
+    @API.add("GET", one, change)
     def get_policy(request: ApiRequest) -> Answer:
         """Return one policy."""
         return Answer(body=policy_object(_find(request, operator=operator)))

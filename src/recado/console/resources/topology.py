@@ -23,7 +23,7 @@ from recado.broker.vhost import Vhost
 from recado.definitions.exporter import to_json_object
 from recado.server.names import check_binding
 
-from ..access import Access, visible_vhosts
+from ..access import Access, listed_vhosts
 from ..body import read_body
 from ..query import Listing, QueryParameter, collect
 from ..request import (
@@ -89,7 +89,7 @@ def access_to(request: ApiRequest, vhost: Vhost[Queue]) -> VhostAccess:
 def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
     if "vhost" in request.parameters:
         return [request.vhost()]
-    names = visible_vhosts(request.user, request.broker)
+    names = listed_vhosts(request.user, request.broker)
     return [request.broker.vhosts[name] for name in names]
 
 
