@@ -28,11 +28,14 @@ class Api:
         user: str = "guest",
         password: str = "guest",
         tls: ssl.SSLContext | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
+        """`headers` are instead of those of Basic authentication."""
         self.port = port
         self._tls = tls
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self._headers = {"authorization": f"Basic {token}"} if user else {}
+        basic = {"authorization": f"Basic {token}"} if user else {}
+        self._headers = basic if headers is None else headers
 
     def request(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None

@@ -70,7 +70,7 @@ def test_every_setting_is_explained_with_its_default() -> None:
     told: dict[str, str] = {}
     for keys, defaults in rows:
         names = re.findall(r"[^`, ]+", keys)
-        values = re.findall(r"[^`, ]+", defaults)
+        values = [each.strip("`") for each in re.findall(r"`[^`]+`|[^`, ]+", defaults)]
         told.update(zip(names, values * len(names) if len(values) == 1 else values, strict=True))
     assert told == {
         f"{section}.{name}": as_told(value)

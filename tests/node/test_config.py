@@ -219,6 +219,65 @@ def test_keys_that_need_each_other(loaded: Loader, tmp_path: Path, text: str, to
     assert refused(loaded, text).startswith(told.format(file=tmp_path / "recado.toml"))
 
 
+OAUTH = "[oauth]\nresource_server_id = 'r'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (OAUTH, "oauth.jwks_url or oauth.jwks_file is required by oauth.resource_server_id"),
+        (
+            "[oauth]\njwks_file = 'f'",
+            "oauth.jwks_file ({file}) has no effect without oauth.resource_server_id",
+        ),
+        (
+            f"{OAUTH}jwks_url = 'https://a'\njwks_file = 'f'",
+            "oauth.jwks_file ({file}) excludes oauth.jwks_url",
+        ),
+        (
+            f"{OAUTH}jwks_file = 'f'\nca = 'c'",
+            "oauth.ca ({file}) has no effect without oauth.jwks_url",
+        ),
+        (f"{OAUTH}jwks_url = 'jwks.json'", "oauth.jwks_url ({file}) is not a URL with https"),
+        (f"{OAUTH}jwks_url = 'file:///f'", "oauth.jwks_url ({file}) is not a URL with https"),
+        (f"{OAUTH}jwks_url = 'https://'", "oauth.jwks_url ({file}) is not a URL with https"),
+        (f"{OAUTH}jwks_url = 'https://a:b/'", "oauth.jwks_url ({file}) is not a URL"),
+        (f"{OAUTH}jwks_url = 'https://[::/'", "oauth.jwks_url ({file}) is not a URL"),
+        (
+            f"{OAUTH}jwks_url = 'http://a.test/'",
+            "oauth.jwks_url ({file}) must be a URL with https",
+        ),
+        (
+            f"{OAUTH}jwks_url = 'https://a:pssst@b.test/'",
+            "oauth.jwks_url ({file}) must not contain a user name or password",
+        ),
+        (
+            f"{OAUTH}jwks_url = 'https://a'\nalgorithms = ['HS256']",
+            "oauth.algorithms ({file}): invalid enum value 'HS256'",
+        ),
+        (
+            f"{OAUTH}jwks_url = 'https://a'\nalgorithms = ['none']",
+            "oauth.algorithms ({file}): invalid enum value 'none'",
+        ),
+        (
+            f"{OAUTH}jwks_url = 'https://a'\nalgorithms = []",
+            "oauth.algorithms ({file}): expected 'array' of length >= 1",
+        ),
+    ],
+)
+def test_problems_of_oauth(loaded: Loader, tmp_path: Path, text: str, told: str) -> None:
+    answer = refused(loaded, text)
+    assert answer.startswith(told.format(file=tmp_path / "recado.toml"))
+    assert "pssst" not in answer
+
+
+@pytest.mark.parametrize(
+    "url", ["https://a.test/keys", "http://localhost:5/", "http://127.0.0.1/", "http://[::1]:5/"]
+)
+def test_urls_of_keys(loaded: Loader, url: str) -> None:
+    assert loaded(f"{OAUTH}jwks_url = '{url}'").settings.oauth.jwks_url == url
+
+
 def test_guest_has_all_permissions_without_configured_users(loaded: Loader) -> None:
     access = loaded("[access]\nvhosts = ['/', 'two']").settings.access
     assert set(access.effective_users()) == {"guest"}

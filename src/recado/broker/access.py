@@ -11,7 +11,7 @@ Passwords are verified by the server (`recado.server.authentication`), because h
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -24,7 +24,8 @@ from .pattern import compile_name_pattern, escape_pattern
 _CACHED_PATTERNS_MAX: Final = 256
 _CACHED_NAMES_MAX: Final = 1_024
 
-_NamePredicate = Callable[[str], bool]
+Right = Literal["configure", "write", "read"]
+NamePredicate = Callable[[str], bool]
 
 
 class Permission(msgspec.Struct, frozen=True):
@@ -68,6 +69,27 @@ class User(msgspec.Struct, frozen=True):
     """Whether the user may connect from localhost only, as `guest` by default."""
     limits: UserLimits = UserLimits()
 
+    def may_enter(self, vhost: str) -> bool:
+        """Whether the user may connect to a vhost."""
+        return vhost in self.permissions
+
+    def name_predicates(self, vhost: str) -> tuple[NamePredicate, NamePredicate, NamePredicate]:
+        """Return which names the user may configure, write to and read from in a vhost that it may enter."""
+        permission = self.permissions[vhost]
+        return (
+            _compile_predicate(permission.configure),
+            _compile_predicate(permission.write),
+            _compile_predicate(permission.read),
+        )
+
+    def allows_topic(self, right: Right, vhost: str, exchange: str, routing_key: str) -> bool:
+        """Whether the user may write or read messages with a routing key on a topic exchange."""
+        permission = self.topic_permissions.get((vhost, exchange))
+        if permission is None:
+            return True
+        pattern = permission.write if right == "write" else permission.read
+        return _compile_topic_predicate(pattern, self.name, vhost)(routing_key)
+
     def has_access_data(self, vhost: str) -> bool:
         """Whether the user has permissions or topic permissions in a vhost."""
         return vhost in self.permissions or any(name == vhost for name, _ in self.topic_permissions)
@@ -88,14 +110,11 @@ class PermissionChecker:
     __slots__ = ("_configure", "_read", "_user", "_vhost", "_write")
 
     def __init__(self, user: User, vhost: str) -> None:
-        permission = user.permissions.get(vhost)
-        if permission is None:
+        if not user.may_enter(vhost):
             raise NotAllowedError(f"access to vhost '{vhost}' refused for user '{user.name}'")
         self._user = user
         self._vhost = vhost
-        self._configure = _compile_predicate(permission.configure)
-        self._write = _compile_predicate(permission.write)
-        self._read = _compile_predicate(permission.read)
+        self._configure, self._write, self._read = user.name_predicates(vhost)
 
     def check_configure(self, entity: str, name: str) -> None:
         self._check(self._configure, entity, name)
@@ -107,23 +126,19 @@ class PermissionChecker:
         self._check(self._read, entity, name)
 
     def check_topic_write(self, exchange: str, routing_key: str) -> None:
-        topic_permission = self._user.topic_permissions.get((self._vhost, exchange))
-        if topic_permission is not None:
-            self._check_topic(topic_permission.write, exchange, routing_key)
+        self._check_topic("write", exchange, routing_key)
 
     def check_topic_read(self, exchange: str, routing_key: str) -> None:
-        topic_permission = self._user.topic_permissions.get((self._vhost, exchange))
-        if topic_permission is not None:
-            self._check_topic(topic_permission.read, exchange, routing_key)
+        self._check_topic("read", exchange, routing_key)
 
-    def _check(self, allows: _NamePredicate, entity: str, name: str) -> None:
+    def _check(self, allows: NamePredicate, entity: str, name: str) -> None:
         if entity == "exchange" and not name:
             name = "amq.default"
         if not allows(name):
             self._refuse(describe_entity(entity, name, self._vhost))
 
-    def _check_topic(self, pattern: str, exchange: str, routing_key: str) -> None:
-        if not _compile_topic_predicate(pattern, self._user.name, self._vhost)(routing_key):
+    def _check_topic(self, right: Right, exchange: str, routing_key: str) -> None:
+        if not self._user.allows_topic(right, self._vhost, exchange, routing_key):
             described = describe_entity("exchange", exchange, self._vhost)
             self._refuse(f"topic '{routing_key}' in {described}")
 
@@ -143,7 +158,7 @@ def _allow_empty_only(name: str) -> bool:
 
 
 @lru_cache(_CACHED_PATTERNS_MAX)
-def _compile_predicate(pattern: str) -> _NamePredicate:
+def _compile_predicate(pattern: str) -> NamePredicate:
     """Return a function that tells whether a name is allowed.
 
     Clients use the same few names repeatedly, so results are cached for all connections. The simplest
@@ -159,7 +174,7 @@ def _compile_predicate(pattern: str) -> _NamePredicate:
 
 
 @lru_cache(_CACHED_PATTERNS_MAX)
-def _compile_topic_predicate(pattern: str, user: str, vhost: str) -> _NamePredicate:
+def _compile_topic_predicate(pattern: str, user: str, vhost: str) -> NamePredicate:
     for placeholder, name in (("{username}", user), ("{vhost}", vhost)):
         if placeholder in pattern:
             pattern = pattern.replace(placeholder, escape_pattern(name))

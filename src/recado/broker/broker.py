@@ -32,6 +32,7 @@ from .queue import ExclusiveOwner, Queue, QueueContext
 from .queue_timers import QueueTimers
 from .routing import VhostAccess
 from .run import Run
+from .scopes import TokenUser
 from .steps import TURN_UNITS_MAX, Steps, run_to_completion
 from .store import MessageStore
 from .stream import Stream
@@ -274,6 +275,8 @@ class Broker:
         if vhost not in self.vhosts:
             raise NotAllowedError(f"vhost {vhost} not found")
         self.usage.check_connection(user.name, vhost, self.vhosts[vhost].settings.limits)
+        if isinstance(user, TokenUser):  # each connection has a token of its own
+            return VhostAccess(user, self.vhosts[vhost], self.consumer_timeouts, self.coalescer)
         access = self._accesses.get((user.name, vhost))
         if access is None or access.user is not user:
             access = VhostAccess(user, self.vhosts[vhost], self.consumer_timeouts, self.coalescer)

@@ -79,8 +79,7 @@ class VhostAccess:
     def set_user(self, user: User) -> None:
         """Apply changed permissions; without any in this vhost, everything is refused from now on."""
         self.user = user
-        known = user.permissions.get(self.vhost.name)
-        if known is None:
+        if not user.may_enter(self.vhost.name):
             nothing = {**user.permissions, self.vhost.name: Permission()}
             user = msgspec.structs.replace(user, permissions=nothing)
         self.permissions = PermissionChecker(user, self.vhost.name)

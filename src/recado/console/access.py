@@ -48,7 +48,7 @@ def is_policymaker(user: User) -> bool:
 
 def login_vhosts(user: User, broker: Broker) -> list[str]:
     """Return the names of the vhosts in which the user has permissions."""
-    return [name for name in broker.vhosts if name in user.permissions]
+    return [name for name in broker.vhosts if user.may_enter(name)]
 
 
 def visible_vhosts(user: User, broker: Broker) -> list[str]:
@@ -73,7 +73,7 @@ def find_refusal(access: Access, user: User, vhost: str | None, broker: Broker) 
         return "Not management user"
     if is_administrator(user) or access is Access.MANAGEMENT:
         return None
-    may_enter = vhost is None or vhost not in broker.vhosts or vhost in user.permissions
+    may_enter = vhost is None or vhost not in broker.vhosts or user.may_enter(vhost)
     if access is Access.VHOST:
         return None if may_enter else "User not authorised to access virtual host"
     if access is Access.VISIBLE_VHOST:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -135,15 +143,23 @@ class Console:
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 
     async def authenticate(self, name: str, password: str, peer: str) -> User:
-        """Return the user with this name and password.
+        """Return the user with this name and password, or of the token that is sent as the password.
 
         Raises `ApiError`: 401, the same for all causes, or 429 if the login is throttled.
         """
+        return await self._log_in(self.server.authenticator.check(name, password.encode(), peer))
+
+    async def authenticate_token(self, token: str, peer: str) -> User:
+        """Return the user of an OAuth 2 token. Raises `ApiError` as `authenticate` does."""
+        return await self._log_in(self.server.authenticator.check_token(token.encode(), peer))
+
+    async def _log_in(self, check: Coroutine[Any, Any, User | None]) -> User:
         if self._pending_logins >= PENDING_LOGINS_MAX_COUNT:
-            raise ApiError(429, "too_many_requests", "too many password checks are waiting")
+            check.close()
+            raise ApiError(429, "too_many_requests", "too many logins are being checked")
         self._pending_logins += 1
         try:
-            user = await self.server.authenticator.check(name, password.encode(), peer)
+            user = await check
         except LoginThrottledError as error:
             raise ApiError(429, "too_many_requests", str(error)) from error
         finally:

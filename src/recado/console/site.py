@@ -21,6 +21,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from recado.broker.access import User
+from recado.broker.scopes import TokenUser
 from recado.server.connection import now_ms
 
 from .access import Access, find_refusal
@@ -223,8 +224,15 @@ class Site:
         """Return the user of a request. Raises `ApiError` if the login or its rights do not suffice."""
         if route.access is Access.PUBLIC:
             return ANONYMOUS
-        name, password = _read_credentials(request.headers.get("authorization"))
-        user = await self._console.authenticate(name, password, request.remote or "")
+        scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+        peer = request.remote or ""
+        if scheme.lower() == "bearer":
+            user = await self._console.authenticate_token(credentials.strip(), peer)
+        elif scheme.lower() == "basic":
+            name, password = _decode_basic(credentials)
+            user = await self._console.authenticate(name, password, peer)
+        else:
+            raise ApiError(401, "not_authorized", "")
         self._check_access(user, route, vhost)
         return user
 
@@ -233,6 +241,10 @@ class Site:
 
         The user may have been changed while the password was checked or the body arrived.
         """
+        if isinstance(user, TokenUser):
+            if user.expires_at * 1000 <= now_ms():
+                raise ApiError(401, "not_authorized", "Not_Authorized")
+            return user
         current = self._console.broker.users.get(user.name)
         if current is user or user is ANONYMOUS:
             return user
@@ -349,11 +361,8 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def _read_credentials(header: str | None) -> tuple[str, str]:
-    """Return user name and password of Basic authentication. Raises `ApiError` without them."""
-    scheme, _, encoded = (header or "").partition(" ")
-    if scheme.lower() != "basic":
-        raise ApiError(401, "not_authorized", "")
+def _decode_basic(encoded: str) -> tuple[str, str]:
+    """Return user name and password of Basic authentication. Raises `ApiError` if they are malformed."""
     try:
         decoded = base64.b64decode(encoded.strip(), validate=True).decode()
     except ValueError as error:  # not ASCII, not base64, or not UTF-8

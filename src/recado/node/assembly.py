@@ -20,7 +20,7 @@ from recado.broker.broker import Broker
 from recado.node.address import connectable_host, format_address
 from recado.node.bootstrap import populate
 from recado.node.config import ConfigError
-from recado.node.settings import ServerSettings, Settings
+from recado.node.settings import OAuthSettings, ServerSettings, Settings
 from recado.server.certificate_login import CertificateLogin
 from recado.server.connection import now_ms
 from recado.server.open_files import raise_file_limit
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from recado.node.certificates import Certificates
     from recado.node.data_folder import DataFolder
     from recado.node.metrics import MetricsPublisher
+    from recado.server.oauth.verifier import TokenVerifier
 
 
 class RunningNode(msgspec.Struct, frozen=True):
@@ -48,10 +49,13 @@ class RunningNode(msgspec.Struct, frozen=True):
     metrics: MetricsPublisher | None = None
     management: Management | None = None
     certificates: Certificates | None = None
+    tokens: TokenVerifier | None = None
 
     async def stop(self) -> None:
         if self.certificates is not None:
             await self.certificates.stop()
+        if self.tokens is not None:
+            await self.tokens.keys.stop()
         if self.management is not None:
             await self.management.stop()
         if self.metrics is not None:
@@ -87,10 +91,15 @@ async def start_node(settings: Settings) -> RunningNode:
     """
     raise_file_limit()
     certificates = load_certificates(settings)
+    tokens = build_token_verifier(settings.oauth)
     data_folder = open_data_folder(settings)
     try:
         broker = build_broker(settings, data_folder)
         server = Server(broker, connection_options(settings), server_limits(settings))
+        if tokens is not None:
+            from recado.server.oauth.login import TokenLogin
+
+            server.authenticator.tokens = TokenLogin(server, tokens)
         if data_folder is not None:
             data_folder.attach(server, settings.broker.disk_free_min_bytes)
         try:
@@ -120,8 +129,10 @@ async def start_node(settings: Settings) -> RunningNode:
         raise
     if certificates is not None:
         certificates.start()
+    if tokens is not None:
+        tokens.keys.start()
     return RunningNode(
-        server, port, tls_port, data_folder, archives, metrics, management, certificates
+        server, port, tls_port, data_folder, archives, metrics, management, certificates, tokens
     )
 
 
@@ -234,6 +245,23 @@ def load_certificates(settings: Settings) -> Certificates | None:
     from recado.node.certificates import Certificates
 
     return Certificates(settings.server)
+
+
+def build_token_verifier(settings: OAuthSettings) -> TokenVerifier | None:
+    """Return the check of OAuth 2 tokens, None if they are not configured.
+
+    Raises `ConfigError` without the extra, or for a file that cannot be used.
+    """
+    if settings.resource_server_id is None:
+        return None
+    try:
+        from recado.node.oauth import build_verifier
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"oauth.resource_server_id needs the extra 'oauth' ({error.name} is missing):"
+            " pip install 'recado[oauth]'"
+        ) from error
+    return build_verifier(settings)
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:

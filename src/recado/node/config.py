@@ -36,6 +36,7 @@ SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
 ARCHIVES_KEY = "feeds.archives"
 PATH_KEYS = (
     "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailbox_folder",
+    "oauth.jwks_file", "oauth.ca",
 )  # fmt: skip
 
 ConfigTree = dict[str, Any]

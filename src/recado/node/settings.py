@@ -7,7 +7,7 @@ Annotations are evaluated when this module and that of the actors are imported: 
 annotations that are strings at every start, which took 10 ms.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,11 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, Meta(gt=0)]
 Fraction = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=1)]
+TokenAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+"""Those with a public key: never `none`, and none with a shared secret."""
+TOKEN_ALGORITHMS: tuple[TokenAlgorithm, ...] = get_args(TokenAlgorithm)
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -174,6 +179,32 @@ class ManagementSettings(Section, frozen=True):
     """Serve HTTPS with the certificate of the server, on `port`."""
 
 
+class OAuthSettings(Section, frozen=True):
+    """Logins with OAuth 2 tokens; off unless `resource_server_id` is set. Needs the extra `oauth`."""
+
+    resource_server_id: Annotated[str, Meta(min_length=1)] | None = None
+    """The name of this broker at the identity provider: the audience of tokens, and the prefix of scopes."""
+    jwks_url: str | None = None
+    """Where the provider publishes its keys (JSON Web Key Set); with https, except on this machine."""
+    jwks_file: str | None = None
+    ca: str | None = None
+    """The authorities that sign the certificate of `jwks_url`; default: those of the system."""
+    issuer: str | None = None
+    """Accept only tokens of this issuer (`iss`)."""
+    algorithms: Annotated[tuple[TokenAlgorithm, ...], Meta(min_length=1)] = TOKEN_ALGORITHMS
+    leeway: Annotated[float, Meta(ge=0)] = 10.0
+    """How far the clocks of broker and provider may differ, in seconds."""
+    verify_audience: bool = True
+    scope_prefix: str | None = None
+    """Default: `resource_server_id` and a dot."""
+    scope_aliases: dict[str, tuple[str, ...]] = {}
+    """Scopes, with their prefix, by the names that the provider has for them."""
+    additional_scopes_key: str | None = None
+    """A further claim with scopes; a path such as `realm_access.roles` is possible."""
+    preferred_username_claims: tuple[str, ...] = ()
+    """Claims that are the name of the user, before `sub` and `client_id`."""
+
+
 class Settings(Section, frozen=True):
     """The whole configuration."""
 
@@ -184,6 +215,7 @@ class Settings(Section, frozen=True):
     feeds: FeedsSettings = FeedsSettings()
     metrics: MetricsSettings = MetricsSettings()
     management: ManagementSettings = ManagementSettings()
+    oauth: OAuthSettings = OAuthSettings()
     actors: ActorsSettings = ActorsSettings()
 
     @property
@@ -202,6 +234,7 @@ def find_problems(settings: Settings) -> list[tuple[str, str]]:
         problems += find_user_problems(user, where, settings.access.vhosts)
         if settings.server.certificate_login_from is None and not user.has_password:
             problems.append((where, "needs a password or a password_hash"))
+    problems += find_oauth_problems(settings.oauth)
     return problems + find_feed_problems(settings) + find_actor_problems(settings.actors)
 
 
@@ -226,6 +259,39 @@ def find_tls_problems(settings: Settings) -> list[tuple[str, str]]:
         for key, file in files.items()
         if file is None and key != "server.ca"
     ]
+
+
+def find_oauth_problems(oauth: OAuthSettings) -> list[tuple[str, str]]:
+    if oauth.resource_server_id is None:
+        problem = "has no effect without oauth.resource_server_id"
+        keys = ("jwks_url", "jwks_file")
+        return [(f"oauth.{key}", problem) for key in keys if getattr(oauth, key) is not None]
+    if oauth.jwks_url is None and oauth.jwks_file is None:
+        return [("oauth.jwks_url", "or oauth.jwks_file is required by oauth.resource_server_id")]
+    if oauth.jwks_url is None:
+        return [] if oauth.ca is None else [("oauth.ca", "has no effect without oauth.jwks_url")]
+    if oauth.jwks_file is not None:
+        return [("oauth.jwks_file", "excludes oauth.jwks_url")]
+    return [("oauth.jwks_url", problem) for problem in find_url_problems(oauth.jwks_url)]
+
+
+def find_url_problems(url: str) -> list[str]:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return ["is not a URL"]
+    if parts.scheme not in ("http", "https") or not host:
+        return ["is not a URL with https"]
+    if parts.username is not None:
+        return ["must not contain a user name or password"]
+    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        return [
+            "must be a URL with https: who changes the keys on their way can log in as any user"
+        ]
+    return []
 
 
 def find_feed_problems(settings: Settings) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ and an unknown user name takes as long as a wrong password for a user with a slo
 such a user. So guessing does not reveal which users exist, as long as all hashes are of one kind.
 
 Logins over AMQP and HTTP share one `LoginThrottle`. The password of a throttled attempt is not checked.
-Logins with certificates are not throttled, because they cannot be guessed.
+Logins with certificates and tokens are not throttled, because they cannot be guessed.
 """
 
 import asyncio
@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING
 
 from recado.amqp.handshake import EXTERNAL, Credentials
 from recado.broker.access import User
+from recado.broker.scopes import TokenUser
 
+from .oauth.claims import is_token
 from .passwords import PasswordChecker, is_slow
 from .throttle import LoginThrottle, LoginThrottledError
 
 if TYPE_CHECKING:
     from .connection import Connection
+    from .oauth.login import TokenLogin
     from .server import Server
 
 log = logging.getLogger("recado.server")
@@ -34,6 +37,8 @@ class Authenticator:
         self._server = server
         self._passwords = PasswordChecker()
         self._throttle = LoginThrottle()
+        self.tokens: TokenLogin | None = None
+        """Logins with OAuth 2 tokens. A password that has the form of a token is then not tried as a password."""
         self._slow_checks = asyncio.Semaphore(2)
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -41,6 +46,9 @@ class Authenticator:
         """Accept or refuse a login, now or, if the check is slow, later."""
         if credentials.mechanism == EXTERNAL:
             self._verify_certificate(connection)
+            return
+        if self.tokens is not None and is_token(credentials.password):
+            self.tokens.verify(connection, credentials.password)
             return
         if self._is_throttled(connection, credentials.username):
             return
@@ -69,6 +77,8 @@ class Authenticator:
 
         Raises `LoginThrottledError` if the attempt has to wait.
         """
+        if self.tokens is not None and is_token(password):
+            return await self.tokens.check(password, peer)
         clock = self._server.loop.time
         self._throttle.check(peer, username, clock())
         user = self._server.broker.users.get(username)
@@ -79,6 +89,18 @@ class Authenticator:
                 self._throttle.check(peer, username, clock())  # others have failed meanwhile
                 is_right = await self._passwords.check_in_thread(stored, password)
         return self._decide(user, username, peer, is_right)
+
+    async def check_token(self, token: bytes, peer: str) -> User | None:
+        """Return the user with this token, for other protocols than AMQP; None if the login is refused."""
+        return None if self.tokens is None else await self.tokens.check(token, peer)
+
+    def update_secret(self, connection: "Connection", secret: bytes) -> None:
+        """Handle a new secret of an open connection: a new token; new passwords are of no consequence."""
+        access = connection.session.access
+        if self.tokens is not None and access is not None and isinstance(access.user, TokenUser):
+            self.tokens.update(connection, secret)
+        else:
+            connection.session.confirm_secret()
 
     def _verify_certificate(self, connection: "Connection") -> None:
         """Log in the user that the certificate of the client names."""

@@ -34,6 +34,7 @@ CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
 REFUSAL_DELAY_S = (
     1.0  # before the socket closes, for clients that do not understand a login refusal
 )
+EXPIRY_CHECK_INTERVAL_S = 60.0  # of the time at which a token expires, by the clock of the system
 SILENT_CHECKS_MAX = 4  # heartbeats are checked twice per interval: a client may miss two
 
 
@@ -56,6 +57,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_blocked",
         "_eof_sent",
+        "_expiry_timer",
         "_heartbeat_timer",
         "_last_write_progress",
         "_phase",
@@ -98,6 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write_count = self._write_count_seen = 0
         self._silent_checks = 0
         self._heartbeat_timer: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
 
     # ── the socket ────────────────────────────────────────────────────────────────────────────────────
 
@@ -118,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
             on_output,
             server.refusal_reason(),
             mechanisms,
+            self._update_secret,
         )
         self.transport.set_write_buffer_limits(WRITE_BUFFER_MAX_BYTES)
         peer = transport.get_extra_info("peername")
@@ -151,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         if nbytes == len(server.read_buffer) and server.reads_repeatedly_per_turn:
             self._yield_to_other_connections()
         elif may_change or session.has_input or session.state is not SessionState.OPEN:
-            self._sync_transport()
+            self.sync_transport()
         server.end_turn()
 
     def _yield_to_other_connections(self) -> None:
@@ -161,19 +165,19 @@ class Connection(asyncio.BufferedProtocol):
         publisher made an idle client wait 0.5 s; with this it is 20 ms.
         """
         self._yielding = True
-        self._sync_transport()
+        self.sync_transport()
         self._server.loop.call_soon(self._resume_after_yield)
 
     def _resume_after_yield(self) -> None:
         self._yielding = False
-        self._sync_transport()
+        self.sync_transport()
 
     def _handle_internal_error(self, error: Exception, now: int) -> None:
         """Close the connection that ran into a bug of the broker; others are not affected."""
         log.error("closing connection: internal error (peer=%s)", self.peer, exc_info=error)
         self.session.fail(InternalError("see the broker's log"), now)
 
-    def _sync_transport(self) -> None:
+    def sync_transport(self) -> None:
         """Apply the state of the session to the transport: pause or resume reading, arm timers, close."""
         session, loop = self.session, self._server.loop
         if session.state is SessionState.OPEN:
@@ -208,6 +212,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.remove_connection(self)
         self._cancel_timers()
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
         self.session.terminate(now_ms())
         self.session.detach()
         self._server.schedule_pending()
@@ -278,11 +284,11 @@ class Connection(asyncio.BufferedProtocol):
     def close_forced(self, reason: str) -> None:
         """Close the connection at the request of an operator, who gives the reason."""
         self.session.close_forced(reason, now_ms())
-        self._sync_transport()
+        self.sync_transport()
 
     def shut_down(self) -> None:
         self.session.shut_down(now_ms())
-        self._sync_transport()
+        self.sync_transport()
 
     def close_socket(self) -> None:
         """Close the socket without waiting for the client; output that it has not read is lost.
@@ -325,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
             session.process_input(now)
         except Exception as error:  # noqa: BLE001 - see _handle_internal_error
             self._handle_internal_error(error, now)
-        self._sync_transport()
+        self.sync_transport()
 
     def _half_close(self) -> None:
         """Send EOF and continue reading until the client closes its half.
@@ -354,6 +360,21 @@ class Connection(asyncio.BufferedProtocol):
         self.session.refuse_login()
         if self.session.state is SessionState.REFUSED:
             self._server.loop.call_later(REFUSAL_DELAY_S, self.transport.close)
+
+    def _update_secret(self, secret: bytes) -> None:
+        self._server.authenticator.update_secret(self, secret)
+
+    def expire_at(self, time_s: float) -> None:
+        """Close the connection at this time, in seconds since 1970; a later call replaces the time."""
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+        left_s = time_s - now_ms() / 1000
+        if left_s > 0:  # the clock of the system may change, and a timer may be early
+            delay_s = min(left_s, EXPIRY_CHECK_INTERVAL_S)
+            self._expiry_timer = self._server.loop.call_later(delay_s, self.expire_at, time_s)
+        else:
+            log.warning("closing connection: token expired (peer=%s)", self.peer)
+            self.close_forced("broker forced connection closure with reason 'credential expired'")
 
     def _on_open(self) -> None:
         self._phase = ConnectionPhase.OPEN
@@ -400,4 +421,4 @@ class Connection(asyncio.BufferedProtocol):
     def unblock_publisher(self) -> None:
         self._blocked = False
         self.session.send_unblocked()
-        self._sync_transport()
+        self.sync_transport()

@@ -107,6 +107,7 @@ class Session(OutputBuffer):
         "_input",
         "_reader",
         "_unconfirmed",
+        "_update_secret",
         "broker",
         "channel_max",
         "channels",
@@ -130,11 +131,14 @@ class Session(OutputBuffer):
         on_output: Callable[[], None],
         refusal_reason: str | None = None,
         mechanisms: Sequence[str] = PASSWORD_MECHANISMS,
+        update_secret: Callable[[bytes], None] | None = None,
     ) -> None:
         """Start with the handshake, offering the login `mechanisms`.
 
         `verify` must call `accept_login` or `refuse_login`, now or later. `on_output` is called when there is
         output to take. With a `refusal_reason` (the server is full), connection.open is refused.
+        `update_secret` must call `confirm_secret` or `fail`, now or later; without it a new secret, which does
+        not matter to a user with a password, is confirmed and ignored.
         """
         super().__init__(on_output)
         self.broker = broker
@@ -156,6 +160,7 @@ class Session(OutputBuffer):
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send
         self._access: VhostAccess | None = None
         self._held_lsn = 0  # the LSN that the newest held output waits for
+        self._update_secret = update_secret
         self._handshake: SessionHandshake | None = SessionHandshake(
             self, options, verify, refusal_reason, mechanisms
         )
@@ -474,8 +479,11 @@ class Session(OutputBuffer):
             case m.ConnectionClose():
                 self.terminate(now)
                 self.send(0, m.ConnectionCloseOk())
-            case m.ConnectionUpdateSecret():
-                self.send(0, m.ConnectionUpdateSecretOk())
+            case m.ConnectionUpdateSecret(new_secret):
+                if self._update_secret is None:
+                    self.confirm_secret()
+                else:
+                    self._update_secret(new_secret)
             case _:
                 raise ChannelError(f"unexpected method in connection state running: {method.name}")
 
@@ -534,6 +542,11 @@ class Session(OutputBuffer):
             self.is_stalled = False
             is_answered = self._handshake.refuse_login()
             self.state = SessionState.CLOSED if is_answered else SessionState.REFUSED
+
+    def confirm_secret(self) -> None:
+        """Tell the client that its new secret is in effect."""
+        if self.state is SessionState.OPEN:
+            self.send(0, m.ConnectionUpdateSecretOk())
 
     # ── closing ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -622,7 +635,7 @@ class Session(OutputBuffer):
 
     def detach(self) -> None:
         super().detach()
-        self._handshake = None  # it refers to the session
+        self._handshake = self._update_secret = None  # they refer to the session
 
     # ── alarms ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -50,7 +50,10 @@ REQUIREMENTS: Final = {
     Access.GLOBAL_PARAMETERS: "Requires the tag policymaker or administrator.",
     Access.ADMINISTRATOR: "Requires the tag administrator.",
 }
-SECURITY_SCHEMES: Final = {"basic": {"type": "http", "scheme": "basic"}}
+SECURITY_SCHEMES: Final = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+}
 OBJECT: Final = {"type": "object"}
 OBJECTS: Final = {"type": "array", "items": OBJECT}
 

@@ -217,7 +217,7 @@ def _find_destination(request: ApiRequest, name: str, vhost_name: str | msgspec.
     """Return the queue that messages go to, if the user may write to it. Raises `ApiError` or `AmqpError`."""
     vhost = request.vhost()
     if vhost_name is not msgspec.UNSET:
-        if vhost_name not in request.user.permissions:  # as for a vhost that does not exist
+        if vhost_name not in request.broker.vhosts or not request.user.may_enter(vhost_name):
             raise not_authorised("destination_vhost: access refused")
         vhost = request.broker.vhosts[vhost_name]
     access_to(request, vhost).permissions.check_write("queue", name)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from recado.broker.limits import VhostLimits
 from recado.broker.queue import Queue
+from recado.broker.scopes import TokenUser
 from recado.broker.vhost import Vhost
 
 from ..access import Access, visible_vhosts
@@ -95,9 +96,10 @@ def put_vhost(request: ApiRequest) -> Answer:
     created = name not in broker.vhosts
     if created:
         broker.add_vhost(name, persist=True)
-        creator = broker.users[request.user.name]
-        everything = {**creator.permissions, name: FULL_PERMISSION}
-        request.set_user(replace(creator, permissions=everything))
+        if not isinstance(request.user, TokenUser):  # whose permissions are those of its token
+            creator = broker.users[request.user.name]
+            everything = {**creator.permissions, name: FULL_PERMISSION}
+            request.set_user(replace(creator, permissions=everything))
     settings = broker.vhosts[name].settings
     changed = replace(settings, **changes)
     if changed != settings:
