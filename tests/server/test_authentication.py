@@ -259,12 +259,13 @@ async def test_guesses_that_wait_for_a_thread_are_throttled(
 
 
 @in_the_loop
-async def test_other_protocols_share_the_throttle() -> None:
+async def test_other_protocols_share_the_throttle(caplog: pytest.LogCaptureFixture) -> None:
     server = new_server()
     for _ in range(FREE_FAILURES_COUNT):
         await Guest(server).greet(password=b"wrong")
     with pytest.raises(LoginThrottledError):
         await server.authenticator.check("guest", b"secret", "127.0.0.1")
+    assert "login throttled: too many failures (peer=127.0.0.1 user='guest'" in caplog.text
     await skip(WAIT_FIRST_S)
     assert await server.authenticator.check("guest", b"secret", "127.0.0.1") == GUEST
 

@@ -18,6 +18,7 @@ from recado.broker.scopes import TokenUser
 
 from .oauth.claims import is_token
 from .passwords import PasswordChecker, is_slow
+from .refusal_log import RefusalLog
 from .throttle import LoginThrottle, LoginThrottledError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Authenticator:
         self._server = server
         self._passwords = PasswordChecker()
         self._throttle = LoginThrottle()
+        self.refusals = RefusalLog()
         self.tokens: TokenLogin | None = None
         """Logins with OAuth 2 tokens. A password that has the form of a token is then not tried as a password."""
         self._slow_checks = asyncio.Semaphore(2)
@@ -79,14 +81,13 @@ class Authenticator:
         """
         if self.tokens is not None and is_token(password):
             return await self.tokens.check(password, peer)
-        clock = self._server.loop.time
-        self._throttle.check(peer, username, clock())
+        self._check_throttle(peer, username)
         user = self._server.broker.users.get(username)
         stored = user.password_hash if user is not None else self._any_slow_hash() or ""
         is_right = self._passwords.check_now(stored, password)
         if is_right is None:
             async with self._slow_checks:
-                self._throttle.check(peer, username, clock())  # others have failed meanwhile
+                self._check_throttle(peer, username)  # others have failed meanwhile
                 is_right = await self._passwords.check_in_thread(stored, password)
         return self._decide(user, username, peer, is_right)
 
@@ -115,7 +116,10 @@ class Authenticator:
         if user is not None and refusal is None:
             connection.session.accept_login(user)
         else:
-            log.warning("login refused: %s (peer=%s user=%r)", refusal, connection.peer, name)
+            if self.refusals.admit(
+                "certificate refused", connection.peer, self._server.loop.time()
+            ):
+                log.warning("login refused: %s (peer=%s user=%r)", refusal, connection.peer, name)
             connection.refuse_login()
 
     def _decide(self, user: User | None, username: str, peer: str, is_right: bool) -> User | None:
@@ -134,17 +138,26 @@ class Authenticator:
     def _is_throttled(self, connection: "Connection", username: str) -> bool:
         """Refuse an attempt that has to wait; return whether it was refused."""
         try:
-            self._throttle.check(connection.peer, username, self._server.loop.time())
-        except LoginThrottledError as error:
-            log.warning(
-                "login throttled: too many failures (peer=%s user=%r wait_s=%.1f)",
-                connection.peer,
-                username,
-                error.wait_s,
-            )
+            self._check_throttle(connection.peer, username)
+        except LoginThrottledError:
             connection.refuse_login()
             return True
         return False
+
+    def _check_throttle(self, peer: str, username: str) -> None:
+        """Raise `LoginThrottledError` if an attempt has to wait, and log it."""
+        now = self._server.loop.time()
+        try:
+            self._throttle.check(peer, username, now)
+        except LoginThrottledError as error:
+            if self.refusals.admit("login throttled", peer, now):
+                log.warning(
+                    "login throttled: too many failures (peer=%s user=%r wait_s=%.1f)",
+                    peer,
+                    username,
+                    error.wait_s,
+                )
+            raise
 
     def _any_slow_hash(self) -> str | None:
         """Return the slow hash of any user, to spend the usual time on a user name that does not exist."""

@@ -383,6 +383,7 @@ class Server:
             self.run_in_turn(self.committer.maintain)
         self.check_resources()
         self._check_unread()
+        self.authenticator.refusals.flush(self.loop.time())
         if self._aborted_count:
             log.warning(
                 "connections aborted: far too many connections"

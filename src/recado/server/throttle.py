@@ -74,7 +74,7 @@ class LoginThrottle:
 
     def delay(self, address: str, user: str, now: float) -> float:
         """Return the seconds that an attempt of this user from this address has to wait, 0 if none."""
-        network = _network(address)
+        network = network_of(address)
         pair = network, user
         success = self._successes.get(pair)
         if success is not None and now - success < KNOWN_PAIR_S:
@@ -82,7 +82,7 @@ class LoginThrottle:
         return max(self._pair_delay(pair, WAIT_MAX_S, now), self._address_delay(network, now))
 
     def record_failure(self, address: str, user: str, now: float) -> None:
-        network = _network(address)
+        network = network_of(address)
         pair = network, user
         failures = _level(self._pairs.get(pair), 1 / LEAK_INTERVAL_S, now) + 1
         counted = min(failures, float(FREE_FAILURES_COUNT + EXCESS_MAX_COUNT))
@@ -97,7 +97,7 @@ class LoginThrottle:
         The failures stay: otherwise each login of a user would give free guesses to an attacker behind the same
         address. They do not delay the user's next login, because a wait begins with the last failure.
         """
-        _put(self._successes, (_network(address), user), now)
+        _put(self._successes, (network_of(address), user), now)
 
     def _pair_delay(self, pair: _Pair, wait_max_s: float, now: float) -> float:
         failures, last = self._pairs.get(pair, (0.0, now))
@@ -125,7 +125,7 @@ def _put(entries: OrderedDict[K, V], key: K, value: V) -> None:
         entries.popitem(last=False)
 
 
-def _network(address: str) -> str:
+def network_of(address: str) -> str:
     """Return the IPv4 address, or the /64 network of an IPv6 address; other texts as they are."""
     if ":" not in address:
         return address

@@ -39,7 +39,7 @@ class TokenLogin:
         try:
             return await self._verifier.check(token)
         except TokenError as error:
-            log.warning("login refused: %s (peer=%s)", error, peer)
+            self._log_refusal(error, peer)
             return None
 
     def verify(self, connection: Connection, token: bytes) -> None:
@@ -50,7 +50,7 @@ class TokenLogin:
             connection.expire_at(user.expires_at)
 
         def refuse(error: TokenError) -> None:
-            log.warning("login refused: %s (peer=%s)", error, connection.peer)
+            self._log_refusal(error, connection.peer)
             connection.refuse_login()
 
         self._decide(connection, token, accept, refuse)
@@ -78,6 +78,11 @@ class TokenLogin:
             connection.sync_transport()
 
         self._decide(connection, token, accept, refuse)
+
+    def _log_refusal(self, error: TokenError, peer: str) -> None:
+        now = self._server.loop.time()
+        if self._server.authenticator.refusals.admit("token refused", peer, now):
+            log.warning("login refused: %s (peer=%s)", error, peer)
 
     def _decide(
         self,
