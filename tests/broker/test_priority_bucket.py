@@ -124,14 +124,17 @@ def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
     for place, run in enumerate(shelf):
         run.first_position = place
     bucket = PriorityBucket(lambda: [shelf.pop(0)])
-    bucket.paged_out_count = len(shelf)
+    for run in shelf:
+        bucket.count_paged_out(run)
+    size = bucket.paged_out_bytes // 4
+    assert size == shelf[0].memory_bytes()
     first = bucket.take(1)
     assert messages(first) == [(0, b"0")]
     bucket.requeue(first)
     assert [messages(run) for run in bucket.runs()] == [[(0, b"0")]]
-    assert bucket.paged_out_count == 3
+    assert (bucket.paged_out_count, bucket.paged_out_bytes) == (3, 3 * size)
     assert [messages(bucket.take(9)) for _ in range(4)] == [[(i, b"%d" % i)] for i in range(4)]
-    assert bucket.paged_out_count == 0
+    assert (bucket.paged_out_count, bucket.paged_out_bytes) == (0, 0)
     assert bucket.fresh_positions == (0, 0)
 
 
@@ -240,3 +243,11 @@ def test_a_run_that_does_not_fit_is_read_next() -> None:
     parts = bucket.read(1, ReadLimits(9, 2 * large.memory_bytes() // 4, 9))
     assert parts is not None
     assert [len(part) for part in parts] == [2]
+
+
+def test_an_estimate_of_the_paged_out_size_is_never_negative() -> None:
+    shelf = [run_of([bytes(1000)]), run_of([bytes(1000)])]
+    bucket = PriorityBucket(lambda: [shelf.pop(0)])
+    bucket.paged_out_count, bucket.paged_out_bytes = 2, 500
+    bucket.take(1)
+    assert (bucket.paged_out_count, bucket.paged_out_bytes) == (1, 0)

@@ -71,6 +71,46 @@ def test_a_return_comes_before_its_confirm(channel: Channel, peer: Peer) -> None
     assert confirms(peer.received()) == [b"1", b"2", BasicAck(2, True)]
 
 
+def test_unroutable_messages_are_counted(broker: Broker, channel: Channel) -> None:
+    """By the same rules whether the route depends on the exchange or on the message."""
+    queue = new_queue(broker)
+    publisher = channel.publisher
+    for headers in ({}, {"CC": ["nowhere-else"]}):
+        properties = Properties(headers=headers)  # type: ignore[arg-type]
+        publisher.publish(published("nowhere", b"1", b"2", properties=properties), 0)
+        publisher.publish(published("nowhere", b"3", mandatory=True, properties=properties), 0)
+        publisher.publish(published("q", b"4", mandatory=True, properties=properties), 0)
+    assert (publisher.dropped, publisher.returned, publisher.routed) == (4, 2, 2)
+    assert (publisher.published, queue.ready) == (8, 2)
+
+
+def test_duplicates_are_not_unroutable(broker: Broker, channel: Channel) -> None:
+    vhost = broker.vhosts["/"]
+    vhost.declare_exchange(
+        "once", "fanout", arguments={"x-message-deduplication": True, "x-cache-size": 5}
+    )
+    new_queue(broker)
+    vhost.bind_queue("q", "once", "")
+    properties = Properties(message_id="a")
+    for _ in range(2):
+        event = published("", b"1", exchange="once", properties=properties)
+        channel.publisher.publish(event, 0)
+    assert (channel.publisher.routed, channel.publisher.dropped) == (1, 0)
+
+
+def test_messages_that_wait_for_a_confirm_are_counted(broker: Broker, channel: Channel) -> None:
+    new_queue(broker, "small", max_length=1, overflow="reject-publish")
+    publisher = channel.publisher
+    publisher.publish(published("small", b"0"), 0)
+    assert (publisher.published_for_confirm, publisher.unconfirmed) == (0, 0)
+    publisher.enable_confirms()
+    publisher.publish(published("", b"1", b"2"), 0)
+    publisher.publish(published("small", b"3"), 0)
+    assert (publisher.published_for_confirm, publisher.unconfirmed) == (3, 3)
+    publisher.send_confirms()
+    assert (publisher.published, publisher.confirmed, publisher.unconfirmed) == (4, 2, 0)
+
+
 def test_every_message_is_confirmed_once(broker: Broker, channel: Channel, peer: Peer) -> None:
     """PUB2"""
     new_queue(broker, "small", max_length=1, overflow="reject-publish")
@@ -176,6 +216,7 @@ def test_a_reply_goes_straight_to_the_channel_that_asked(broker: Broker) -> None
     answers.publisher.publish(published(reply_to, b"answer", mandatory=True), 0)
     assert asking.bodies() == [b"answer"]
     assert confirms(answering.received()) == [b"answer"]
+    assert (answers.publisher.routed, answers.publisher.returned) == (0, 1)
 
 
 def test_headers_decide_for_each_message(broker: Broker, channel: Channel, peer: Peer) -> None:

@@ -239,8 +239,11 @@ def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
     for body in sent:
         send(channel, body, persistent=body < b"050")
     assert queue.ready == 100
+    assert 50 < queue.paged_out_count < 100
+    assert queue.paged_out_bytes > 50 * queue.paged_out_count
     consume(channel, queue, no_ack=True)
     assert peer.bodies() == sent
+    assert (queue.paged_out_count, queue.paged_out_bytes) == (0, 0)
     assert not store.live[queue]
 
 

@@ -241,6 +241,15 @@ def test_no_wait_methods_are_not_answered(client: Client, method: m.Method) -> N
     assert client.session.channels.keys() == {1}
 
 
+def test_declarations_and_creations_of_queues_are_counted(client: Client) -> None:
+    """Not those of addresses of direct replies."""
+    client.call(m.QueueDeclare("q"), m.QueueDeclare("q"), m.QueueDeclare("q", passive=True))
+    client.call(m.BasicConsume("amq.rabbitmq.reply-to", "replies", no_ack=True))
+    client.call(m.BasicCancel("replies"), m.QueueDelete("q"))
+    usage = client.session.broker.usage
+    assert (usage.queues_declared, usage.queues_created, usage.queues_deleted) == (2, 1, 1)
+
+
 def test_an_empty_name_is_the_queue_declared_last(client: Client) -> None:
     (declared,) = answers(client, m.QueueDeclare())
     assert declared == m.QueueDeclareOk("amq.gen-1", 0, 0)

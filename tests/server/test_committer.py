@@ -101,6 +101,27 @@ async def test_waiters_are_notified_when_durable() -> None:
 
 
 @in_the_loop
+async def test_syncs_are_measured() -> None:
+    harness = CommitterHarness()
+    await soon(_committed(harness, b"1"))  # and the declaration of the queue
+    await soon(_committed(harness, b"2", b"3", b"4"))
+    sizes, durations = harness.committer.commit_sizes, harness.committer.sync_durations
+    assert (sizes.count, sizes.total) == (2, 5)
+    assert durations.count == harness.committer.sync_count == 2
+    assert durations.total == harness.committer.sync_seconds > 0
+    harness.store.acknowledge(harness.queue, 0, 1, 1)  # no client waits for it
+    harness.committer.maintain()
+    await harness.committer.close()
+    assert durations.count > sizes.count == 2
+
+
+async def _committed(harness: CommitterHarness, *bodies: bytes) -> None:
+    told = harness.publish(*bodies)
+    harness.committer.commit()
+    await told.at
+
+
+@in_the_loop
 async def test_operations_during_a_sync_share_the_next_one() -> None:
     harness = CommitterHarness()
     first = harness.publish(b"1")

@@ -8,7 +8,7 @@ for them.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .message_filter import MessageFilter
 
 QueueType = Literal["classic", "quorum", "stream"]
+QUEUE_TYPES: Final[tuple[QueueType, ...]] = get_args(QueueType)
 DeadLetterStrategy = Literal["at-most-once", "at-least-once"]
 Overflow = Literal["drop-head", "reject-publish", "reject-publish-dlx"]
 

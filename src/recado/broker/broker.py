@@ -17,7 +17,7 @@ from recado.amqp.errors import NotAllowedError, PreconditionFailedError
 from recado.amqp.traits import DIRECT_REPLY_TO
 
 from .access import User
-from .arguments import QueueSettings, describe_entity
+from .arguments import QUEUE_TYPES, QueueSettings, describe_entity
 from .background_work import BackgroundWork
 from .channel import Channel
 from .coalescer import Coalescer
@@ -27,6 +27,7 @@ from .dead_letter import DeadLetterRouter
 from .delayed_queue import DelayedQueues
 from .limits import Usage
 from .memory_reclaimer import MemoryReclaimer
+from .message_sizes import MessageSizes
 from .policy import POLICY_KINDS, Policy
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .queue_timers import QueueTimers
@@ -57,7 +58,7 @@ class ReplyQueue(Queue):
         return 0
 
 
-class MessageCounters:
+class MessageCounters(msgspec.Struct):
     """Totals of messages since the broker was started.
 
     A message to several queues or consumers is published once and delivered several times. An open channel
@@ -65,26 +66,33 @@ class MessageCounters:
     when the channel closes, so that no message is counted twice.
     """
 
-    __slots__ = ("acknowledged", "confirmed", "delivered", "published")
-
-    def __init__(self) -> None:
-        self.published = 0
-        self.confirmed = 0
-        self.delivered = 0
-        self.acknowledged = 0
+    published: int = 0
+    published_for_confirm: int = 0
+    confirmed: int = 0
+    routed: int = 0
+    """Counted for each queue."""
+    dropped: int = 0
+    """Unroutable and not mandatory."""
+    returned: int = 0
+    """Unroutable and mandatory."""
+    delivered: int = 0
+    acknowledged: int = 0
 
     def add_channel(self, channel: Channel) -> None:
         """Add the totals of a channel that is being closed."""
-        self.published += channel.publisher.published
-        self.confirmed += channel.publisher.confirmed
+        publisher = channel.publisher
+        self.published += publisher.published
+        self.published_for_confirm += publisher.published_for_confirm
+        self.confirmed += publisher.confirmed
+        self.routed += publisher.routed
+        self.dropped += publisher.dropped
+        self.returned += publisher.returned
         self.delivered += channel.next_tag - 1
         self.acknowledged += channel.acknowledged_count
 
     def total_with(self, channels: Iterable[Channel]) -> "MessageCounters":
         """Return the totals including those of open channels."""
-        total = MessageCounters()
-        total.published, total.confirmed = self.published, self.confirmed
-        total.delivered, total.acknowledged = self.delivered, self.acknowledged
+        total = msgspec.structs.replace(self)
         for channel in channels:
             total.add_channel(channel)
         return total
@@ -157,7 +165,8 @@ class Broker:
         self.consumer_timeouts = ConsumerTimeouts()
         self.coalescer = Coalescer()
         self.counters = MessageCounters()  # of closed channels
-        self.deleted_queue_counters = DeletedQueueCounters()
+        self.message_sizes = MessageSizes()
+        self.deleted_queue_counters = {each: DeletedQueueCounters() for each in QUEUE_TYPES}
         for name in vhosts:
             self.add_vhost(name)
 
@@ -165,7 +174,9 @@ class Broker:
         """Add a vhost; with `persist` it is restored at a restart, independently of the configuration."""
         if persist:
             self.store.set_metadata("vhost", name, "", b"")
-        vhost: Vhost[Queue] = Vhost(name, self.store, self.background, self._reclaimer)
+        vhost: Vhost[Queue] = Vhost(
+            name, self.store, self.background, self._reclaimer, self.message_sizes
+        )
         self.vhosts[name] = vhost
         dead_letter_router = self._dead_letters[name] = DeadLetterRouter(vhost)
         context = QueueContext(
@@ -315,7 +326,8 @@ class Broker:
         if queue.survives_restart:
             self.store.queue_declared(queue)
         vhost.add_queue(queue)
-        self.usage.queues_created += 1
+        if not queue.is_reply_address:
+            self.usage.queues_created += 1
         if isinstance(queue, Stream):
             queue.attach_log(self.store.open_stream(queue), now)
         if owner is not None:
@@ -352,9 +364,9 @@ class Broker:
         if if_empty and (queue.ready or queue.held_dead_letters):
             raise PreconditionFailedError(f"{described} not empty")
         queue.mark_deleted()
-        self.usage.queues_deleted += 1
         if not queue.is_reply_address:
-            self.deleted_queue_counters.add(queue)
+            self.usage.queues_deleted += 1
+            self.deleted_queue_counters[queue.declared_settings.queue_type].add(queue)
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         self.store.queue_deleted(queue)

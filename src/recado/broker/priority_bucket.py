@@ -34,6 +34,7 @@ class PriorityBucket:
         "_requeued",
         "has_gaps",
         "memory_bytes",
+        "paged_out_bytes",
         "paged_out_count",
     )
 
@@ -47,6 +48,8 @@ class PriorityBucket:
         self._requeued: list[tuple[int, Run]] = []
         self.paged_out_count = 0
         """The number of messages that only the store has."""
+        self.paged_out_bytes = 0
+        """The approximate memory that they would take."""
         self.memory_bytes = 0
         """The approximate memory of the messages here."""
         self.has_gaps = False
@@ -102,10 +105,22 @@ class PriorityBucket:
             self.memory_bytes -= part.memory_bytes()
         return part
 
+    def count_paged_out(self, run: Run) -> None:
+        """Count messages that were handed to the store instead of this bucket."""
+        self.paged_out_count += len(run)
+        self.paged_out_bytes += run.memory_bytes()
+
+    def uncount_paged_out(self, run: Run) -> None:
+        """Discount messages that the store has handed back or settled."""
+        self.paged_out_count -= len(run)
+        # After a restart, the size is an estimate.
+        rest = self.paged_out_bytes - run.memory_bytes()
+        self.paged_out_bytes = max(rest, 0) if self.paged_out_count else 0
+
     def _load_paged_out(self) -> None:
         assert self._page_in is not None
         for run in self._page_in():
-            self.paged_out_count -= len(run)
+            self.uncount_paged_out(run)
             self.append(run)
 
     def runs(self) -> Iterator[Run]:
@@ -210,6 +225,6 @@ class PriorityBucket:
         """Remove everything; return the runs in memory, to be freed in portions."""
         emptied = self._fresh, self._requeued
         self._fresh, self._requeued = deque(), []
-        self.paged_out_count = self.memory_bytes = 0
+        self.paged_out_count = self.paged_out_bytes = self.memory_bytes = 0
         self.has_gaps = False
         return emptied

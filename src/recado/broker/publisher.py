@@ -52,6 +52,7 @@ class Publisher:
         "_connection",
         "_interleaved",
         "_is_closed",
+        "_nacked",
         "_now",
         "_pending_confirms",
         "_prepared",
@@ -61,10 +62,14 @@ class Publisher:
         "_rejected_numbers",
         "_required_lsn",
         "_route_search",
+        "_sizes",
         "_store",
         "commit_cost",
         "confirms_enabled",
+        "dropped",
         "reply_queue",
+        "returned",
+        "routed",
         "transaction",
     )
 
@@ -76,9 +81,16 @@ class Publisher:
         self._access = access
         self._store = access.vhost.store
         self._coalescer = access.coalescer
+        self._sizes = access.vhost.message_sizes
         self._published = 0
         self._published_before_confirms = 0  # not numbered
-        self._confirmed = 0
+        self._confirmed = (
+            0  # the number of the last message that was confirmed, with an ack or a nack
+        )
+        self._nacked = 0
+        # Totals for statistics, beside those of the properties below.
+        self.routed = 0  # messages, counted for each queue
+        self.dropped = self.returned = 0  # unroutable messages
         # Created on demand: an empty deque takes 600 bytes, and there are many channels.
         self._rejected_numbers: deque[int] | None = None  # publish numbers to be nacked
         self._required_lsn = 0  # LSN of the last stored message
@@ -181,6 +193,8 @@ class Publisher:
         if self.confirms_enabled and coalescer.will_be_stored:
             self._required_lsn = self._store.lsn
         self._published += 1
+        self.routed += 1
+        self._sizes.observe_run(b"", event.payloads)
         route.source_exchange.published_in += 1
         route.source_exchange.published_out += 1
         return True
@@ -297,18 +311,21 @@ class Publisher:
             rejected = (
                 queues[0].publish(run, now) if is_single else publish_to_all(run, queues, now)
             )
-        if route.returns_messages:
-            self._return_messages(route, run)
+        count, exchange = len(event.payloads), route.source_exchange
+        if route.is_unroutable:
+            self._refuse_unroutable(route, run)
+        elif queues:
+            routed = count * len(queues)
+            self.routed += routed
+            exchange.published_out += routed
         if self.confirms_enabled:
             if store.durable_ops != ops_before:
                 self._required_lsn = store.lsn
             if rejected:
                 self._record_rejected(rejected)
-        count, exchange = len(event.payloads), route.source_exchange
         self._published += count
+        self._sizes.observe_run(event.prefix, event.payloads)
         exchange.published_in += count
-        if queues:
-            exchange.published_out += count * len(queues)
 
     def _publish_in_steps(
         self, route: Route, event: Published, queues: Sequence[Queue]
@@ -349,17 +366,17 @@ class Publisher:
                 deduplication.record(queues)
             self._require_durable(ops_before)
             yield max(cost_per_queue * len(chunk), 1)
-        if (
-            route.mandatory
-            and is_unroutable(queues)
-            and not (deduplication and deduplication.is_duplicate)
-        ):
-            self._return_messages(route, run)
+        count, exchange = len(run), route.source_exchange
+        if not is_unroutable(queues):
+            self.routed += count * len(queues)
+            exchange.published_out += count * len(queues)
+        elif not (deduplication and deduplication.is_duplicate):
+            self._refuse_unroutable(route, run)
         if self.confirms_enabled and rejected:
             self._record_rejected(sorted(rejected))
-        self._published += len(run)
-        route.source_exchange.published_in += len(run)
-        route.source_exchange.published_out += len(run) * len(queues)
+        self._published += count
+        self._sizes.observe_run(run.prefix, run.payloads)
+        exchange.published_in += count
 
     def _require_durable(self, ops_before: int) -> None:
         """Let confirms wait for operations that were stored since `ops_before` (PUB4)."""
@@ -429,7 +446,12 @@ class Publisher:
         )
         return properties, more_keys, cost
 
-    def _return_messages(self, route: Route, run: Run) -> None:
+    def _refuse_unroutable(self, route: Route, run: Run) -> None:
+        """Return messages that reach no queue, or drop them if they are not mandatory."""
+        if not route.mandatory:
+            self.dropped += len(run)
+            return
+        self.returned += len(run)
         if self._is_closed:
             return
         method = BasicReturn(_NO_ROUTE_CODE, "NO_ROUTE", route.exchange, route.routing_key)
@@ -445,9 +467,19 @@ class Publisher:
         return self._published_before_confirms + self._published
 
     @property
+    def published_for_confirm(self) -> int:
+        """The total number of messages that were published to be confirmed."""
+        return self._published if self.confirms_enabled else 0
+
+    @property
     def confirmed(self) -> int:
-        """The total number of confirmed messages."""
-        return self._confirmed
+        """The total number of messages confirmed with an ack."""
+        return self._confirmed - self._nacked
+
+    @property
+    def unconfirmed(self) -> int:
+        """The number of messages that are still to be confirmed."""
+        return self.published_for_confirm - self._confirmed
 
     def enable_confirms(self) -> None:
         """Number and confirm the messages that are published from now on."""
@@ -498,6 +530,7 @@ class Publisher:
                 encode_method_frame(self._channel_number, BasicNack(number, False, False))
             )
             self._confirmed = number
+            self._nacked += 1
         self._ack_up_to(last)
 
     def _ack_up_to(self, last: int) -> None:

@@ -155,6 +155,16 @@ class Queue(ABC):
         return self._next_position - self._started_at_position
 
     @property
+    def paged_out_count(self) -> int:
+        """The number of ready messages that are only on disk."""
+        return 0
+
+    @property
+    def paged_out_bytes(self) -> int:
+        """The approximate memory that the paged-out messages would take."""
+        return 0
+
+    @property
     def last_used_ms(self) -> int:
         """When a client last declared, consumed or got, in milliseconds since 1970."""
         return self._last_used

@@ -31,7 +31,7 @@ _CACHED_ROUTES_MAX = 8192  # bounds the memory for a publisher that never repeat
 class Route(Origin):
     """The route of all messages whose basic.publish frames are equal: their exchange and queues."""
 
-    __slots__ = ("mandatory", "queues", "returns_messages", "source_exchange")
+    __slots__ = ("is_unroutable", "mandatory", "queues", "source_exchange")
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Route(Origin):
         self.mandatory = mandatory
         self.source_exchange = source_exchange
         self.queues = queues  # None: depends on the individual message
-        self.returns_messages = mandatory and queues is not None and is_unroutable(queues)
+        self.is_unroutable = queues is not None and is_unroutable(queues)
 
 
 class VhostAccess:
@@ -188,7 +188,7 @@ class VhostAccess:
 
 
 def is_unroutable(queues: Sequence[Queue]) -> bool:
-    """Whether a mandatory message is returned: addresses of direct replies do not count as queues."""
+    """Whether messages are returned or dropped: addresses of direct replies do not count as queues."""
     return all(queue.is_reply_address for queue in queues)
 
 

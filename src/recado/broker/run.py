@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from recado.amqp.frames import move_to_channel, read_body_size, resize_frames
+from recado.amqp.frames import move_to_channel, read_body_size, read_body_sizes, resize_frames
 from recado.amqp.traits import MessageTraits
 
 COPIED_PAYLOADS_MAX = 16
@@ -185,7 +185,7 @@ class Run(msgspec.Struct, eq=False):
         """Return the size of each body."""
         if self.prefix:
             return [read_body_size(self.prefix)] * len(self)
-        return [read_body_size(payload) for payload in self.payloads[self.taken_count :]]
+        return read_body_sizes(self.payloads[self.taken_count :])
 
     def memory_bytes(self) -> int:
         """Return the approximate memory of the messages."""

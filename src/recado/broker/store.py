@@ -37,7 +37,8 @@ class MessageStore:
 
     has_disk = False
     memory_pressure = False  # page in only as fast as acks free memory
-    durable_ops = 0  # number of operations that need an fsync; their replies wait for it
+    # The number of operations that need an fsync, which their replies wait for. Each message is one per queue.
+    durable_ops = 0
     lsn = 1  # the LSN of an operation that is stored now
     durable_lsn = 0  # operations up to this LSN are on disk
     topology_lsn = 0  # LSN of the last declaration, deletion or purge

@@ -43,6 +43,7 @@ from .exchange import (
 )
 from .limits import VhostLimits
 from .memory_reclaimer import MemoryReclaimer
+from .message_sizes import MessageSizes
 from .policy import Policies
 from .steps import TURN_UNITS_MAX, Steps
 from .store import MessageStore
@@ -72,12 +73,14 @@ class Vhost(Generic[Q]):
         store: MessageStore | None = None,
         background: BackgroundWork | None = None,
         reclaimer: MemoryReclaimer | None = None,
+        message_sizes: MessageSizes | None = None,
     ) -> None:
         self.name = name
         self.settings = VhostSettings()
         self.store = store or MessageStore()
         self.background = BackgroundWork() if background is None else background
         self.reclaimer = reclaimer or MemoryReclaimer()
+        self.message_sizes = message_sizes or MessageSizes()  # of messages published by clients
         self.epoch = 0
         self.binding_count = 0
         self.consumer_count = 0  # without consumers of direct replies; `Broker.check` asserts it

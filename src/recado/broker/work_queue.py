@@ -234,7 +234,7 @@ class WorkQueue(Queue):
         should_store = self.should_store(run.traits)
         if bucket.paged_out_count or bucket.memory_bytes >= self._store.page_out_bytes:
             self._store.page_out(self, run, priority, durable=should_store)
-            bucket.paged_out_count += len(run)
+            bucket.count_paged_out(run)
             return
         if should_store:
             self._store.append_run(self, run)
@@ -517,7 +517,7 @@ class WorkQueue(Queue):
         for run in runs:
             self._uncount_ready(run)
             if paged_out:
-                bucket.paged_out_count -= len(run)
+                bucket.uncount_paged_out(run)
                 self._store.take_paged_out(self, run, priority)
 
     def _bucket_index(self, run: Run) -> int:
@@ -564,6 +564,14 @@ class WorkQueue(Queue):
         in_memory = sum(sum(run.body_sizes()) for bucket in self._buckets for run in bucket.runs())
         self._ready_bytes = in_memory + self._store.paged_out_bytes(self)
 
+    @property
+    def paged_out_count(self) -> int:
+        return sum(bucket.paged_out_count for bucket in self._buckets)
+
+    @property
+    def paged_out_bytes(self) -> int:
+        return sum(bucket.paged_out_bytes for bucket in self._buckets)
+
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────
 
     def restore(
@@ -580,6 +588,11 @@ class WorkQueue(Queue):
                 self._add_bucket()
             self._buckets[priority].paged_out_count = count
             self.ready += count
+
+    def estimate_paged_out(self, message_bytes: float) -> None:
+        """Set the approximate size of the paged-out messages after a restart, from the size of each."""
+        for bucket in self._buckets:
+            bucket.paged_out_bytes = round(bucket.paged_out_count * message_bytes)
 
     def finish_restore(self, now: int) -> None:
         """All queues are restored; start dropping expired and excess messages."""

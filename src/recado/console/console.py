@@ -60,6 +60,9 @@ class DiskFolder(Protocol):
 
     path: Path
 
+    def journals(self) -> Iterable[tuple[str, int, int]]:
+        """Return kind ("queues" or "streams"), size in bytes and number of files of each journal."""
+
     def free_bytes(self) -> int:
         """Return the free space of the disk."""
 
@@ -120,7 +123,7 @@ class Console:
         self.is_ready = True
         self.sampler = Sampler(server)
         self.loop_lag = LoopLag()
-        self._data_folder = data_folder
+        self.data_folder = data_folder
         self._disk_free_min_bytes = disk_free_min_bytes
         self._pending_logins = 0
 
@@ -138,7 +141,7 @@ class Console:
 
     @property
     def data_path(self) -> str:
-        return str(self._data_folder.path) if self._data_folder is not None else ""
+        return str(self.data_folder.path) if self.data_folder is not None else ""
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -235,7 +238,7 @@ class Console:
         return ResourceLimits(
             memory_bytes=self.server.memory_limit_bytes,
             memory_alarm=alarm is not None and "memory" in alarm,
-            disk_free_bytes=self._data_folder.free_bytes() if self._data_folder else 0,
+            disk_free_bytes=self.data_folder.free_bytes() if self.data_folder else 0,
             disk_free_min_bytes=self._disk_free_min_bytes,
             disk_alarm=store.disk_shortage() is not None,
             open_files=_count_open_files(),

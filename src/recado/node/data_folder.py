@@ -10,6 +10,7 @@ DIR/feeds/NAME/ the archive of a feed without a folder of its own: see `recado.n
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 from recado.broker.broker import Broker
@@ -69,8 +70,21 @@ class DataFolder:
         return self._folder.free_bytes()
 
     def journal_bytes(self) -> int:
-        return sum(segment.end - segment.base for segment in self.store.journal.segments)
+        return _size_of(self.store.journal)[0]
+
+    def journals(self) -> Iterator[tuple[str, int, int]]:
+        """Yield kind ("queues" or "streams"), size in bytes and number of files of each journal."""
+        yield "queues", *_size_of(self.store.journal)
+        if self.store.streams is not None:
+            for journal in self.store.streams.journals():
+                yield "streams", *_size_of(journal)
 
     def release(self) -> None:
         """Unlock the folder; the store must be closed before."""
         self._folder.close()
+
+
+def _size_of(journal: Journal) -> tuple[int, int]:
+    """Return the size of a journal in bytes, and the number of its files."""
+    segments = journal.segments
+    return sum(segment.end - segment.base for segment in segments), len(segments)

@@ -24,6 +24,7 @@ from functools import partial
 from queue import SimpleQueue
 from time import perf_counter
 
+from recado.broker.histogram import Histogram
 from recado.journal.disk_space import DiskSpace
 from recado.journal.journal import DISK_FULL_ERRORS
 from recado.journal.record import CorruptJournalError
@@ -50,6 +51,11 @@ SYNC_EWMA_WEIGHT = 0.2  # of the newest sync in the moving average
 # again. Without the decay, a short period of slow syncs made all later ones run in the thread (4,000 instead of
 # 14,000 messages a second from fifty clients).
 SYNC_EWMA_DECAY_FACTOR = 0.98
+
+SYNC_LIMITS_S = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Of the buckets in which the durations of syncs are counted."""
+COMMIT_LIMITS_COUNT = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+"""Of the buckets in which the operations that a sync covers are counted."""
 
 
 class CommitterState(Enum):
@@ -91,8 +97,8 @@ class Committer:
         self._low_on_disk = False  # publishers are blocked, and droppable segments are remembered
         self._active_sync: SyncJob | None = None
         self._sync_ewma = 0.0  # seconds
-        self.sync_count = 0
-        self.sync_seconds = 0.0  # total
+        self.sync_durations = Histogram(SYNC_LIMITS_S)
+        self.commit_sizes = Histogram(COMMIT_LIMITS_COUNT)  # of syncs that an operation waits for
         self._idle: asyncio.Future[None] | None = None  # `close` waits for the running sync
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run_jobs, name="recado-sync", daemon=True)
@@ -143,8 +149,19 @@ class Committer:
             self._store.segments.remember_droppable()
         return True
 
+    @property
+    def sync_count(self) -> int:
+        return self.sync_durations.count
+
+    @property
+    def sync_seconds(self) -> float:
+        """The total duration of syncs."""
+        return self.sync_durations.total
+
     def _begin_sync(self) -> None:
         is_small = self._store.needs_sync and self._store.unsynced_bytes < INLINE_SYNC_MAX_BYTES
+        if self._store.unsynced_ops:
+            self.commit_sizes.observe(self._store.unsynced_ops)
         self._active_sync = sync = self._store.begin_sync()
         if is_small and self._sync_ewma < INLINE_SYNC_MAX_S:
             seconds_before = self.sync_seconds
@@ -164,8 +181,7 @@ class Committer:
         except OSError as error:
             return error
         finally:
-            self.sync_count += 1
-            self.sync_seconds += perf_counter() - start
+            self.sync_durations.observe(perf_counter() - start)
         return None
 
     def _on_sync_done(self, sync: SyncJob, error: OSError | None) -> None:

@@ -148,6 +148,14 @@ def test_operations_made_during_a_sync_wait_for_the_next(node: Node) -> None:
     assert node.store.is_durable
 
 
+def test_restored_queues_do_not_count_as_created() -> None:
+    node = Node()
+    node.declare()
+    assert node.broker.usage.queues_created == 1
+    node.restart()
+    assert node.broker.usage.queues_created == 0
+
+
 def test_only_durable_operations_are_awaited(node: Node) -> None:
     node.declare()
     node.publish(b"1")

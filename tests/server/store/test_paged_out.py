@@ -322,3 +322,25 @@ def test_a_purge_leaves_taken_messages(max_priority: int) -> None:
     assert queue.purge() == 8
     node.restart()
     assert node.bodies() == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("max_priority", [0, 2])
+def test_the_size_of_paged_out_messages_is_known(max_priority: int) -> None:
+    """After a restart it is an estimate."""
+    node = Node(room=0)
+    node.declare(max_priority=max_priority)
+    node.declare("other")
+    for i in range(100):
+        node.publish(bytes(1000), properties=Properties(delivery_mode=2, priority=i % 3))
+    node.publish(bytes(1000), key="other")
+    assert node.queue().paged_out_count == 100
+    size = node.queue().paged_out_bytes
+    assert 100 * 1000 <= size < 100 * 1200
+    node.restart()
+    assert node.queue().paged_out_count == 100
+    assert node.queue().paged_out_bytes == pytest.approx(size, rel=0.1)
+    assert len(node.bodies()) == 100
+    assert (node.queue().paged_out_count, node.queue().paged_out_bytes) == (0, 0)
+    node.get("other")
+    node.restart()
+    assert (node.queue("other").paged_out_count, node.queue("other").paged_out_bytes) == (0, 0)

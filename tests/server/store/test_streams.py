@@ -140,7 +140,8 @@ def test_committed_messages_are_recovered(clerk: Clerk) -> None:
     log = clerk.streams.open(7, SIZE)
     append(log, b"a", b"b", now=5)
     append(log, b"c", now=6)
-    assert clerk.durable_ops == 2
+    assert clerk.durable_ops == 3
+    assert [journal.position for journal in clerk.streams.journals()] == [log.journal.position]
     clerk.commit()
     assert clerk.streams.is_durable
     append(log, b"lost")

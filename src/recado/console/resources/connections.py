@@ -278,9 +278,7 @@ def channel_object(request: ApiRequest, entry: _ChannelEntry) -> dict[str, Any]:
         "prefetch_count": channel.consumer_prefetch,
         "global_prefetch_count": channel.global_prefetch,
         "messages_unacknowledged": channel.unacked.count_unsettled(),
-        "messages_unconfirmed": publisher.published - publisher.confirmed
-        if publisher.confirms_enabled
-        else 0,
+        "messages_unconfirmed": publisher.unconfirmed,
         "messages_uncommitted": sum(
             len(event.payloads) for _, event in publisher.transaction or ()
         ),

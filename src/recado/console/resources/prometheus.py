@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from .. import metrics
 from ..access import Access
+from ..metrics import pages
+from ..metrics.exposition import OPENMETRICS_FORMAT, TEXT_FORMAT, Writer
 from ..query import QueryParameter
 from ..request import Answer, ApiRequest
 from ..routes import API, METRICS, Content
@@ -17,22 +18,22 @@ QUEUE: Final = QueryParameter(
 )
 
 
-def _writer(request: ApiRequest) -> tuple[metrics.Writer, dict[str, str]]:
+def _writer(request: ApiRequest) -> tuple[Writer, dict[str, str]]:
     openmetrics = "application/openmetrics-text" in request.accept
-    kind = metrics.OPENMETRICS_FORMAT if openmetrics else metrics.TEXT_FORMAT
-    return metrics.Writer(openmetrics=openmetrics), {"content-type": kind}
+    kind = OPENMETRICS_FORMAT if openmetrics else TEXT_FORMAT
+    return Writer(openmetrics=openmetrics), {"content-type": kind}
 
 
 def _totals(request: ApiRequest) -> Answer:
     """Return the metrics of the node."""
     writer, headers = _writer(request)
-    return Answer(stream=metrics.render_totals(request.console, writer), headers=headers)
+    return Answer(stream=pages.render_totals(request.console, writer), headers=headers)
 
 
 def _objects(request: ApiRequest) -> Answer:
     """Return the metrics of the node, and of each queue, channel and connection."""
     writer, headers = _writer(request)
-    return Answer(stream=metrics.render_objects(request.console, writer), headers=headers)
+    return Answer(stream=pages.render_objects(request.console, writer), headers=headers)
 
 
 def _detailed(request: ApiRequest) -> Answer:
@@ -41,7 +42,7 @@ def _detailed(request: ApiRequest) -> Answer:
     families, vhosts = request.repeated(FAMILY.name), set(request.repeated(VHOST.name))
     pattern = request.query.get(QUEUE.name)
     return Answer(
-        stream=metrics.render_detailed(request.console, writer, families, vhosts, pattern),
+        stream=pages.render_detailed(request.console, writer, families, vhosts, pattern),
         headers=headers,
     )
 

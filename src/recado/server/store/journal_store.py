@@ -252,12 +252,13 @@ class JournalStore(LsnTracker):
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────
 
     def append_run(self, queue: Queue, run: Run) -> None:
-        self.durable_ops += 1
+        self.durable_ops += len(run.payloads)
         self._batch.add_run(self._index_of[queue], run)
 
     def page_out(self, queue: Queue, run: Run, priority: int, *, durable: bool) -> None:
         index = self._index_of.get(queue) or self._open_index(queue)
-        self.durable_ops += durable
+        if durable:
+            self.durable_ops += len(run.payloads)
         bucket = index.paged_out.get(priority)
         if bucket is None:
             bucket = index.paged_out[priority] = PagedOutBucket(run.first_position)

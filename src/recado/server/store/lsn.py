@@ -39,6 +39,11 @@ class LsnTracker(MessageStore):
             return True
         return bool(self._waiters) and self._waiters[-1][0] == self.lsn
 
+    @property
+    def unsynced_ops(self) -> int:
+        """The number of durable operations that no finished or running sync covers."""
+        return self.durable_ops - self._synced_ops
+
     def advance_lsn(self) -> int:
         """Begin a sync of all operations so far; return the LSN to pass to `mark_durable` when it is done."""
         lsn = self.lsn

@@ -16,6 +16,7 @@ from operator import itemgetter
 
 from recado.amqp.values import FieldTable
 from recado.broker.broker import Broker
+from recado.broker.work_queue import WorkQueue
 from recado.journal.record import CorruptJournalError
 
 from . import paged_out, records
@@ -54,6 +55,7 @@ class RecoveredState:
         )
         self._next_queue_id = 1
         self._checkpoint_base = 0  # base of the segment with the last checkpoint
+        self._segment_bytes: dict[int, int] = {}  # by base
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -176,11 +178,14 @@ class RecoveredState:
         store.begin_restore(self._catalogue, indexes, self._next_queue_id)
         orphaned_bindings = self._catalogue.restore_to(broker, now)
         store.end_restore()
+        broker.usage.queues_created = 0  # by clients
         # While the journal was read, settlements were not subtracted; `finish_recovery` counts live messages
         # anew.
         for stats in store.segments.all_stats():
             stats.live_count = 0
         store.segments.resume(self._checkpoint_base)
+        segments = store.journal.segments
+        self._segment_bytes = {segment.base: segment.end - segment.base for segment in segments}
         restored = list(store.queue_indexes.values())
         for index in restored:
             self._finish_index(index)
@@ -189,6 +194,8 @@ class RecoveredState:
             counts = {priority: each.stored_count for priority, each in index.paged_out.items()}
             if index.stored_end:
                 index.queue.restore(index.stored_end, counts, now, has_ttl=index.may_expire)
+            if isinstance(index.queue, WorkQueue):
+                index.queue.estimate_paged_out(self._mean_message_bytes(index))
             if index.queue.deduplication_window is not None:
                 index.queue.deduplication_window.restore(self._sorted_ids(index.queue_id))
         for name, exchange in store.exchanges.items():
@@ -200,6 +207,15 @@ class RecoveredState:
         for record in orphaned_bindings:
             store.append_record(record)
         self._drop_orphans()
+
+    def _mean_message_bytes(self, index: QueueIndex) -> float:
+        """Estimate the size of a live message of a queue, by the means of the segments that contain them."""
+        total, count = 0.0, 0
+        for extents in index.segment_extents:
+            stats = extents.stats
+            total += extents.live_count * self._segment_bytes[stats.base] / stats.stored_count
+            count += extents.live_count
+        return total / count if count else 0.0
 
     def _finish_index(self, index: QueueIndex) -> None:
         """Find the live messages of a queue, and make all of them paged out."""

@@ -146,7 +146,7 @@ class StreamJournal:
         self._recent_bytes = 0
         self._close_lock = Lock()
         self._closed = False
-        self._journal = journal = Journal(disk, segment_bytes=segment_bytes)
+        self.journal = journal = Journal(disk, segment_bytes=segment_bytes)
         for position, record in journal.recover():
             _, _, _, count, _, offset, time = unpack_run_start(record)
             if offset != self.next_offset:
@@ -162,10 +162,10 @@ class StreamJournal:
         """Whether no segment is missing between this record and the one before it."""
         if not self._spans:
             return False
-        base = self._journal.segment_base(position)
+        base = self.journal.segment_base(position)
         if base == self._spans[-1].base:
             return True
-        return base == max(each.end for each in self._journal.segments if each.base < base)
+        return base == max(each.end for each in self.journal.segments if each.base < base)
 
     def _restart_at(self, position: int, offset: int) -> None:
         """Begin the stream at an offset: all messages before it were trimmed."""
@@ -175,13 +175,13 @@ class StreamJournal:
         self.first_offset = offset
 
     def _drop_before(self, base: int) -> None:
-        journal = self._journal
+        journal = self.journal
         for old in [each.base for each in journal.segments if each.base < base]:
             journal.drop(old)
         journal.close_dropped()
 
     def _index_record(self, position: int, offset: int, count: int, time: int) -> None:
-        base = self._journal.segment_base(position)
+        base = self.journal.segment_base(position)
         if not self._spans or self._spans[-1].base != base:
             self._spans.append(_SegmentSpan(base, offset))
         self._spans[-1].newest_time = self._last_time = time
@@ -208,13 +208,13 @@ class StreamJournal:
             run.prefix,
             run.payloads,
         )
-        (position,) = self._journal.append(record)
+        (position,) = self.journal.append(record)
         self._index_record(position, offset, len(run), time)
         self._recent.append(run)
         self._recent_bytes += run.memory_bytes()
         while self._recent_bytes > RECENT_BYTES:
             self._recent_bytes -= self._recent.popleft().memory_bytes()
-        self._streams.mark_dirty(self)
+        self._streams.mark_dirty(self, len(run))
 
     def read(self, offset: int, end: int) -> list[Run]:
         offset = max(offset, self.first_offset)
@@ -267,14 +267,14 @@ class StreamJournal:
 
     def _records(self, position: int, end: int) -> Iterator[bytes]:
         try:
-            for _, record in self._journal.scan(position, end):
+            for _, record in self.journal.scan(position, end):
                 yield record
         except (CorruptJournalError, OSError) as error:
             self._streams.report_failure(f"messages of a stream cannot be read: {error}")
             raise
 
     def offset_at(self, time: int) -> int:
-        for record in self._records(self._time_index.find(time), self._journal.position):
+        for record in self._records(self._time_index.find(time), self.journal.position):
             _, _, _, _, _, offset, record_time = unpack_run_start(record)
             if record_time >= time:
                 return int(offset)
@@ -283,7 +283,7 @@ class StreamJournal:
     def trim(
         self, bytes_max: int | None, oldest_time: int | None, durable_offset: int
     ) -> int | None:
-        spans, journal = self._spans, self._journal
+        spans, journal = self._spans, self.journal
         while len(spans) > 1 and spans[1].first < durable_offset:
             newest_time = spans[0].newest_time
             too_old = oldest_time is not None and newest_time < oldest_time
@@ -299,23 +299,23 @@ class StreamJournal:
     @property
     def truncated_bytes(self) -> int:
         """Size of the torn write that recovery removed from the end."""
-        return self._journal.truncated_bytes
+        return self.journal.truncated_bytes
 
     # ── as part of the store ──────────────────────────────────────────────────────────────────────────
 
     def write(self) -> None:
-        self._journal.write()
+        self.journal.write()
 
     def sync(self) -> None:
         with self._close_lock:
             if not self._closed:
-                self._journal.sync()
+                self.journal.sync()
 
     def close(self) -> None:
         """Close the journal, after waiting for a sync that is running in another thread."""
         with self._close_lock:
             self._closed = True
-            self._journal.close()
+            self.journal.close()
 
 
 def _gap_start(gap: tuple[int, int]) -> int:
@@ -371,15 +371,19 @@ class StreamJournals:
                     self._remove(opened_id)
                 raise
 
+    def journals(self) -> list[Journal]:
+        return [log.journal for log in self._logs.values()]
+
     def get(self, queue_id: int) -> StreamJournal:
         return self._logs[queue_id]
 
     def report_failure(self, reason: str) -> None:
         self._tracker.on_failure(reason)
 
-    def mark_dirty(self, log: StreamJournal) -> None:
+    def mark_dirty(self, log: StreamJournal, count: int) -> None:
+        """Note that messages were appended to a log."""
         self._dirty[log] = None
-        self._tracker.durable_ops += 1
+        self._tracker.durable_ops += count
 
     @property
     def truncated_bytes(self) -> int:

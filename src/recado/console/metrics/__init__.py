@@ -1,0 +1,1 @@
+"""Prometheus metrics: those of RabbitMQ's plugin, with its names, and recado's own (`recado_…`)."""
