@@ -19,6 +19,7 @@ PROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
     ("extra", "module", "variable", "value"),
     [
         ("console", "aiohttp", "RECADO_MANAGEMENT_PORT", "0"),
+        ("oauth", "jwt", "RECADO_OAUTH_RESOURCE_SERVER_ID", "recado"),
         ("fast", "uvloop", "RECADO_NODE_LOOP", "uvloop"),
         ("actors", "zstandard", "RECADO_ACTORS_TRANSPORT", "tcp"),
     ],
@@ -33,6 +34,8 @@ def test_a_missing_package(
 ) -> None:
     monkeypatch.setenv(variable, value)
     monkeypatch.setenv("RECADO_ACTORS_LISTEN", "127.0.0.1:0")
+    if extra == "oauth":
+        monkeypatch.setenv("RECADO_OAUTH_JWKS_FILE", "keys.json")
     monkeypatch.setitem(sys.modules, module, None)
     found = diagnose("packages")
     assert (found.status, found.severities) == (1, ["error"])

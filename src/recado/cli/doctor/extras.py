@@ -27,6 +27,12 @@ EXTRAS: Final = (
         "console", ("aiohttp",), "management.port", lambda each: each.management.port is not None
     ),
     Extra("feeds", ("pyarrow", "numpy"), "feeds.archives", lambda each: bool(each.feeds.archives)),
+    Extra(
+        "oauth",
+        ("jwt", "cryptography"),
+        "oauth.resource_server_id",
+        lambda each: each.oauth.resource_server_id is not None,
+    ),
     Extra("fast", ("uvloop",), "node.loop", lambda each: each.node.loop == "uvloop"),
     Extra(
         "actors",
