@@ -118,6 +118,34 @@ def test_global_parameters_are_persisted_and_restored() -> None:
     assert restored.global_parameters == {"a": {"b": [1]}}
 
 
+def test_parts_of_an_import_are_persisted_and_restored() -> None:
+    store = MetadataStore()
+    broker = new_broker(store)
+    broker.stage_import("0", b"part")
+    broker.stage_import("1", b"other")
+    broker.stage_import("1", None)
+    metadata = {key: value for key, value in store.metadata.items() if value is not None}
+    restored = Broker(lambda: "name")
+    restored.restore_metadata(metadata, 0)
+    assert restored.staged_imports == {"0": b"part"}
+    assert list(restored.vhosts) == ["/"]
+
+
+def test_stored_policies_apply_to_existing_queues_when_they_are_applied() -> None:
+    store = MetadataStore()
+    broker = new_broker(store)
+    vhost = broker.vhosts["/"]
+    old = broker.create_queue(vhost, "old", QueueSettings(), None, 0)
+    policy = Policy(name="p", pattern=".*", definition={"max-length": 1})
+    other = Policy(name="o", pattern="^none", definition={"max-length": 2}, priority=2)
+    broker.store_policies("/", [policy, other])
+    new = broker.create_queue(vhost, "new", QueueSettings(), None, 0)
+    assert (old.settings.max_length, new.settings.max_length) == (None, 1)
+    assert {("policy", "/", "p"), ("policy", "/", "o")} <= store.metadata.keys()
+    broker.apply_policies("/", 0)
+    assert old.settings.max_length == 1
+
+
 def test_the_policy_that_applies() -> None:
     broker = new_broker()
     policies = broker.vhosts["/"].policies

@@ -150,7 +150,8 @@ def test_a_name_is_free_when_all_is_gone() -> None:
     vhost, queue = bound()
     vhost.delete_exchange("x")
     assert vhost.is_deleting("exchange", "x")
-    waiting = StepTask(vhost.wait_until_deleted("exchange", "x"))
+    assert vhost.must_wait_to_declare("exchange", "x")
+    waiting = StepTask(vhost.wait_until_declarable("exchange", "x"))
     assert waiting.advance(1) == TURN_UNITS_MAX
     vhost.declare_exchange("x", "fanout")
     assert not vhost.background
@@ -163,6 +164,45 @@ def test_a_name_is_free_when_all_is_gone() -> None:
     vhost.add_queue(StandInQueue("q"))
     assert not vhost.is_deleting("queue", "q")
     assert not vhost.exchanges["x"].bindings
+
+
+def test_reserved_names_are_neither_declared_nor_deleted() -> None:
+    """VH5."""
+    vhost, _ = bound()
+    vhost.reserved |= {("queue", "q"), ("queue", "new"), ("exchange", "x"), ("exchange", "new")}
+    for entity, known in (("queue", "q"), ("exchange", "x")):
+        assert not vhost.must_wait_to_declare(entity, known), "it does nothing"
+        assert vhost.must_wait_to_declare(entity, "new")
+        assert not vhost.must_wait_to_declare(entity, "other")
+        assert StepTask(vhost.wait_until_declarable(entity, "new")).advance(1) == TURN_UNITS_MAX
+        assert StepTask(vhost.wait_until_released(entity, known)).advance(1) == TURN_UNITS_MAX
+        assert StepTask(vhost.wait_until_released(entity, "other")).advance(1) == 0
+    run_to_completion(vhost.release_reserved())
+    assert not vhost.reserved
+    assert not vhost.must_wait_to_declare("queue", "new")
+    assert {"x", "q"} <= {*vhost.exchanges, *vhost.queues}
+
+
+def test_a_reserved_exchange_is_auto_deleted_when_it_is_released() -> None:
+    """VH5."""
+    vhost, queue = bound(auto_delete=True)
+    vhost.declare_exchange("new", "fanout", auto_delete=True)
+    vhost.declare_exchange("bound", "fanout", auto_delete=True)
+    vhost.declare_exchange("unbound", "fanout", auto_delete=True)
+    for name in ("bound", "unbound"):
+        vhost.bind_queue("q", name, "k")
+    vhost.reserved |= {("exchange", name) for name in ("x", "new", "bound", "unbound", "gone")}
+    vhost.unbind_queue("q", "unbound", "k")
+    queue.deleted = True
+    vhost.remove_queue(queue)
+    while vhost.background:
+        vhost.background.advance()
+    vhost.check()
+    assert {"x", "new", "bound", "unbound"} <= vhost.exchanges.keys()
+    vhost.bind_exchange("amq.fanout", "bound", "k")
+    run_to_completion(vhost.release_reserved())
+    assert vhost.exchanges.keys() & {"x", "new", "bound", "unbound"} == {"new", "bound"}
+    vhost.check()
 
 
 def test_the_bindings_of_two_things_that_are_leaving_go_once() -> None:

@@ -9,6 +9,7 @@ from recado.amqp.frames import extract_body
 from recado.amqp.methods import BasicAck, BasicNack
 from recado.amqp.properties import Properties
 from recado.broker import work_queue
+from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.queue import Queue
@@ -291,6 +292,12 @@ def test_nothing_comes_from_shelves_that_are_not_there(queue: Queue) -> None:
         MessageStore().page_in(queue, 0)
     assert MessageStore().paged_out_bytes(queue) == 0
     assert list(MessageStore().drop_paged_out(queue)) == []
+
+
+def test_who_keeps_nothing_prepares_nothing() -> None:
+    store = MessageStore()
+    store.prepare_stream("/", "s", QueueSettings(queue_type="stream"))
+    assert list(store.discard_prepared_streams()) == []
 
 
 def test_who_keeps_nothing_has_nothing_to_write_and_room_for_it() -> None:

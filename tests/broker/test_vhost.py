@@ -475,3 +475,13 @@ def test_texts_name_the_vhost() -> None:
     vhost: Here = Vhost("shop")
     with pytest.raises(NotFoundError, match="no queue 'q' in vhost 'shop'"):
         vhost.find_queue("q")
+
+
+def test_a_binding_is_added_once(vhost: Here) -> None:
+    queue = add_queue(vhost, "q")
+    source = vhost.exchanges["amq.direct"]
+    for _ in range(2):
+        vhost.add_binding(source, queue, "k", {})
+        vhost.bind(source, queue, "k", {})
+    assert (vhost.binding_count, len(source.bindings)) == (1, 1)
+    vhost.check()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from recado.cli import main
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
 
-DOCUMENT = {
+DOCUMENT: dict[str, Any] = {
     "users": [{"name": "ana", "password_hash": "", "tags": "monitoring"}],
     "vhosts": [{"name": "orders"}],
     "permissions": [
@@ -77,10 +78,42 @@ def test_one_vhost(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     FolderDisk(folder / "data")
     assert main(["definitions", "check", "in.json"]) == 0
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        "created global_parameter (name='cluster_name')",
+        "created user (name='ana')",
+        "created vhost (name='orders')",
+        "created permission (user='ana' vhost='orders')",
+        "created policy (vhost='orders' name='p')",
+        "created queue (vhost='orders' name='new')",
+        (
+            "created binding (vhost='orders' source='amq.topic' destination='new'"
+            " destination_type='queue' routing_key='order.*' arguments={})"
+        ),
+        "7 created, 0 changed, 0 unchanged",
+        "in.json is valid and can be imported",
+    ]
+    assert told.err == "recado: in.json: gadgets: skipped, this key is not supported\n"
     assert main(["definitions", "check", "in.json", "--data", "data"]) == 0
-    assert capsys.readouterr().out == "in.json is valid and can be imported\n" * 2
+    assert capsys.readouterr().out == told.out
     main(["definitions", "export", "--data", "data"])
     assert json.loads(capsys.readouterr().out)["queues"] == []
+
+
+def test_a_check_tells_what_would_change(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["definitions", "import", "in.json", "--data", "data"])
+    policy = {**DOCUMENT["policies"][0], "pattern": "^old", "priority": 2}
+    queue = {**DOCUMENT["queues"][0], "durable": False}
+    changed = {**DOCUMENT, "policies": [policy], "queues": [queue], "gadgets": {}}
+    (folder / "next.json").write_text(json.dumps(changed))
+    capsys.readouterr()
+    assert main(["definitions", "check", "next.json", "--data", "data"]) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines() == [
+        "changed policy (vhost='orders' name='p'): pattern '^new' -> '^old', priority 0 -> 2",
+        "0 created, 1 changed, 5 unchanged",
+    ]
+    assert "queues[0] ('new'): PRECONDITION_FAILED - inequivalent arg 'durable'" in told.err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from datetime import UTC, datetime
 from itertools import count
@@ -21,7 +22,12 @@ from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.queue import Queue
 from recado.broker.store import MessageStore
 from recado.broker.vhost import VhostSettings
-from recado.definitions.document import DefinitionsError, parse_json, read_definitions
+from recado.definitions.document import (
+    DefinitionsError,
+    list_entries,
+    parse_json,
+    read_definition,
+)
 from recado.definitions.exporter import export_definitions
 from recado.definitions.importer import import_definitions
 
@@ -503,11 +509,12 @@ def test_an_error_names_its_location_and_changes_nothing(
     assert list(broker.exclusive_queues) == [vhost.queues["mine"]]
 
 
-def test_an_import_is_one_atomic_group() -> None:
+def test_an_import_is_staged_before_it_is_applied() -> None:
     diary = Diary()
     imported(new_broker(diary), DOCUMENT)
-    assert diary.kept[0] == "begin"
-    assert diary.kept[-1] == "end"
+    part, committed = "import  00000000", "import  committed"
+    assert diary.kept[:3] == [part, committed, "begin"]
+    assert diary.kept[-3:] == [part, "end", committed]
     assert {"vhost orders ", "user  ana", "policy orders short", "operator_policy orders most"} < {
         *diary.kept
     }
@@ -544,10 +551,9 @@ def test_invalid_json(text: str | bytes) -> None:
 def test_nonsense_is_a_definitions_error(nonsense: Any) -> None:
     for section in DOCUMENT:
         for wanted in (nonsense, [nonsense]):
-            try:
-                read_definitions({section: wanted, "queues": wanted}, "/")
-            except DefinitionsError:
-                continue
+            with suppress(DefinitionsError):
+                for entry in list_entries({section: wanted, "queues": wanted}, "/")[0]:
+                    read_definition(entry)
 
 
 # ── limits and default types ──────────────────────────────────────────────────────────────────────────
@@ -725,7 +731,7 @@ def test_global_parameters_are_set_and_others_stay() -> None:
     assert imported(broker, {"global_parameters": entries}) == []
     assert broker.global_parameters == {"other": [1], **values}
     written = [f"global  {name}" for name in values]
-    assert diary.kept[-5:] == ["begin", *written, "end"]
+    assert diary.kept[-7:] == ["begin", *written, "import  00000000", "end", "import  committed"]
     exported = {
         each["name"]: each["value"] for each in export_definitions(broker)["global_parameters"]
     }

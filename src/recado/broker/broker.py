@@ -8,7 +8,7 @@ VC1  `consumer_count` of a vhost is the number of consumers and wire taps of its
      direct replies. While consumers of deleted queues are still to be cancelled, it includes these.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -156,6 +156,10 @@ class Broker:
         self.vhosts: dict[str, Vhost[Queue]] = {}
         self.deleting_vhosts: set[str] = set()
         self.global_parameters: dict[str, object] = {}
+        self.staged_imports: dict[str, bytes] = {}
+        """What the last end of the process left of an import: see `stage_import`."""
+        self.is_importing = False
+        """Whether an import of definitions is in progress. It reserves names: see `Vhost.reserved`."""
         self.background = BackgroundWork()
         self._dead_letters: dict[str, DeadLetterRouter] = {}
         self._contexts: dict[str, QueueContext] = {}
@@ -254,8 +258,15 @@ class Broker:
             if name == user.name:
                 access.set_user(user)
 
+    def stage_import(self, name: str, part: bytes | None) -> None:
+        """Store a part of an import that is still to be applied, or delete it with None.
+
+        After a restart, the parts that are left are in `staged_imports`.
+        """
+        self.store.set_metadata("import", "", name, part)
+
     def restore_metadata(self, metadata: Mapping[tuple[str, str, str], bytes], now: int) -> None:
-        """Restore persisted vhosts, users, policies and global parameters.
+        """Restore persisted vhosts, users, policies, global parameters and unfinished imports.
 
         The keys of `metadata` are kind, vhost and name. Call this before queues and exchanges are restored,
         because they need the vhosts.
@@ -268,6 +279,8 @@ class Broker:
                 self.add_user(msgspec.msgpack.decode(value, type=User))
             elif kind == "global":
                 self.global_parameters[name] = msgspec.json.decode(value)
+            elif kind == "import":
+                self.staged_imports[name] = value
             elif kind == "vhost" and value:
                 settings = msgspec.msgpack.decode(value, type=VhostSettings)
                 self.vhosts[vhost].settings = settings
@@ -298,10 +311,10 @@ class Broker:
 
     def check_queue_limit(self, vhost: Vhost[Queue], name: str) -> None:
         """Raise `PreconditionFailedError` if the vhost has reached its queue limit."""
-        limit = vhost.settings.limits.max_queues
-        if limit is None or len(vhost.queues) < limit:
+        limit, pending = vhost.settings.limits.max_queues, vhost.pending_queue_count
+        if limit is None or len(vhost.queues) + pending < limit:
             return
-        if self.count_queues(vhost) >= limit:
+        if self.count_queues(vhost) + pending >= limit:
             raise PreconditionFailedError(
                 f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit})"
                 " is reached"
@@ -406,14 +419,22 @@ class Broker:
 
     # ── policies ──────────────────────────────────────────────────────────────────────────────────────
 
-    def set_policies(self, vhost: str, policies: Iterable[Policy], now: int) -> None:
+    def set_policies(self, vhost: str, policies: Collection[Policy], now: int) -> None:
         """Set policies, replacing those of the same kind and name.
 
         They apply to existing queues and exchanges immediately, or in steps if these are many.
         """
+        self.store_policies(vhost, policies)
+        self.apply_policies(vhost, now)
+
+    def store_policies(self, vhost: str, policies: Collection[Policy]) -> None:
+        """Set policies for queues and exchanges that are declared from now on; `apply_policies` does the rest."""
+        self.vhosts[vhost].policies.set(*policies)
         for policy in policies:
-            self.vhosts[vhost].policies.set(policy)
             self.store.set_metadata(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
+
+    def apply_policies(self, vhost: str, now: int) -> None:
+        """Apply the policies to existing queues and exchanges immediately, or in steps if these are many."""
         self.background.begin_turn(now)
         self.background.start(self._apply_policies(self.vhosts[vhost]))
 
@@ -421,8 +442,7 @@ class Broker:
         """Delete a policy, and restore the settings that it had changed."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
         self.store.set_metadata(policy.kind, vhost, name, None)
-        self.background.begin_turn(now)
-        self.background.start(self._apply_policies(self.vhosts[vhost]))
+        self.apply_policies(vhost, now)
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
         """Recompute the settings of all exchanges and queues.

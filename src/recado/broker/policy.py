@@ -223,9 +223,10 @@ class Policies:
         """The key is whether it is an operator policy, and the name."""
         self._sorted: list[tuple[Policy, Callable[[str], bool]]] = []
 
-    def set(self, policy: Policy) -> None:
-        """Add a policy or replace the one with the same name."""
-        self.by_name[policy.operator, policy.name] = policy
+    def set(self, *policies: Policy) -> None:
+        """Add policies, or replace those with the same names."""
+        for policy in policies:
+            self.by_name[policy.operator, policy.name] = policy
         self._sort()
 
     def remove(self, name: str, *, operator: bool = False) -> Policy:
@@ -236,8 +237,12 @@ class Policies:
         return policy
 
     def _sort(self) -> None:
+        compiled = {policy.pattern: matches for policy, matches in self._sorted}
         in_order = sorted(self.by_name.values(), key=lambda policy: policy.sort_key)
-        self._sorted = [(policy, compile_name_pattern(policy.pattern)) for policy in in_order]
+        self._sorted = [
+            (policy, compiled.get(policy.pattern) or compile_name_pattern(policy.pattern))
+            for policy in in_order
+        ]
 
     def effective_queue_settings(self, name: str, declared: QueueSettings) -> QueueSettings:
         """Return the declared settings of a queue combined with its policies."""

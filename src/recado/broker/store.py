@@ -19,6 +19,7 @@ from .steps import Steps
 from .stream_log import MemoryStreamLog, StreamLog, clamp_segment_bytes
 
 if TYPE_CHECKING:
+    from .arguments import QueueSettings
     from .binding import Binding
     from .exchange import Exchange
     from .priority_bucket import ReadLimits
@@ -71,11 +72,15 @@ class MessageStore:
     def queue_declared(self, queue: "Queue") -> None:
         """A queue was declared. Raises `OSError` if there is no disk space; then it is not declared."""
 
-    def prepare_streams(self, streams: Iterable["Queue"]) -> None:
-        """Create what these durable streams need on disk, so that declaring streams of their names cannot fail.
+    def prepare_stream(self, vhost: str, name: str, settings: "QueueSettings") -> None:
+        """Create what a durable stream needs on disk, so that declaring it cannot fail.
 
         Raises `OSError` if that is not possible; then nothing is created.
         """
+
+    def discard_prepared_streams(self) -> Steps[None]:
+        """Remove what was created for streams that were prepared and not declared."""
+        yield from ()
 
     def queue_deleted(self, queue: "Queue") -> None:
         """A queue, durable or not, was deleted with its messages."""

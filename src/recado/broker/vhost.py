@@ -2,15 +2,17 @@
 
 VH1  Every binding leads from an exchange to an exchange or a queue, which exist or are being deleted, and
      is registered at both ends.
-VH2  An auto-delete exchange that had bindings still has one.
+VH2  An auto-delete exchange that had bindings still has one, unless its name is reserved.
 VH3  `epoch` grows with every change that may change the route of a message, so that routes can be cached
      for an epoch.
 VH4  `binding_count` is the number of bindings, including those of deleted entities that still exist.
+VH5  While a name is reserved, no client declares or deletes a queue or an exchange of that name, and the
+     exchange is not auto-deleted. A reserved queue may still end by itself, as an expired one does.
 
 Errors have RabbitMQ's codes and texts. The caller checks permissions first (see `access`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -98,6 +100,10 @@ class Vhost(Generic[Q]):
         # Deleted, with bindings still to be removed; their names cannot be declared meanwhile.
         self._deleting_exchanges: dict[str, Exchange[Q]] = {}
         self._deleting_queues: dict[str, Q] = {}
+        self.reserved: set[tuple[str, str]] = set()
+        """The entities ("queue" or "exchange", name) of an import that is not finished."""
+        # The queues and bindings that this import has still to add. They count for the limits.
+        self.pending_queue_count = self.pending_binding_count = 0
 
     # ── exchanges ───────────────────────────────────────────────────────────────────────────────
 
@@ -248,10 +254,32 @@ class Vhost(Generic[Q]):
         """Whether a queue or an exchange was deleted and some of its bindings still exist."""
         return name in (self._deleting_exchanges if entity == "exchange" else self._deleting_queues)
 
-    def wait_until_deleted(self, entity: str, name: str) -> Steps[None]:
-        """Wait turn by turn until the name of a deleted entity is free."""
-        while self.is_deleting(entity, name):
+    def must_wait_to_declare(self, entity: str, name: str) -> bool:
+        """Whether a declaration has to wait: for a deletion, or for an import that may declare the same entity."""
+        existing: Container[str] = self.exchanges if entity == "exchange" else self.queues
+        return self.is_deleting(entity, name) or (
+            (entity, name) in self.reserved and name not in existing
+        )
+
+    def wait_until_declarable(self, entity: str, name: str) -> Steps[None]:
+        """Wait turn by turn until an entity can be declared."""
+        while self.must_wait_to_declare(entity, name):
             yield TURN_UNITS_MAX
+
+    def wait_until_released(self, entity: str, name: str) -> Steps[None]:
+        """Wait turn by turn until a name is not reserved any more."""
+        while (entity, name) in self.reserved:
+            yield TURN_UNITS_MAX
+
+    def release_reserved(self) -> Steps[None]:
+        """End the reservation of all names; delete the auto-delete exchanges that lost their last binding."""
+        self.pending_queue_count = self.pending_binding_count = 0
+        while self.reserved:
+            entity, name = self.reserved.pop()
+            exchange = self.exchanges.get(name) if entity == "exchange" else None
+            if exchange is not None and not exchange.is_new and self._is_auto_deletable(exchange):
+                self._start_deletion(exchange)
+            yield 1
 
     def _start_deletion(self, entity: Q | Exchange[Q]) -> None:
         self._unregister(entity)
@@ -290,7 +318,7 @@ class Vhost(Generic[Q]):
                 name = binding.source
                 source = self.exchanges.get(name) or self._deleting_exchanges[name]
                 yield self._remove_binding(source, binding)
-                if _is_auto_deletable(source) and not source.deleted:
+                if self._is_auto_deletable(source) and not source.deleted:
                     self._unregister(source)
                     pending.append(source)
             if isinstance(deleted, Exchange):
@@ -357,17 +385,18 @@ class Vhost(Generic[Q]):
 
         Raises `PreconditionFailedError` if the vhost has reached its binding limit.
         """
+        if source.find_binding(destination, key, arguments) is None:
+            self.check_binding_limit(source.name, destination.name)
+            self.add_binding(source, destination, key, arguments)
+
+    def check_binding_limit(self, source: str, destination: str) -> None:
+        """Raise `PreconditionFailedError` if the vhost has reached its binding limit."""
         limit = self.settings.limits.max_bindings
-        if (
-            limit is not None
-            and self.binding_count >= limit
-            and source.find_binding(destination, key, arguments) is None
-        ):
+        if limit is not None and self.binding_count + self.pending_binding_count >= limit:
             raise PreconditionFailedError(
-                f"cannot bind '{destination.name}' to exchange '{source.name}': binding limit in vhost"
+                f"cannot bind '{destination}' to exchange '{source}': binding limit in vhost"
                 f" '{self.name}' ({limit}) is reached"
             )
-        self.add_binding(source, destination, key, arguments)
 
     def add_binding(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
@@ -388,8 +417,15 @@ class Vhost(Generic[Q]):
         if binding is not None:
             self._remove_binding(source, binding)
             self.epoch += 1
-            if _is_auto_deletable(source):
+            if self._is_auto_deletable(source):
                 self._start_deletion(source)
+
+    def _is_auto_deletable(self, exchange: Exchange[Q]) -> bool:
+        return (
+            exchange.settings.auto_delete
+            and not exchange.bindings
+            and ("exchange", exchange.name) not in self.reserved
+        )
 
     def _is_bound(self, binding: Binding[Q | Exchange[Q]]) -> bool:
         return binding in self._bindings_by_destination.get(binding.destination, ())
@@ -454,7 +490,7 @@ class Vhost(Generic[Q]):
         assert self._bindings_by_destination.keys() <= entities, "VH1"
         for exchange in self.exchanges.values():
             exchange.check()
-            assert exchange.is_new or not _is_auto_deletable(exchange), "VH2"
+            assert exchange.is_new or not self._is_auto_deletable(exchange), "VH2"
 
 
 def _pop_all(items: Collection[T]) -> Iterator[T]:
@@ -470,10 +506,6 @@ def _survives_restart(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) ->
     end = binding.destination
     lasting = end.settings.durable if isinstance(end, Exchange) else end.survives_restart
     return source.settings.durable and lasting
-
-
-def _is_auto_deletable(exchange: Exchange[Q]) -> bool:
-    return exchange.settings.auto_delete and not exchange.bindings
 
 
 def _reject_default_exchange(name: str) -> None:

@@ -16,11 +16,14 @@ from pathlib import Path
 
 import msgspec
 
+from recado.broker.steps import TURN_UNITS_MAX
 from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
 from recado.cli.flags import build_parser, load_config_from_flags, suggest_journal_check
+from recado.definitions.difference import DefinitionsCheck
 from recado.definitions.document import DefinitionsError, parse_json
 from recado.definitions.exporter import export_definitions
-from recado.definitions.importer import copy_topology, import_definitions
+from recado.definitions.importer import import_definitions
+from recado.definitions.trial import Outcome
 from recado.journal.record import CorruptJournalError, UnknownFormatError
 from recado.node.assembly import open_offline_broker
 from recado.node.settings import Settings
@@ -54,7 +57,9 @@ def run_definitions(verb: str, options: Sequence[str]) -> int:
     try:
         if verb == "export":
             return export_file(settings, args.file, args.vhost)
-        return import_file(settings, args.file, args.vhost, apply=verb == "import")
+        if verb == "check":
+            return check_file(settings, args.file, args.vhost)
+        return import_file(settings, args.file, args.vhost)
     except DefinitionsError as error:
         return print_error(f"{args.file or settings.node.data}: {error}", EXIT_FAILED)
     except CorruptJournalError as error:
@@ -87,13 +92,39 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def import_file(settings: Settings, file: str, vhost: str | None, *, apply: bool) -> int:
+def import_file(settings: Settings, file: str, vhost: str | None) -> int:
     document = parse_json(Path(file).read_bytes())
     local = settings.access.loopback_users
-    with open_offline_broker(settings) as stored:
-        broker = stored if apply else copy_topology(stored)
+    with open_offline_broker(settings) as broker:
         notes = import_definitions(broker, document, now_ms(), vhost=vhost, loopback_users=local)
     for note in notes:
         print_error(f"{file}: {note}")
-    print(f"imported {file}" if apply else f"{file} is valid and can be imported")
+    print(f"imported {file}")
     return EXIT_OK
+
+
+def check_file(settings: Settings, file: str, vhost: str | None) -> int:
+    document = parse_json(Path(file).read_bytes())
+    with open_offline_broker(settings) as broker:
+        check = DefinitionsCheck(broker, document, vhost=vhost)
+        while not check.is_done:
+            check.advance(TURN_UNITS_MAX, now_ms())
+    found = check.difference
+    for text in (*found.skipped, *found.errors):
+        print_error(f"{file}: {text}")
+    for outcome in (*found.created, *found.changed):
+        print(describe_outcome(outcome))
+    unchanged = found.unchanged.total()
+    print(f"{len(found.created)} created, {len(found.changed)} changed, {unchanged} unchanged")
+    if found.errors:
+        return EXIT_FAILED
+    print(f"{file} is valid and can be imported")
+    return EXIT_OK
+
+
+def describe_outcome(outcome: Outcome) -> str:
+    """Return a line such as `changed policy (vhost='/' name='p'): pattern '^a' -> '^b'`."""
+    identity = " ".join(f"{field}={value!r}" for field, value in outcome.identity.items())
+    changes = [f"{field} {old!r} -> {new!r}" for field, (old, new) in outcome.changes.items()]
+    separator = ": " if changes else ""
+    return f"{outcome.action} {outcome.kind} ({identity}){separator}{', '.join(changes)}"

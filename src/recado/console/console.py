@@ -27,10 +27,12 @@ from recado.broker.broker import Broker
 from recado.server.throttle import LoginThrottledError
 
 from .audit import AuditLog
+from .import_runner import ImportRunner
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
 from .query import Steps
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
+from .routes import CHANGING_METHODS
 from .sampler import Sampler
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ if TYPE_CHECKING:
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
 PENDING_LOGINS_MAX_COUNT: Final = 32  # slow hashes; AMQP logins wait for the same threads
-CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -123,6 +124,7 @@ class Console:
         self.is_ready = True
         self.sampler = Sampler(server)
         self.loop_lag = LoopLag()
+        self.imports = ImportRunner(server)
         self.data_folder = data_folder
         self._disk_free_min_bytes = disk_free_min_bytes
         self._pending_logins = 0
@@ -178,7 +180,7 @@ class Console:
                 check_name(name, value)
         with amqp_errors_as_answers():
             answer = self.server.run_on_broker(lambda _broker, _now: route.handler(request))
-        if route.method in CHANGING_METHODS:
+        if route.method in CHANGING_METHODS and answer.is_change:
             self.audit.record(request.user.name, request.peer, route, request.parameters)
         if answer.wait is not None and answer.outcome is not None:
             wait = partial(self._record_outcome, route, request, answer.wait, answer.outcome)

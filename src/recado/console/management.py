@@ -108,6 +108,7 @@ class Management:
         return cls(console, sites, bound_port, bound_metrics_port)
 
     async def stop(self) -> None:
+        await self.console.imports.stop()
         await self.console.sampler.stop()
         await self.console.loop_lag.stop()
         for site in self._sites:

@@ -16,6 +16,7 @@ from recado.broker.access import User
 from recado.broker.broker import Broker
 from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
+from recado.journal.journal import DISK_FULL_ERRORS
 from recado.server.connection import Connection
 from recado.server.session import Session
 
@@ -52,7 +53,7 @@ def not_authorised(reason: str) -> ApiError:
 
 @contextmanager
 def amqp_errors_as_answers() -> Iterator[None]:
-    """Raise an `ApiError` in place of an error of the broker."""
+    """Raise an `ApiError` in place of an error of the broker, or of its disk."""
     try:
         yield
     except NotFoundError as error:
@@ -61,10 +62,21 @@ def amqp_errors_as_answers() -> Iterator[None]:
         raise not_authorised(str(error)) from error
     except AmqpError as error:
         raise bad_request(str(error)) from error
+    except ConnectionError:  # of the client
+        raise
+    except OSError as error:
+        raise storage_error(error) from error
 
 
 def _is_always_connected() -> bool:
     return True
+
+
+def storage_error(error: OSError) -> ApiError:
+    """Return the error for a change that cannot be stored: 507 if the disk is full."""
+    is_full = error.errno in DISK_FULL_ERRORS
+    status, name = (507, "insufficient_storage") if is_full else (500, "internal_error")
+    return ApiError(status, name, f"the change cannot be stored: {error.strerror or error}")
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -85,6 +97,8 @@ class Answer(msgspec.Struct, frozen=True):
     wait: Callable[[], Awaitable[Answer]] | None = None
     outcome: Callable[[], Mapping[str, Any]] | None = None
     """What a long operation has done; written to the audit log when `wait` has ended."""
+    is_change: bool = True
+    """Whether a request whose method changes something does so; the audit log records it."""
 
 
 NO_CONTENT = Answer(204, durable=True)

@@ -43,6 +43,16 @@ _CONTENT_PARAMETERS: Final = {
     Content.PAGES: LIST_PARAMETERS + PAGE_PARAMETERS,
     Content.TEXT: (),
 }
+_MESSAGE_ACTIONS: Final = (
+    "/publish",
+    "/get",
+    "/peek",
+    "/move",
+    "/replay",
+    "/contents",
+    "/route-test",
+)
+CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
 _ANSWERS: Final = {"GET": (200,), "POST": (200,), "PUT": (201, 204), "DELETE": (204,)}
 
 
@@ -62,6 +72,14 @@ class ApiRoute(msgspec.Struct, frozen=True):
     content: Content
     body: Any
     query: tuple[QueryParameter, ...]
+
+    @property
+    def changes_definitions(self) -> bool:
+        """Whether the request changes objects that an import may change, and waits for its end."""
+        if self.method not in CHANGING_METHODS:
+            return False
+        is_other = self.path.startswith(("/api/definitions", "/api/connections"))
+        return not is_other and not self.path.endswith(_MESSAGE_ACTIONS)
 
 
 class RouteTable:

@@ -179,6 +179,8 @@ class Site:
         _check_origin(request)
         user = await self._authenticate(request, route, parameters.get("vhost"))
         content = await self._read_body(request, route)
+        if route.changes_definitions:
+            await self._console.imports.wait_until_idle()
         user = self._refresh(user, route, parameters.get("vhost"))
         api_request = ApiRequest(
             console=self._console,

@@ -7,23 +7,26 @@ entries do not name the vhost. Errors name the entry: `queues[2] ('orders'): …
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import isfinite
 from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from recado.amqp.values import FieldTable, FieldValue, Int64
 from recado.broker.access import Permission, TopicPermission, User
-from recado.broker.arguments import QueueType
+from recado.broker.arguments import QueueSettings, QueueType, parse_queue_arguments
 from recado.broker.limits import UserLimits, VhostLimits
 from recado.broker.policy import Policy
+from recado.broker.vhost import VhostSettings
 from recado.server.passwords import hash_password, is_password_hash
 
-T = TypeVar("T")
 L = TypeVar("L", UserLimits, VhostLimits)
 
 LONG_TEXTS = ("pattern", "description")  # not limited to 255 bytes, unlike names
 OWN_PARAMETERS = ("internal_cluster_id",)  # identify one cluster, so they are not copied to another
+PASSWORD_KEYS = ("password", "password_hash", "recado_password_hash", "hashing_algorithm")
 HASHING_ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 SECTIONS = (
     "users",
@@ -37,6 +40,7 @@ SECTIONS = (
     "queues",
     "bindings",
 )
+VHOST_KEYS = ("description", "tags", "metadata", "default_queue_type", "limits")  # of its one vhost
 DOCUMENT_KEYS = (  # about the document itself, or about its one vhost
     "rabbit_version",
     "rabbitmq_version",
@@ -46,11 +50,7 @@ DOCUMENT_KEYS = (  # about the document itself, or about its one vhost
     "original_cluster_name",
     "original_vhost_name",
     "explanation",
-    "description",
-    "tags",
-    "metadata",
-    "default_queue_type",
-    "limits",
+    *VHOST_KEYS,
 )
 
 
@@ -163,7 +163,11 @@ class DocumentEntry:
 
     def _to_value(self, key: str, value: object) -> FieldValue:
         match value:
-            case None | bool() | float() | str():
+            case None | bool() | str():
+                return value
+            case float():
+                if not isfinite(value):
+                    raise self.error(f"{key!r} has {value}, which is not a JSON number")
                 return value
             case int():
                 if not -(2**63) <= value < 2**63:
@@ -183,13 +187,22 @@ class DocumentEntry:
 class UserDefinition(NamedTuple):
     """A user without permissions, which are entries of their own."""
 
+    location: str
     user: User
     has_limits: bool
     """Whether the entry has limits; otherwise those of an existing user stay."""
 
+    def apply_to(self, known: User | None) -> User:
+        """Return the user after the import. Its permissions stay, and so do other settings of the node."""
+        user = self.user
+        if known is None:
+            return user
+        limits = user.limits if self.has_limits else known.limits
+        return replace(known, password_hash=user.password_hash, tags=user.tags, limits=limits)
+
 
 class VhostDefinition(NamedTuple):
-    """The settings of a vhost; None leaves a setting as it is."""
+    """A vhost, or only settings of one; None leaves a setting as it is."""
 
     location: str
     vhost: str
@@ -197,11 +210,25 @@ class VhostDefinition(NamedTuple):
     limits: VhostLimits | None = None
     description: str | None = None
     tags: tuple[str, ...] | None = None
+    creates: bool = False
+    """Whether the vhost is created if it does not exist."""
+
+    def apply_to(self, known: VhostSettings) -> VhostSettings:
+        """Return the settings after the import; those that the entry does not have stay."""
+        wanted = {
+            "default_queue_type": self.default_queue_type,
+            "limits": self.limits,
+            "description": self.description,
+            "tags": self.tags,
+        }
+        changes: Any = {key: value for key, value in wanted.items() if value is not None}
+        return replace(known, **changes) if changes else known
 
 
 class GlobalParameterDefinition(NamedTuple):
     """A value that belongs to the whole broker, such as `cluster_name`."""
 
+    location: str
     name: str
     value: object
 
@@ -214,6 +241,13 @@ class PermissionDefinition(NamedTuple):
     vhost: str
     exchange: str | None
     permission: Permission | TopicPermission
+
+    def apply_to(self, user: User) -> User:
+        """Return the user with the permission."""
+        if isinstance(self.permission, Permission):
+            return replace(user, permissions={**user.permissions, self.vhost: self.permission})
+        key = self.vhost, self.exchange or ""
+        return replace(user, topic_permissions={**user.topic_permissions, key: self.permission})
 
 
 class PolicyDefinition(NamedTuple):
@@ -249,6 +283,18 @@ class QueueDefinition(NamedTuple):
     has_type: bool
     """Whether the entry has a type, so that the default of the vhost does not apply."""
 
+    def parse_settings(self, default_type: QueueType | None) -> QueueSettings:
+        """Return the settings, in a vhost with this default. Raises `AmqpError`."""
+        return parse_queue_arguments(
+            self.name,
+            self.vhost,
+            durable=self.durable,
+            exclusive=False,
+            auto_delete=self.auto_delete,
+            arguments=self.arguments,
+            default_type=None if self.has_type else default_type,
+        )
+
 
 class BindingDefinition(NamedTuple):
     """A binding to a queue or to an exchange."""
@@ -269,7 +315,7 @@ def _read_user(entry: DocumentEntry) -> UserDefinition:
         tags=entry.tags(),
         limits=_read_limits(entry, entry.pairs("limits"), UserLimits),
     )
-    return UserDefinition(user, entry.has("limits"))
+    return UserDefinition(entry.location, user, entry.has("limits"))
 
 
 def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L]) -> L:
@@ -287,8 +333,8 @@ def _read_limits(entry: DocumentEntry, found: Mapping[str, object], kind: type[L
     return kind(**limits)
 
 
-def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
-    """Return the settings of a vhost. RabbitMQ writes most of them twice, and reads them from `metadata`."""
+def _read_vhost(entry: DocumentEntry) -> VhostDefinition:
+    """Return a vhost with its settings. RabbitMQ writes most of them twice, and reads them from `metadata`."""
     metadata = entry.nested("metadata")
     found = metadata.value("default_queue_type", entry.value("default_queue_type"))
     queue_type: QueueType | None = None
@@ -306,16 +352,22 @@ def _read_vhost(entry: DocumentEntry, vhost: str) -> VhostDefinition:
     )
     return VhostDefinition(
         entry.location,
-        vhost,
+        entry.name,
         queue_type,
         limits,
         None if described is None else described.text("description"),
         None if tagged is None else tagged.tags(),
+        creates=True,
     )
 
 
+def _read_vhost_settings(entry: DocumentEntry) -> VhostDefinition:
+    """Return the settings of the vhost that the document is imported into."""
+    return _read_vhost(entry)._replace(creates=False)
+
+
 def _read_global_parameter(entry: DocumentEntry) -> GlobalParameterDefinition:
-    return GlobalParameterDefinition(entry.name, entry.json_value("value"))
+    return GlobalParameterDefinition(entry.location, entry.name, entry.json_value("value"))
 
 
 def _read_password_hash(entry: DocumentEntry) -> str:
@@ -424,35 +476,68 @@ def _read_binding(entry: DocumentEntry) -> BindingDefinition:
 
 # ── the document ──────────────────────────────────────────────────────────────────────────────────────
 
+Definition = (
+    GlobalParameterDefinition
+    | UserDefinition
+    | VhostDefinition
+    | PermissionDefinition
+    | PolicyDefinition
+    | ExchangeDefinition
+    | QueueDefinition
+    | BindingDefinition
+)
 
-class Definitions(msgspec.Struct):
-    """All definitions of a document."""
+ONE_VHOST = "the document"  # the section of the settings that the document of one vhost has at the top level
+READERS: dict[str, Callable[[DocumentEntry], Definition | str]] = {
+    "global_parameters": _read_global_parameter,
+    "users": _read_user,
+    "vhosts": _read_vhost,
+    ONE_VHOST: _read_vhost_settings,
+    "parameters": _read_parameter,
+    "permissions": _read_permission,
+    "topic_permissions": _read_topic_permission,
+    "policies": _read_policy,
+    "exchanges": _read_exchange,
+    "queues": _read_queue,
+    "bindings": _read_binding,
+}
+"""By section, in the order of an import: an object is imported after those that it refers to."""
 
-    users: list[UserDefinition]
-    vhosts: list[str]
-    settings: list[VhostDefinition]
-    global_parameters: list[GlobalParameterDefinition]
-    permissions: list[PermissionDefinition]
-    policies: list[PolicyDefinition]
-    exchanges: list[ExchangeDefinition]
-    queues: list[QueueDefinition]
-    bindings: list[BindingDefinition]
-    notes: list[str]
-    """About entries that are skipped, for the user."""
+
+class SourceEntry(NamedTuple):
+    """An entry of a document that has not been read yet."""
+
+    section: str
+    location: str
+    fields: object
+    """The entry, perhaps as undecoded JSON (`msgspec.Raw`)."""
+    vhost: str | None
+    """Where everything is imported into, if the caller chose that."""
+
+    def decode(self) -> SourceEntry:
+        """Return the entry with decoded fields. Raises `DefinitionsError`."""
+        if isinstance(self.fields, msgspec.Raw):
+            try:
+                return self._replace(fields=msgspec.json.decode(self.fields))
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise DefinitionsError(f"{self.location}: not valid JSON: {error}") from None
+        return self
 
 
 def parse_json(text: bytes | str) -> object:
-    """Parse JSON; `read_definitions` checks the content. Raises `DefinitionsError`."""
+    """Parse JSON; `list_entries` and `read_definition` check the content. Raises `DefinitionsError`."""
     try:
         return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DefinitionsError(f"not valid JSON: {error}") from None
 
 
-def read_definitions(document: object, vhost: str | None = None) -> Definitions:
-    """Return the definitions of a document, all of them in `vhost` if that is given.
+def list_entries(
+    document: object, vhost: str | None = None
+) -> tuple[Iterator[SourceEntry], list[str]]:
+    """Return the entries of a document in the order of an import, and notes on keys that are skipped.
 
-    Raises `DefinitionsError`.
+    With `vhost`, all of them are imported into it. Raises `DefinitionsError`.
     """
     if not isinstance(document, Mapping):
         raise DefinitionsError("definitions must be an object with lists such as queues")
@@ -460,52 +545,44 @@ def read_definitions(document: object, vhost: str | None = None) -> Definitions:
         raise DefinitionsError(
             f"the document has no definitions: it has none of {', '.join(SECTIONS)}"
         )
+    for section in SECTIONS:
+        if not isinstance(document.get(section, []), list):
+            raise DefinitionsError(f"{section} must be a list")
     notes = [
         f"{key}: skipped, this key is not supported"
         for key in document
         if key not in SECTIONS and key not in DOCUMENT_KEYS
     ]
-
-    def read_section(section: str, read: Callable[[DocumentEntry], T]) -> list[T]:
-        found = document.get(section, [])
-        if not isinstance(found, list):
-            raise DefinitionsError(f"{section} must be a list")
-        entries = [
-            DocumentEntry(f"{section}[{number}]", fields, vhost)
-            for number, fields in enumerate(found)
-        ]
-        return [_build(read, entry) for entry in entries]
-
-    settings = read_section("vhosts", lambda entry: _read_vhost(entry, entry.name))
-    if vhost is not None:  # the document of one vhost has its settings at the top level
-        settings.append(_read_vhost(DocumentEntry("the document", document, vhost), vhost))
-    parameters = read_section("parameters", _read_parameter)
-    settings += [entry for entry in parameters if isinstance(entry, VhostDefinition)]
-    notes += [note for note in parameters if isinstance(note, str)]
-    return Definitions(
-        users=read_section("users", _read_user),
-        vhosts=read_section("vhosts", lambda entry: entry.name),
-        settings=settings,
-        global_parameters=[
-            parameter
-            for parameter in read_section("global_parameters", _read_global_parameter)
-            if parameter.name not in OWN_PARAMETERS
-        ],
-        permissions=read_section("permissions", _read_permission)
-        + read_section("topic_permissions", _read_topic_permission),
-        policies=read_section("policies", _read_policy)
-        + [policy for policy in parameters if isinstance(policy, PolicyDefinition)],
-        exchanges=read_section("exchanges", _read_exchange),
-        queues=read_section("queues", _read_queue),
-        bindings=read_section("bindings", _read_binding),
-        notes=notes,
-    )
+    return _iterate(document, vhost), notes
 
 
-def _build(read: Callable[[DocumentEntry], T], entry: DocumentEntry) -> T:
+def _iterate(document: Mapping[str, Any], vhost: str | None) -> Iterator[SourceEntry]:
+    for section in READERS:
+        if section != ONE_VHOST:
+            for number, fields in enumerate(document.get(section, ())):
+                yield SourceEntry(section, f"{section}[{number}]", fields, vhost)
+        elif vhost is not None and any(key in document for key in VHOST_KEYS):
+            settings = {key: document[key] for key in VHOST_KEYS if key in document}
+            yield SourceEntry(section, section, {**settings, "name": vhost}, vhost)
+
+
+def without_password(entry: SourceEntry, wanted: Definition) -> SourceEntry | None:
+    """Return the decoded entry of a user with the hash of its password, None if the entry has no password."""
+    fields = entry.fields
+    if not (isinstance(wanted, UserDefinition) and isinstance(fields, Mapping)):
+        return None
+    if fields.get("password") is None:
+        return None
+    left = {key: value for key, value in fields.items() if key not in PASSWORD_KEYS}
+    return entry._replace(fields={**left, "password_hash": wanted.user.password_hash})
+
+
+def read_definition(entry: SourceEntry) -> Definition | str:
+    """Return the definition in a decoded entry, or a note that it is skipped. Raises `DefinitionsError`."""
+    described = DocumentEntry(entry.location, entry.fields, entry.vhost)
     try:
-        return read(entry)
+        return READERS[entry.section](described)
     except DefinitionsError:
         raise
     except ValueError as error:  # an invalid pattern or policy
-        raise entry.error(error) from None
+        raise described.error(error) from None

@@ -5,53 +5,70 @@ parameters of the same name are replaced. Entities named `amq.…` are skipped, 
 that do not exist, which occur in RabbitMQ's exports. An existing queue or exchange that differs is an error;
 RabbitMQ silently leaves it as it is.
 
-DI1  After an import, everything that the document defines exists as it is defined there.
-DI2  A failed import has changed nothing, because it is tried on a copy first, and because the folders of new
-     streams, the only part for which the disk can fail, are created before anything else. A crash leaves all
-     of it or nothing, because it is one atomic group for the store.
+An import runs in bounded steps (`broker/steps.py`), between which clients are served:
+
+1. Each definition is tried on copies (`trial.py`). Its names are reserved: a client that declares or deletes one of
+   them waits until the import is done, so that no definition can fail after it has passed.
+2. The folders of new streams are created, the only part for which the disk can fail.
+3. What changes is staged: written to the store in parts of some milliseconds each, and after them a marker.
+4. Part by part is applied, in an atomic group that also deletes the part.
+
+A crash before the marker leaves only parts, which the next start drops; after a crash behind it, the next start
+applies the parts that are left (`resume_import`). The reasons are in docs/decisions/0019.
+
+DI1  After an import, everything that the document defines exists as it is defined there. What a client or a
+     timer deletes while the import runs counts as deleted after it.
+DI2  A failed import has changed nothing, and a crash leaves all of it or nothing, after the next start. While
+     the import is applied, other clients see a part of it.
 DI3  Importing the same document again changes nothing.
+DI4  A step costs at most `PART_UNITS_MAX`, or is one entry, which has at most 256 KiB over HTTP.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
-from itertools import groupby
-from typing import Any
+import logging
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
-from recado.amqp.errors import AmqpError
-from recado.broker.access import Permission
-from recado.broker.arguments import parse_queue_arguments
-from recado.broker.binding import Binding
+from recado.broker.access import User
 from recado.broker.broker import Broker
-from recado.broker.checks import to_comparable
-from recado.broker.exchange import Exchange
-from recado.broker.queue import Queue
-from recado.broker.stream import Stream
-from recado.broker.vhost import Vhost
+from recado.broker.policy import Policy
+from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
 
 from .document import (
     BindingDefinition,
-    Definitions,
+    Definition,
     DefinitionsError,
     ExchangeDefinition,
+    GlobalParameterDefinition,
     PermissionDefinition,
     PolicyDefinition,
     QueueDefinition,
+    SourceEntry,
     UserDefinition,
     VhostDefinition,
-    read_definitions,
+    list_entries,
+    read_definition,
+    without_password,
 )
+from .json_reader import read_json
+from .trial import ImportTrial, Outcome
 
-VhostScopedDefinition = (
-    PermissionDefinition
-    | PolicyDefinition
-    | VhostDefinition
-    | ExchangeDefinition
-    | QueueDefinition
-    | BindingDefinition
-)
+log = logging.getLogger("recado.definitions")
+
+PART_UNITS_MAX: Final = 256  # to apply a part of an import: about 1.3 ms
+UNITS_PER_TRIAL: Final = 4  # of a definition
+UNITS_PER_DEFINITION: Final = 8  # to apply it
+UNITS_PER_STREAM: Final = 60  # to create its folder
+BYTES_PER_UNIT: Final = 64  # of the JSON of an entry
+COMMITTED: Final = "committed"  # the name of the marker; those of the parts are numbers
+# Applied also if unchanged, because a user of the configuration is not stored yet.
+_ALWAYS_APPLIED: Final = ("user", "permission", "topic_permission")
 
 
 def import_definitions(
@@ -62,287 +79,265 @@ def import_definitions(
     vhost: str | None = None,
     loopback_users: Collection[str] = (),
 ) -> list[str]:
-    """Import a parsed JSON document; return notes on skipped entries.
+    """Import a parsed JSON document in one call; return notes on skipped entries.
 
     With `vhost`, everything is imported into that vhost. `loopback_users` are the users that can only log in
     via localhost. Raises `DefinitionsError`, and `OSError` if new streams cannot be created on disk.
     """
-    definitions = read_definitions(document, vhost)
-    for name in definitions.vhosts:
-        if name in broker.deleting_vhosts:
-            raise DefinitionsError(f"vhost '{name}' is being deleted; try again later")
-    trial = copy_topology(broker)
-    DefinitionsImporter(trial, now, loopback_users).run(definitions)
-    broker.store.prepare_streams(_list_new_streams(trial, broker))
+    work = DefinitionsImport(broker, document, vhost=vhost, loopback_users=loopback_users)
+    while not work.is_done:
+        work.advance(TURN_UNITS_MAX, now)
+    return work.notes
+
+
+def resume_import(broker: Broker, now: int, loopback_users: Collection[str] = ()) -> None:
+    """After a restart: complete the import that a crash interrupted, or drop it if it was not committed.
+
+    Raises `OSError` if new streams cannot be created on disk.
+    """
+    staged = broker.staged_imports
+    is_committed = COMMITTED in staged
+    applier = DefinitionsApplier(broker, loopback_users)
+    for name in sorted(staged.keys() - {COMMITTED}):
+        with _atomic_group(broker):
+            if is_committed:
+                applier.apply(staged[name], now)
+            broker.stage_import(name, None)
+    if is_committed:
+        applier.apply_policies(now)
+        broker.stage_import(COMMITTED, None)
+        log.warning("import of definitions completed: the node had ended during it")
+    staged.clear()
+
+
+@contextmanager
+def _atomic_group(broker: Broker) -> Iterator[None]:
     broker.store.begin_atomic_group()
     try:
-        return DefinitionsImporter(broker, now, loopback_users).run(definitions)
+        yield
     finally:
         broker.store.end_atomic_group()
 
 
-def _list_new_streams(trial: Broker, broker: Broker) -> list[Queue]:
-    """Return the durable streams that the trial has and the broker does not."""
-    return [
-        queue
-        for name, vhost in trial.vhosts.items()
-        for queue in vhost.queues.values()
-        if isinstance(queue, Stream)
-        and queue.survives_restart
-        and not (name in broker.vhosts and queue.name in broker.vhosts[name].queues)
-    ]
+class DefinitionsImport:
+    """An import in progress; `advance` it until it `is_done`."""
 
-
-class _PlaceholderOwner:
-    """The owner of an exclusive queue in a copy of the topology."""
-
-    has_ended = False
-
-    def __init__(self) -> None:
-        self.exclusive_queues: dict[Queue, None] = {}
-
-
-def copy_topology(broker: Broker) -> Broker:
-    """Return a broker with the same vhosts, users, policies, global parameters, exchanges, queues and bindings.
-
-    It has no messages and no disk.
-    """
-    copy = Broker(broker.new_name, broker.vhosts)
-    copy.users.update(broker.users)
-    copy.global_parameters.update(broker.global_parameters)
-    for name, vhost in broker.vhosts.items():
-        copied = copy.vhosts[name]
-        copied.settings = vhost.settings
-        for exchange in vhost.exchanges.values():
-            if exchange.name not in copied.exchanges:
-                copied.exchanges[exchange.name] = Exchange(
-                    exchange.name, exchange.declared_settings
-                )
-        for queue in vhost.queues.values():
-            owner = None if queue.owner is None else _PlaceholderOwner()
-            copy.create_queue(copied, queue.name, queue.declared_settings, owner, 0)
-        for (
-            policy
-        ) in vhost.policies.by_name.values():  # for new queues; existing ones need none here
-            copied.policies.set(policy)
-        for exchange in vhost.exchanges.values():
-            for binding in exchange.bindings.values():
-                if binding.destination.deleted:
-                    continue
-                to_queue = isinstance(binding.destination, Queue)
-                destinations: Any = copied.queues if to_queue else copied.exchanges
-                destination = destinations[binding.destination.name]
-                copied.add_binding(
-                    copied.exchanges[exchange.name],
-                    destination,
-                    binding.routing_key,
-                    binding.arguments,
-                )
-    return copy
-
-
-class DefinitionsImporter:
-    """One pass over the definitions. Raises `DefinitionsError` at the first that cannot be imported."""
-
-    def __init__(self, broker: Broker, now: int, loopback_users: Collection[str]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        document: object,
+        *,
+        vhost: str | None = None,
+        loopback_users: Collection[str] = (),
+    ) -> None:
+        """`document` is JSON as bytes, or parsed. Raises `DefinitionsError` if another import is in progress."""
+        if broker.is_importing:
+            raise DefinitionsError("another import of definitions is in progress; try again later")
+        broker.is_importing = True
+        self.notes: list[str] = []
+        """About skipped entries."""
         self._broker = broker
-        self._now = now
-        self._loopback_users = loopback_users
-        self._bound: dict[str, set[Hashable]] = {}
-        self._with_new_limits: set[str] = set()
+        self._document = document
+        self._vhost = vhost
+        self._now = 0
+        self._applier = DefinitionsApplier(broker, loopback_users)
+        self._parts: deque[bytes] = deque()
+        self._task = StepTask(self._run())
 
-    def run(self, definitions: Definitions) -> list[str]:
-        notes = list(definitions.notes)
-        for name, value in definitions.global_parameters:
-            self._broker.set_global_parameter(name, value)
-        for user in definitions.users:
-            self._import_user(user)
-        for name in definitions.vhosts:
-            if name not in self._broker.vhosts:
-                self._broker.add_vhost(name, persist=True)
-        self._with_new_limits = {
-            each.vhost for each in definitions.settings if each.limits is not None
-        }
-        self._check_queue_limits(definitions)
-        for settings in definitions.settings:
-            self._import_vhost_settings(settings)
-        for grant in definitions.permissions:
-            self._import_permission(grant)
-        self._import_policies(definitions.policies)
-        for exchange in definitions.exchanges:
-            notes += self._import_exchange(exchange)
-        for queue in definitions.queues:
-            notes += self._import_queue(queue)
-        for binding in definitions.bindings:
-            notes += self._import_binding(binding)
-        return notes
+    @property
+    def is_done(self) -> bool:
+        return self._task.is_done
 
-    # ── users and vhosts ──────────────────────────────────────────────────────────────────────────────
+    def advance(self, budget: int, now: int) -> int:
+        """Do some steps; return the cost.
 
-    def _import_user(self, wanted: UserDefinition) -> None:
-        """Add or replace a user. Permissions are entries of their own, so existing ones stay."""
-        user = wanted.user
-        known = self._broker.users.get(user.name)
-        if known is not None:
-            limits = user.limits if wanted.has_limits else known.limits
-            user = replace(known, password_hash=user.password_hash, tags=user.tags, limits=limits)
-        loopback_only = user.name in self._loopback_users
-        self._broker.add_user(replace(user, loopback_only=loopback_only), persist=True)
-
-    def _import_permission(self, grant: PermissionDefinition) -> None:
-        user = self._broker.users.get(grant.user)
-        if user is None:
-            raise _error_at(grant, f"there is no user '{grant.user}'; add it to the users")
-        vhost = self._find_vhost(grant).name
-        if isinstance(grant.permission, Permission):
-            permissions = {**user.permissions, vhost: grant.permission}
-            user = replace(user, permissions=permissions)
-        else:
-            key = vhost, grant.exchange or ""
-            narrowed = {**user.topic_permissions, key: grant.permission}
-            user = replace(user, topic_permissions=narrowed)
-        self._broker.add_user(user, persist=True)
-
-    def _import_vhost_settings(self, wanted: VhostDefinition) -> None:
-        """Set the settings that the document has for a vhost; others stay as they are."""
-        settings = {
-            "default_queue_type": wanted.default_queue_type,
-            "limits": wanted.limits,
-            "description": wanted.description,
-            "tags": wanted.tags,
-        }
-        changes: Any = {key: value for key, value in settings.items() if value is not None}
-        if changes:
-            vhost = self._find_vhost(wanted)
-            self._broker.configure_vhost(vhost.name, replace(vhost.settings, **changes))
-
-    def _check_queue_limits(self, definitions: Definitions) -> None:
-        """Raise if a vhost would exceed its limit of queues, unless the document sets its limits."""
-        added: dict[str, set[str]] = {}
-        for queue in definitions.queues:
-            vhost = self._find_vhost(queue)
-            if queue.name not in vhost.queues and not queue.name.startswith("amq."):
-                added.setdefault(vhost.name, set()).add(queue.name)
-        for name in added.keys() - self._with_new_limits:
-            vhost = self._broker.vhosts[name]
-            limit, count = vhost.settings.limits.max_queues, self._broker.count_queues(vhost)
-            if limit is not None and count + len(added[name]) > limit:
-                raise DefinitionsError(
-                    f"queues: adding {len(added[name])} to vhost '{name}' would exceed its limit of"
-                    f" {limit} (max-queues): it has {count}; raise the limit, or remove queues from"
-                    " the file"
-                )
-
-    # ── topology ──────────────────────────────────────────────────────────────────────────────────────
-
-    def _import_policies(self, wanted: Iterable[PolicyDefinition]) -> None:
-        """Set all policies of a vhost at once, so that its queues are matched once and not for every policy."""
-        for wanted_policy in wanted:
-            self._find_vhost(wanted_policy)
-        for vhost, group in groupby(sorted(wanted, key=_vhost_of), key=_vhost_of):
-            self._broker.set_policies(vhost, [each.policy for each in group], self._now)
-
-    def _import_exchange(self, wanted: ExchangeDefinition) -> Iterable[str]:
-        vhost = self._find_vhost(wanted)
-        if not wanted.name or wanted.name.startswith("amq."):
-            if wanted.name not in vhost.exchanges:
-                yield f"{wanted.location}: skipped, names with amq. are reserved"
-            return
-        try:
-            vhost.declare_exchange(
-                wanted.name,
-                wanted.kind,
-                durable=wanted.durable,
-                auto_delete=wanted.auto_delete,
-                internal=wanted.internal,
-                arguments=wanted.arguments,
-            )
-        except AmqpError as error:
-            raise _declare_error(wanted, error, wanted.name in vhost.exchanges) from None
-
-    def _import_queue(self, wanted: QueueDefinition) -> Iterable[str]:
-        vhost = self._find_vhost(wanted)
-        if wanted.name.startswith("amq."):
-            yield f"{wanted.location}: skipped, names with amq. are reserved"
-            return
-        try:
-            settings = parse_queue_arguments(
-                wanted.name,
-                vhost.name,
-                durable=wanted.durable,
-                exclusive=False,
-                auto_delete=wanted.auto_delete,
-                arguments=wanted.arguments,
-                default_type=None if wanted.has_type else vhost.settings.default_queue_type,
-            )
-            if vhost.find_equivalent_queue(wanted.name, settings, None) is None:
-                self._broker.create_queue(vhost, wanted.name, settings, None, self._now)
-        except AmqpError as error:
-            raise _declare_error(wanted, error, wanted.name in vhost.queues) from None
-
-    def _import_binding(self, wanted: BindingDefinition) -> Iterable[str]:
-        vhost = self._find_vhost(wanted)
-        destinations: Any = vhost.queues if wanted.to_queue else vhost.exchanges
-        for name, known in ((wanted.source, vhost.exchanges), (wanted.destination, destinations)):
-            if name not in known:
-                yield f"{wanted.location}: skipped, there is no '{name}' in '{vhost.name}'"
-                return
-        if not wanted.source or self._is_bound(vhost, wanted):
-            return
-        limited = vhost.name not in self._with_new_limits
-        bind = vhost.bind if limited else vhost.add_binding
-        source, name = vhost.exchanges[wanted.source], wanted.destination
-        try:
-            if wanted.to_queue:
-                vhost.find_accessible_queue(None, name)
-            bind(source, destinations[name], wanted.routing_key, wanted.arguments)
-        except AmqpError as error:
-            raise _error_at(wanted, error.reply_text) from None
-
-    def _is_bound(self, vhost: Vhost[Queue], wanted: BindingDefinition) -> bool:
-        """Whether a binding with arguments exists already.
-
-        Binding again does nothing if the arguments are identical. Those of a document may differ from those of
-        the existing binding in details that JSON does not express, such as integer width, so they are compared
-        without these. A binding without arguments is simply bound again.
+        Raises `DefinitionsError` if the document cannot be imported, and `OSError` if new streams cannot be
+        created on disk. Then the import has ended, and nothing was changed.
         """
-        if not wanted.arguments:
-            return False
-        if vhost.name not in self._bound:
-            self._bound[vhost.name] = {
-                _binding_key(binding)
-                for exchange in vhost.exchanges.values()
-                for binding in exchange.bindings.values()
-                if not binding.destination.deleted
-            }
-        key, arguments = wanted.routing_key, to_comparable(wanted.arguments)
-        identity = wanted.source, wanted.to_queue, wanted.destination, key, arguments
-        return identity in self._bound[vhost.name]
+        self._now = now
+        return self._task.advance(budget)
 
-    def _find_vhost(self, wanted: VhostScopedDefinition) -> Vhost[Queue]:
-        vhost = self._broker.vhosts.get(wanted.vhost)
-        if vhost is None:
-            raise _error_at(wanted, f"there is no vhost '{wanted.vhost}'; add it to the vhosts")
-        return vhost
+    def _run(self) -> Steps[None]:
+        trial = ImportTrial(self._broker, reserve=True)
+        try:
+            yield from self._try_all(trial)
+            for vhost, name, settings in trial.list_new_streams():
+                self._broker.store.prepare_stream(vhost, name, settings)
+                yield UNITS_PER_STREAM
+        except Exception:
+            yield from self._finish(trial)
+            raise
+        for number, part in enumerate(self._parts):
+            self._broker.stage_import(_name_part(number), part)
+            yield len(part) // BYTES_PER_UNIT
+        self._broker.stage_import(COMMITTED, b"")
+        self._applier.trial = trial
+        for number in range(len(self._parts)):
+            with _atomic_group(self._broker):
+                cost = self._applier.apply(self._parts.popleft(), self._now)
+                self._broker.stage_import(_name_part(number), None)
+            yield cost
+        self._applier.apply_policies(self._now)
+        self._broker.stage_import(COMMITTED, None)
+        yield from self._finish(trial)
+
+    def _finish(self, trial: ImportTrial) -> Steps[None]:
+        yield from self._broker.store.discard_prepared_streams()
+        yield from trial.release()
+        self._broker.is_importing = False
+
+    def _try_all(self, trial: ImportTrial) -> Steps[None]:
+        """Try all definitions, and collect the entries of those that change something in parts."""
+        document, self._document = self._document, None
+        if isinstance(document, bytes):
+            document = yield from read_json(document)
+        entries, self.notes = list_entries(document, self._vhost)
+        part = _Part(self._vhost)
+        for entry in entries:
+            decoded = entry.decode()
+            wanted = read_definition(decoded)
+            if isinstance(wanted, str):
+                self.notes.append(wanted)
+                continue
+            outcome = yield from trial.examine(wanted)
+            if outcome.action == "skipped":
+                self.notes.append(f"{wanted.location}: skipped, {outcome.reason}")
+            elif outcome.action != "unchanged" or outcome.kind in _ALWAYS_APPLIED:
+                part.add(without_password(decoded, wanted) or entry, outcome)
+                if part.cost >= PART_UNITS_MAX:
+                    self._parts.append(part.encode())
+                    part = _Part(self._vhost)
+            yield UNITS_PER_TRIAL
+        if part.entries:
+            self._parts.append(part.encode())
+        for error in trial.find_exceeded_limits():
+            raise error
+        trial.claim_limits()
 
 
-def _binding_key(binding: Binding[Any]) -> Hashable:
-    destination = binding.destination
-    key, arguments = binding.routing_key, to_comparable(binding.arguments)
-    return binding.source, isinstance(destination, Queue), destination.name, key, arguments
+def _name_part(number: int) -> str:
+    return f"{number:08}"
 
 
-def _vhost_of(wanted: PolicyDefinition) -> str:
-    return wanted.vhost
+class _Part:
+    """Entries of a document that are applied in one step."""
+
+    def __init__(self, vhost: str | None) -> None:
+        self.entries: list[tuple[str, msgspec.Raw]] = []
+        self.cost = 0
+        self._vhost = vhost
+
+    def add(self, entry: SourceEntry, outcome: Outcome) -> None:
+        try:
+            fields = msgspec.json.encode(entry.fields, enc_hook=_to_dict)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DefinitionsError(f"{entry.location}: not a JSON value: {error}") from None
+        self.entries.append((entry.section, msgspec.Raw(fields)))
+        self.cost += UNITS_PER_DEFINITION + len(fields) // BYTES_PER_UNIT + outcome.cost
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode((self._vhost, self.cost, self.entries))
 
 
-def _error_at(wanted: VhostScopedDefinition, problem: str) -> DefinitionsError:
-    return DefinitionsError(f"{wanted.location}: {problem}")
+def _to_dict(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"objects of type {type(value).__name__} are not supported")
 
 
-def _declare_error(
-    wanted: VhostScopedDefinition, error: AmqpError, exists: bool
-) -> DefinitionsError:
-    """Return the error for a refused declaration, with a hint if one that differs exists already."""
-    hint = "; delete the existing one, or remove the entry from the file" if exists else ""
-    return _error_at(wanted, f"{error.reply_text}{hint}")
+class DefinitionsApplier:
+    """Applies parts of an import that was tried before."""
+
+    def __init__(self, broker: Broker, loopback_users: Collection[str]) -> None:
+        self.trial: ImportTrial | None = None
+        """The trial that reserves names, also in vhosts that are to be created."""
+        self._broker = broker
+        self._loopback_users = loopback_users
+        self._now = 0
+        self._changed_users: dict[str, User] = {}
+        self._changed_policies: dict[str, list[Policy]] = {}
+        self._vhosts_with_policies: dict[str, None] = {}
+
+    def apply(self, part: bytes, now: int) -> int:
+        """Apply a part; return the cost."""
+        self._now = now
+        vhost, cost, entries = msgspec.json.decode(part)
+        for number, (section, fields) in enumerate(entries):
+            wanted = read_definition(SourceEntry(section, f"{section}[{number}]", fields, vhost))
+            assert not isinstance(wanted, str), "skipped entries are in no part"
+            try:
+                self._apply(wanted)
+            except Exception:  # a bug met by one entry must not leave the import unfinished
+                log.exception("definition not imported: internal error (entry=%s)", wanted.location)
+        for user in self._changed_users.values():
+            is_local = user.name in self._loopback_users
+            self._broker.add_user(replace(user, loopback_only=is_local), persist=True)
+        for name, policies in self._changed_policies.items():
+            self._broker.store_policies(name, policies)
+            self._vhosts_with_policies[name] = None
+        self._changed_users, self._changed_policies = {}, {}
+        return int(cost)
+
+    def apply_policies(self, now: int) -> None:
+        """At the end: apply the policies of the import to queues and exchanges that existed before it."""
+        for name in self._vhosts_with_policies:
+            if name in self._broker.vhosts:
+                self._broker.apply_policies(name, now)
+
+    def _apply(self, wanted: Definition) -> None:
+        """Apply a definition; do nothing if what it refers to was deleted since it was tried."""
+        broker = self._broker
+        match wanted:
+            case GlobalParameterDefinition():
+                broker.set_global_parameter(wanted.name, wanted.value)
+            case UserDefinition():
+                name = wanted.user.name
+                self._changed_users[name] = wanted.apply_to(self._find_user(name))
+            case PermissionDefinition():
+                user = self._find_user(wanted.user)
+                if user is not None and wanted.vhost in broker.vhosts:
+                    self._changed_users[wanted.user] = wanted.apply_to(user)
+            case VhostDefinition():
+                self._apply_vhost(wanted)
+            case PolicyDefinition() if wanted.vhost in broker.vhosts:
+                self._changed_policies.setdefault(wanted.vhost, []).append(wanted.policy)
+            case ExchangeDefinition() if wanted.vhost in broker.vhosts:
+                broker.vhosts[wanted.vhost].declare_exchange(
+                    wanted.name,
+                    wanted.kind,
+                    durable=wanted.durable,
+                    auto_delete=wanted.auto_delete,
+                    internal=wanted.internal,
+                    arguments=wanted.arguments,
+                )
+            case QueueDefinition() if wanted.vhost in broker.vhosts:
+                vhost = broker.vhosts[wanted.vhost]
+                settings = wanted.parse_settings(vhost.settings.default_queue_type)
+                if vhost.find_equivalent_queue(wanted.name, settings, None) is None:
+                    vhost.pending_queue_count -= self.trial is not None
+                    broker.create_queue(vhost, wanted.name, settings, None, self._now)
+            case BindingDefinition() if wanted.vhost in broker.vhosts:
+                vhost = broker.vhosts[wanted.vhost]
+                source = vhost.exchanges.get(wanted.source)
+                destinations: Any = vhost.queues if wanted.to_queue else vhost.exchanges
+                destination = destinations.get(wanted.destination)
+                if source is not None and destination is not None:
+                    vhost.pending_binding_count -= self.trial is not None
+                    vhost.add_binding(source, destination, wanted.routing_key, wanted.arguments)
+            case _:
+                pass
+
+    def _find_user(self, name: str) -> User | None:
+        return self._changed_users.get(name) or self._broker.users.get(name)
+
+    def _apply_vhost(self, wanted: VhostDefinition) -> None:
+        name, broker = wanted.vhost, self._broker
+        if wanted.creates and name not in broker.vhosts:
+            broker.add_vhost(name, persist=True)
+            if self.trial is not None:
+                self.trial.reserve_in(broker.vhosts[name])
+        vhost = broker.vhosts.get(name)
+        if vhost is not None:
+            settings = wanted.apply_to(vhost.settings)
+            if settings != vhost.settings:
+                broker.configure_vhost(name, settings)

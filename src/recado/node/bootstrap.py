@@ -24,6 +24,10 @@ log = logging.getLogger("recado.node")
 def populate(broker: Broker, settings: Settings, now: int) -> None:
     """Apply definitions file and configured users to a broker, after its data folder was recovered."""
     access, file = settings.access, settings.node.definitions
+    if broker.staged_imports:
+        from recado.definitions.importer import resume_import
+
+        resume_import(broker, now, access.loopback_users)
     _apply_loopback_users(broker, access.loopback_users)
     if file is not None:
         _import_file(broker, file, access.loopback_users, now)

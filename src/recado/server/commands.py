@@ -368,21 +368,46 @@ def _prepares(method: type[M]) -> Callable[[Preparation[M]], Preparation[M]]:
 def prepare_exchange_declare(
     session: "Session", channel: Channel, method: m.ExchangeDeclare
 ) -> Steps[None] | None:
-    """Wait until a previous exchange of that name is deleted."""
+    """Wait until a previous exchange of that name is deleted, and for an import that may declare it."""
     vhost, name = channel.access.vhost, strip_line_breaks(method.exchange)
-    if not vhost.is_deleting("exchange", name):
+    if not vhost.must_wait_to_declare("exchange", name):
         return None
-    return vhost.wait_until_deleted("exchange", name)
+    return vhost.wait_until_declarable("exchange", name)
+
+
+@_prepares(m.ExchangeDelete)
+def prepare_exchange_delete(
+    session: "Session", channel: Channel, method: m.ExchangeDelete
+) -> Steps[None] | None:
+    """Wait for an import that may declare or bind the exchange."""
+    return _wait_until_released(channel, "exchange", strip_line_breaks(method.exchange))
+
+
+@_prepares(m.QueueDelete)
+def prepare_queue_delete(
+    session: "Session", channel: Channel, method: m.QueueDelete
+) -> Steps[None] | None:
+    """Wait for an import that may declare or bind the queue."""
+    name = strip_line_breaks(resolve_queue_name(channel, method.queue))
+    return _wait_until_released(channel, "queue", name)
+
+
+def _wait_until_released(channel: Channel, entity: str, name: str) -> Steps[None] | None:
+    vhost = channel.access.vhost
+    return vhost.wait_until_released(entity, name) if (entity, name) in vhost.reserved else None
 
 
 @_prepares(m.QueueDeclare)
 def prepare_queue_declare(
     session: "Session", channel: Channel, method: m.QueueDeclare
 ) -> Steps[None] | None:
-    """Wait until a previous queue of that name is deleted, such as an exclusive one of an ended connection."""
+    """Wait until a previous queue of that name is deleted, such as an exclusive one of an ended connection.
+
+    Wait also for an import that may declare it.
+    """
     vhost, name = channel.access.vhost, strip_line_breaks(method.queue)
-    if vhost.is_deleting("queue", name):
-        return vhost.wait_until_deleted("queue", name)
+    if vhost.must_wait_to_declare("queue", name):
+        return vhost.wait_until_declarable("queue", name)
     queue = vhost.queues.get(name)
     if queue is None or queue.owner is None or not queue.owner.has_ended:
         return None

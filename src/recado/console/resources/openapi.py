@@ -213,7 +213,9 @@ def _errors(route: ApiRoute) -> list[int]:
     if "{" in route.path:
         statuses.append(404)
     if route.method != "GET":
-        statuses.append(403)
+        statuses += [403, 507]
+    if route.method == "POST" and route.path.startswith("/api/definitions"):
+        statuses.append(409)
     if route.body is not None:
         statuses += [408, 415]
     return sorted(statuses)

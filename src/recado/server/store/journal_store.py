@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 from recado.amqp.values import FieldTable
+from recado.broker.arguments import QueueSettings
 from recado.broker.binding import Binding
 from recado.broker.exchange import Exchange
 from recado.broker.priority_bucket import ReadLimits
@@ -44,6 +45,7 @@ from .turn_batch import TurnBatch
 
 REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoint
 IDS_PER_STEP = 1024
+UNITS_PER_FOLDER = 40  # to remove the folder of a stream: 0.2 ms
 PAGE_OUT_BYTES = (
     64 << 20
 )  # ready messages of one priority of a queue in memory; further ones are paged out
@@ -144,19 +146,17 @@ class JournalStore(LsnTracker):
         del self.exchanges[vhost, exchange.name]
         self.append_record(self.catalogue.remove_exchange(vhost, exchange))
 
-    def prepare_streams(self, streams: Iterable[Queue]) -> None:
-        if self.streams is None:
-            return
-        wanted = dict(enumerate(streams, self.next_queue_id))
-        self.streams.open_all(
-            {
-                queue_id: clamp_segment_bytes(queue.settings.segment_bytes)
-                for queue_id, queue in wanted.items()
-            }
-        )
-        self.next_queue_id += len(wanted)
-        for queue_id, queue in wanted.items():
-            self._prepared_ids[queue.vhost.name, queue.name] = queue_id
+    def prepare_stream(self, vhost: str, name: str, settings: QueueSettings) -> None:
+        if self.streams is not None:
+            self.streams.create(self.next_queue_id, clamp_segment_bytes(settings.segment_bytes))
+            self._prepared_ids[vhost, name] = self.next_queue_id
+            self.next_queue_id += 1
+
+    def discard_prepared_streams(self) -> Steps[None]:
+        while self._prepared_ids and self.streams is not None:
+            _, queue_id = self._prepared_ids.popitem()
+            self.streams.remove(queue_id)
+            yield UNITS_PER_FOLDER
 
     def queue_declared(self, queue: Queue) -> None:
         name = queue.vhost.name, queue.name

@@ -17,7 +17,7 @@ import shutil
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -360,16 +360,13 @@ class StreamJournals:
         self._logs[queue_id] = log
         return log
 
-    def open_all(self, segment_bytes_by_id: Mapping[int, int]) -> None:
-        """Open the journals of new streams: all of them, or none if one raises `OSError`."""
-        for queue_id, segment_bytes in segment_bytes_by_id.items():
-            try:
-                self.open(queue_id, segment_bytes)
-            except OSError:
-                self._folders.remove(str(queue_id))  # it may have been created without its files
-                for opened_id in segment_bytes_by_id.keys() & self._logs.keys():
-                    self._remove(opened_id)
-                raise
+    def create(self, queue_id: int, segment_bytes: int) -> None:
+        """Open the journal of a new stream. If it raises `OSError`, nothing is left of it."""
+        try:
+            self.open(queue_id, segment_bytes)
+        except OSError:
+            self._folders.remove(str(queue_id))  # it may have been created without its files
+            raise
 
     def journals(self) -> list[Journal]:
         return [log.journal for log in self._logs.values()]
@@ -415,9 +412,10 @@ class StreamJournals:
 
     def on_durable(self) -> None:
         while self._pending_deletes and self._pending_deletes[0][0] <= self._tracker.durable_lsn:
-            self._remove(self._pending_deletes.popleft()[1])
+            self.remove(self._pending_deletes.popleft()[1])
 
-    def _remove(self, queue_id: int) -> None:
+    def remove(self, queue_id: int) -> None:
+        """Remove a stream and its folder now."""
         with contextlib.suppress(OSError):  # on a full disk the rest of it need not be written
             self._logs.pop(queue_id).close()
         self._folders.remove(str(queue_id))
