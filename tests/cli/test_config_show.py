@@ -83,7 +83,7 @@ def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_it_tells_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     for question in (["--help"], ["config", "--help"]):
         assert main(question) == 0
-        assert "recado serve" in capsys.readouterr().out
+        assert "  serve " in capsys.readouterr().out
     for mistake in ([], ["config"], ["server", "--port", "0"]):
         assert main(mistake) == 2
         assert "usage: recado COMMAND" in capsys.readouterr().err

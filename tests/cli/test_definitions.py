@@ -173,4 +173,4 @@ def test_a_folder_that_is_in_use(folder: Path, capsys: pytest.CaptureFixture[str
 def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["definitions"]) == 2
     assert main(["definitions", "--help"]) == 0
-    assert "recado definitions export|import|check" in capsys.readouterr().out
+    assert "definitions export|import|check" in capsys.readouterr().out
