@@ -5,7 +5,8 @@ VH1  Every binding leads from an exchange to an exchange or a queue, which exist
 VH2  An auto-delete exchange that had bindings still has one, unless its name is reserved.
 VH3  `epoch` grows with every change that may change the route of a message, so that routes can be cached
      for an epoch.
-VH4  `binding_count` is the number of bindings, including those of deleted entities that still exist.
+VH4  `binding_count` is the number of bindings, including those that are still to be removed because an
+     entity was deleted.
 VH5  While a name is reserved, no client declares or deletes a queue or an exchange of that name, and the
      exchange is not auto-deleted. A reserved queue may still end by itself, as an expired one does.
 
@@ -53,7 +54,7 @@ from .store import MessageStore
 Q = TypeVar("Q", bound=Destination)
 T = TypeVar("T")
 
-_RESERVED_PREFIX: Final = "amq."
+_AMQ_PREFIX: Final = "amq."
 _UNITS_PER_ENTITY: Final = 2
 _UNITS_PER_RECORD: Final = 4  # to record the removal of a durable binding
 
@@ -144,7 +145,7 @@ class Vhost(Generic[Q]):
         _reject_default_exchange(name)
         exchange = self.exchanges.get(name)
         if exchange is None:
-            _reject_reserved_name("exchange", name)
+            _reject_amq_name("exchange", name)
         settings = parse_exchange_arguments(
             name,
             self.name,
@@ -189,7 +190,7 @@ class Vhost(Generic[Q]):
         Many bindings are removed in the background; they match no message from now on.
         """
         _reject_default_exchange(name)
-        if name.startswith(_RESERVED_PREFIX):
+        if name.startswith(_AMQ_PREFIX):
             raise AccessRefusedError(
                 f"deletion of system {self._describe_exchange(name)} not allowed"
             )
@@ -225,7 +226,7 @@ class Vhost(Generic[Q]):
         Raises `PreconditionFailedError` if it exists with other settings, and `ResourceLockedError` if it
         is exclusive to another connection or the declaration differs in that.
         """
-        _reject_reserved_name("queue", name)
+        _reject_amq_name("queue", name)
         queue = self.queues.get(name)
         if queue is None:
             return None
@@ -513,6 +514,6 @@ def _reject_default_exchange(name: str) -> None:
         raise AccessRefusedError("operation not permitted on the default exchange")
 
 
-def _reject_reserved_name(entity: str, name: str) -> None:
-    if name.startswith(_RESERVED_PREFIX):
+def _reject_amq_name(entity: str, name: str) -> None:
+    if name.startswith(_AMQ_PREFIX):
         raise AccessRefusedError(f"{entity} name '{name}' contains reserved prefix 'amq.*'")

@@ -98,7 +98,7 @@ class Answer(msgspec.Struct, frozen=True):
     outcome: Callable[[], Mapping[str, Any]] | None = None
     """What a long operation has done; written to the audit log when `wait` has ended."""
     is_change: bool = True
-    """Whether a request whose method changes something does so; the audit log records it."""
+    """False for a PUT, POST or DELETE that changes nothing, such as a dry run: the audit log leaves it out."""
 
 
 NO_CONTENT = Answer(204, durable=True)
@@ -140,14 +140,20 @@ class ApiRequest(msgspec.Struct):
         self.broker.add_user(user, persist=True)
 
     def repeated(self, name: str) -> list[str]:
-        """Return all values of a query parameter that may be repeated."""
+        """Return all values of a query parameter that may be repeated.
+
+        The query of aiohttp has `getall`; a plain mapping has one value for each name.
+        """
         every: Callable[[str, list[str]], list[str]] | None = getattr(self.query, "getall", None)
         if every is not None:
             return every(name, [])
         return [self.query[name]] if name in self.query else []
 
     def vhost(self) -> Vhost[Queue]:
-        """Return the vhost that the path names. Raises `ApiError` 404 if there is none."""
+        """Return the vhost that the path names.
+
+        Raises `ApiError` 404 if there is none; as in RabbitMQ, a PUT or POST is answered with another text.
+        """
         vhost = self.broker.vhosts.get(self.parameters["vhost"])
         if vhost is None:
             if self.method in ("PUT", "POST"):

@@ -75,11 +75,14 @@ class ApiRoute(msgspec.Struct, frozen=True):
 
     @property
     def changes_definitions(self) -> bool:
-        """Whether the request changes objects that an import may change, and waits for its end."""
+        """Whether the request changes objects that an import may change too: then it waits for a running import.
+
+        Imports themselves do not wait; they are refused while another one runs.
+        """
         if self.method not in CHANGING_METHODS:
             return False
-        is_other = self.path.startswith(("/api/definitions", "/api/connections"))
-        return not is_other and not self.path.endswith(_MESSAGE_ACTIONS)
+        is_exempt = self.path.startswith(("/api/definitions", "/api/connections"))
+        return not is_exempt and not self.path.endswith(_MESSAGE_ACTIONS)
 
 
 class RouteTable:

@@ -230,13 +230,13 @@ def _export_vhost_settings(vhost: Vhost[Queue]) -> JsonObject:
 def _export_queue(declared: QueueSettings, vhost: Vhost[Queue]) -> JsonObject:
     """Export a queue.
 
-    Its type is written if its arguments do not name one and the vhost has a default queue type, which was
-    set after the queue was declared: otherwise the import would apply that default.
+    A queue that is declared while the vhost has a default queue type gets it as an argument. So a queue without
+    the argument is older than the default; its type is written as a field, or an import would apply the default.
     """
-    has_default_type = "x-queue-type" not in declared.arguments
-    is_explicit = has_default_type and vhost.settings.default_queue_type is not None
+    has_type_argument = "x-queue-type" in declared.arguments
+    needs_type = vhost.settings.default_queue_type is not None and not has_type_argument
     return {
-        **({"type": declared.queue_type} if is_explicit else {}),
+        **({"type": declared.queue_type} if needs_type else {}),
         "durable": declared.durable,
         "auto_delete": declared.auto_delete,
         "arguments": to_json_object(declared.arguments),

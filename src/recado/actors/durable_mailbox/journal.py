@@ -24,7 +24,8 @@ MR5  After a failed sync nothing is reported as stored any more.
 MR6  Compaction of a sequence set (MR7) must not make a new message look like a duplicate. A message that this
      incarnation has received and not settled is stored when it is put here, however many other messages its
      sender has sent meanwhile, to any actor. A message that an earlier incarnation left unsettled is stored if
-     it is redelivered before compaction has passed its number. A queue redelivers it before later messages.
+     it is redelivered before a compaction settles its number; that is so because a broker's queue redelivers
+     it before later messages.
 MR7  The sequence set of a sender is bounded by compaction (sequence_set.py). It is compacted only at runtime,
      where `received_from` knows which numbers are not settled, and the result is recorded: recovery treats no
      number as settled that was not recorded.
@@ -369,7 +370,10 @@ class MailboxJournal:
 
     def _drop_oldest_segments_locked(self) -> bool:
         """Drop the oldest segments if more than half of the journal is obsolete (MR4). Returns whether it
-        dropped any; then there may be more."""
+        dropped any; then there may be more.
+
+        The threshold counts three times the snapshot as live, because each drop writes another one.
+        """
         journal, snapshot_bytes = self._journal, self._snapshot_bytes
         segments = journal.segments
         size = journal.position - segments[0].base if segments else 0

@@ -261,6 +261,8 @@ class DurableMailbox(DurableMailboxPort):
                 if pending is None:
                     return None
                 # If the actor of this mailbox has stopped, the next actor may have opened the mailbox already.
+                # If it has not, our own `_ready` is never read again: the next actor finds the message in the
+                # journal, and its reply among the orphaned ones.
                 owner = self._mailboxes._open_mailboxes.get(self._name, self)
                 owner._ready.append((pending, envelope))
                 if reply is not None and self._name not in self._mailboxes._open_mailboxes:
@@ -304,7 +306,7 @@ class DurableMailbox(DurableMailboxPort):
 
     def acknowledge(self, envelope: MessageEnvelope, failure: BaseException | None) -> bool:
         pending, _ = self._in_flight.pop(id(envelope), (None, None))
-        if pending is None:  # a signal, or it was stashed
+        if pending is None:  # a signal, or NO_ENVELOPE: the handler has stashed its message
             return True
         if failure is None:
             self._journal.record_handled(pending, next_follows=bool(self._ready))

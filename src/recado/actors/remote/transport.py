@@ -102,7 +102,8 @@ class TransportListener(Protocol):
         """Return a proof over `text` that only a node with our cookie can make, for handshakes."""
 
     def accepted_proofs(self, text: bytes) -> list[bytes]:
-        """Return the valid proofs over `text`: with our cookie, and without one if none is required."""
+        """Return the valid proofs over `text`: the one with our cookie, and, unless the cookie is required, the
+        one of a node that has no cookie."""
 
     def publish_event(self, event: LinkEvent) -> None:
         """Publish an event to the application."""

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from .api import ManagementApi, ManagementError, path_of
 
 SCHEMES = {"amqp": "amqp", "amqp/ssl": "amqps"}
-"""The scheme of a URL, by the protocol of a listener, the preferred one first."""
+"""The scheme of a URL, by the protocol of a listener."""
 
 
 def find_amqp_url(api: ManagementApi, vhost: str) -> str:
@@ -15,7 +15,7 @@ def find_amqp_url(api: ManagementApi, vhost: str) -> str:
     listeners = api.get(path_of("overview")).get("listeners", [])
     ports = {each["protocol"]: each["port"] for each in listeners}
     address = api.address
-    # A server that is administered over HTTPS is likely to be far away.
+    # Prefer TLS if the server is administered over HTTPS, because it is then likely to be far away.
     protocols = sorted(SCHEMES, reverse=address.scheme == "https")
     for protocol in protocols:
         if protocol in ports:

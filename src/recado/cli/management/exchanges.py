@@ -73,7 +73,7 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(call: Invocation) -> None:
-    call.api.get(_path(call))
+    call.api.get(_path(call))  # raises ObjectNotFoundError, also in a dry run
     bindings = call.api.get(f"{_path(call)}/bindings/source")
     result = {"exchange": call.args.name, "bindings": len(bindings)}
     change = f"delete {_describe(call)} with {plural(len(bindings), 'binding')}"

@@ -134,7 +134,7 @@ def _open_private(path: str, flags: int) -> int:
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string: JSON's escapes are a subset of TOML's."""
+    """Return a TOML string: JSON's escapes are a subset of TOML's, which also requires one for DEL."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

@@ -44,7 +44,7 @@ def _find_readable_queue(request: ApiRequest) -> Queue:
     """Return the queue of the path, which the user may read. Raises `ApiError` or `AmqpError`."""
     vhost, name = request.vhost(), request.parameters["queue"]
     access_to(request, vhost).permissions.check_read("queue", name)
-    find_queue(request)
+    find_queue(request)  # answers 404 as the other routes do, also for an address of direct replies
     return vhost.find_accessible_queue(None, name)
 
 
@@ -76,7 +76,7 @@ class MessagesToPeek(msgspec.Struct):
     offset: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | str | msgspec.UnsetType,
         msgspec.Meta(
-            description="Where to begin in a stream: an offset, `first`, `last`, or an age such as `1h`."
+            description="Where to begin in a stream: an offset, `first`, `last`, `next`, or an age such as `1h`."
         ),
     ] = msgspec.UNSET
     encoding: Literal["auto", "base64"] = "auto"
@@ -231,7 +231,7 @@ def _refuse_during_alarm(request: ApiRequest) -> None:
 
 
 def _stop_on_alarm(request: ApiRequest, steps: Steps[None], progress: MoveProgress) -> Steps[None]:
-    """Run the steps of a move, which stops when publishers are blocked."""
+    """Run the steps of a move; set its `stop_reason`, at which it ends itself, when publishers are blocked."""
     with closing(steps):
         for cost in steps:
             yield cost

@@ -48,7 +48,7 @@ class PublisherHeartbeatLayer(Layer):
             None,
             now,
         )
-        if not self.context.options.has_total_order:
+        if not self.context.options.has_total_order:  # publishers resend messages
             self._earlier_reports.append((now, self._last_sequence))
 
     def adjust_for_stall(self, seconds: float) -> None:

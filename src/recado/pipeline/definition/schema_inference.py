@@ -222,6 +222,7 @@ class SchemaInference:
                 self._add_problem(
                     f"there is a field {name} already", "rename it with the step translate before"
                 )
+        # Each part gets a message id of its own, made from the id of the row and the index of the part.
         has_id = "message_id" in fields or ("publisher" in fields and "sequence" in fields)
         found = others.with_fields(added).with_fields({"message_id": "string"} if has_id else {})
         if step.index:
@@ -265,6 +266,7 @@ class SchemaInference:
                 self._add_problem(f"there is a field {name} already")
             measure = partial(self._analyser.analyse_aggregate, expression, fields, step.by)
             found[name] = self._analyse(measure).type
+        # Rows without a time belong to no window: they become dead letters.
         return StepOutput(Fields(found), has_dead_letters=bool(step.window))
 
     def _infer_resequence(self, step: ResequenceStep, fields: Fields) -> StepOutput:

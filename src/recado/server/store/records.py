@@ -21,10 +21,11 @@
 The messages of a run are stored once for all their queues. In the fixed part of a run, `origin`, `prefix` and
 `payload` are sizes in bytes. That of the payload holds for every payload; if they differ, it is
 VARYING_SIZES_FLAG, and the sizes of all payloads follow the destinations as u32. With a prefix they cannot
-differ, because it has the header frame with the body size. The origin is exchange and routing key as in a
-deliver frame. `stored end` is the end of the positions that were ever stored for the queue.
-A destination with SPILLED_FLAG has transient messages that were only paged out: a restart forgets them. Tables
-are AMQP's, so that the arguments of a declaration keep their types.
+differ, because it has the header frame with the body size. Prefix and payloads are frames as they were received;
+`channel` and `frame max` describe these frames, which are changed only for a connection that needs others. The
+origin is exchange and routing key as in a deliver frame. `stored end` is the end of the positions that were ever
+stored for the queue. A destination with SPILLED_FLAG has transient messages that were only paged out: a restart
+forgets them. Tables are AMQP's, so that the arguments of a declaration keep their types.
 """
 
 from collections.abc import Iterable, Sequence
@@ -108,7 +109,7 @@ def encode_run(
 
 
 # The parts of two records that must be equal so that their messages can be in one run; each record has one
-# message for one queue. LIKE_START is kind, priority, count and queue; LIKE_REST is all further fixed fields
+# message for one queue. LIKE_START is kind, priority, `more`, count and queue; LIKE_REST is all further fixed fields
 # except position and payload size. The bytes between the header and the payload must be equal, too.
 LIKE_START, LIKE_REST, POSITION_FIELD = slice(0, 12), slice(20, 41), slice(12, 20)
 RUN_HEADER_BYTES = _RUN_HEADER.size

@@ -53,7 +53,7 @@ class ConfirmPublisher:
         """The broker confirms without a request."""
 
     def mark_returned(self, number: int) -> None:
-        """The broker confirms the other messages without a request."""
+        """Do nothing: the broker also confirms a message that it has returned."""
 
 
 class CheckpointPublisher:
@@ -63,6 +63,7 @@ class CheckpointPublisher:
         self._loop = asyncio.get_running_loop()
         self._published_count = 0
         self._confirmed_upto = 0
+        # Set, even when cancelled, until the checkpoint is done: `publish` starts no second timer meanwhile.
         self._timer: asyncio.TimerHandle | None = None
         self._checkpoint_task: asyncio.Task[None] | None = None
 

@@ -28,8 +28,8 @@ ACK_DELAY_S: Final = 0.01
 """An ack for each message would cost the broker as much as the message. Delaying it loses nothing: acks in
 flight are lost too when a node dies, and the messages redelivered."""
 IDLE_ACK_DELAY_S: Final = 0.02
-"""The delay if no further message comes. It is longer than ACK_DELAY_S, so that usually a message wakes the
-process before this timer does."""
+"""The timer for acks when no further message arrives. While messages arrive, the first one after ACK_DELAY_S
+sends the acks; the timer is longer, so that it seldom has to wake the process."""
 WARNING_INTERVAL_S: Final = 1.0  # between two warnings of dropped messages, at least
 
 log = logging.getLogger("recado.actors")
@@ -93,7 +93,8 @@ class BridgeConsumer(Consumer):
                 headers += [header] * len(unpacked)
                 frames += unpacked
                 settles += [shared.settle] * len(unpacked)
-        self._bridge.send_at_once = len(frames) == 1
+        self._bridge.send_at_once = len(frames) == 1  # the next frame is probably its answer
+        # True: the handler leaves it to us to settle all of them.
         if frames and self._bridge.handler.frames_delivered(
             DeliveredFrames(headers, frames, settles)
         ):

@@ -17,13 +17,13 @@ REL4  The number of relations created by other nodes is limited.
 REL5  An actor to which a relation was created by its name is referred to by that name (its *alias*) in all
       signals of the relation, because the creator knows no other.
 REL6  A relation is with one actor (uid), not with a name. If it was created by name, the node of the actor
-      reports which uid has the name, and the relation is renewed with that uid only. If the node restarts
-      before it has reported the uid, we do not know which incarnation received the signal: the last one, whose
-      actors are gone, or the present one. A *probe* decides: the same signal with its own token, for a uid that
-      no actor has, which the node always answers with "dead". If the present incarnation received the original
-      signal, its report of the uid arrives before the answer to the probe, which is then ignored. Otherwise the
-      answer ends the relation. If the original signal was sent twice before the restart (`is_repeated`), no
-      probe is sent, and the actor is reported dead.
+      reports which uid has the name, and the relation is renewed with that uid only.
+      If the node restarts before it has reported the uid, the signal may have reached the earlier incarnation,
+      whose actors are gone, or the present one. To find out, we send a *probe*: the same signal with a token of
+      its own and a uid that no actor has, so the node answers that this actor is dead. Signals arrive in order,
+      so if the present incarnation received the original signal, it reports the uid before it answers the
+      probe, and that answer is ignored. Otherwise the answer ends the relation. If the original signal was sent
+      twice before the restart (`is_repeated`), no probe is sent, and the actor is reported dead.
 REL7  A relation has a token, which is in all its signals. So the end of an earlier relation between the same
       two actors, reported late or twice, does not end the present one.
 """
@@ -209,6 +209,8 @@ class RelationTable:
             case Untie(remote) | Exit(remote, _):
                 relation = Relation(RelationKind.TIED, local, remote)
                 state = self._state(relation) or NO_STATE
+                # The answer to a probe does not end a relation whose uid is known (REL6). Any other end of a
+                # tie does, whichever of the two nodes has assigned the token.
                 if token and token == state.probe_token and state.uid:
                     return False
                 self._remove(relation)

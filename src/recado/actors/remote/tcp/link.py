@@ -135,7 +135,7 @@ class InboundTcpLink(TcpLink):
         self._on_closed = on_closed
 
     def handshake_completed(self) -> None:
-        pass  # the handshake timer also waits for the first frame
+        """Do nothing: only an outbound link has a state that changes, and frames that wait for this."""
 
     def connection_closed(self, reason: str) -> None:
         was_closed = self.close_reason is not None
