@@ -54,9 +54,10 @@ def move(
     count_max: int | None = None,
     message_filter: "MessageFilter | None" = None,
 ) -> Steps[None]:
-    """Move matching messages, up to `count_max`; the time is that of the background work of the source.
+    """Move matching messages, up to `count_max`.
 
-    The caller may set `progress.stop_reason` between two steps.
+    The caller sets `now` of the vhost's background work before each step, and may set `progress.stop_reason`
+    between two steps.
     """
     reader = ReadyMessages(source, BATCH_LIMITS)
     while progress.stop_reason is None and progress.moved != count_max:
@@ -82,8 +83,9 @@ def move(
 def choose(
     portion: Portion, message_filter: "MessageFilter | None", now: int, count_max: int | None
 ) -> list[Run]:
-    """Return the messages that match and have not expired, up to `count_max`."""
+    """Return the messages that match and have not expired, up to `count_max`; None: all of the portion."""
     chosen: list[Run] = []
+    # A portion never has more messages than the limits of a batch allow.
     count_left = BATCH_LIMITS.message_count if count_max is None else count_max
     for run in portion.runs:
         if run.expires_at is not None and run.expires_at <= now:

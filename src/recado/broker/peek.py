@@ -28,7 +28,7 @@ class PeekSettings(msgspec.Struct, frozen=True):
     bytes_max: int
     """No further messages after so many bytes of bodies and properties."""
     skip: int = 0
-    """The number of matching messages to leave out."""
+    """The number of matching messages to leave out first."""
     body_bytes_max: int | None = None
     """The length to which bodies are truncated."""
     message_filter: "MessageFilter | None" = None

@@ -75,10 +75,11 @@ def replay(
     replays_max: int | None = None,
     message_filter: "MessageFilter | None" = None,
 ) -> Steps[None]:
-    """Replay matching dead letters of a queue, up to `count_max`; the time is that of its background work.
+    """Replay matching dead letters of a queue, up to `count_max`.
 
     Messages that were replayed `replays_max` times stay, and so do those whose queue the caller may not write
-    to. The caller may set `progress.stop_reason` between two steps.
+    to. The caller sets `now` of the vhost's background work before each step, and may set
+    `progress.stop_reason` between two steps.
     """
     reader = ReadyMessages(source, BATCH_LIMITS)
     while progress.stop_reason is None and progress.moved != count_max:
@@ -123,7 +124,7 @@ def _prepare(
     death = _find_death(headers, source.name)
     if death is None:
         return NO_DEATH
-    if not may_write(death.queue):
+    if not may_write(death.queue):  # first, so that it does not tell whether the queue exists
         return NOT_PERMITTED
     destination = source.vhost.queues.get(death.queue)
     if destination is None or destination.owner is not None:
@@ -137,7 +138,10 @@ def _prepare(
 
 
 def _find_death(headers: FieldTable, source: str) -> _Death | None:
-    """Return the last death in another queue than the one where the dead letter is now."""
+    """Return the last death in another queue than the one where the dead letter is now.
+
+    `x-death` has the newest death first.
+    """
     deaths = headers.get("x-death")
     for entry in deaths if isinstance(deaths, list) else ():
         if not isinstance(entry, dict):
@@ -160,6 +164,7 @@ def _is_name(value: FieldValue) -> bool:
 
 
 def _read_replay_count(headers: FieldTable) -> int:
+    """Return how often a message was replayed. A client may have set the header to any value."""
     count = headers.get(REPLAY_COUNT_HEADER)
     return count if isinstance(count, int) and 0 < count < 1 << 62 else 0
 
@@ -185,7 +190,8 @@ def _rewrite(run: Run, properties: Properties, death: _Death) -> Run | None:
     )
 
 
-_origin_of = lru_cache(256)(Origin)  # messages with one origin can join
+# Cached, because a run has one origin object: messages with equal ones could not be joined.
+_origin_of = lru_cache(256)(Origin)
 
 
 def _limit(

@@ -18,9 +18,8 @@ from .queue import Queue
 from .steps import STEP_UNITS_MAX, Steps, chunks
 from .vhost import Vhost
 
-MATCHES_MAX_COUNT: Final = (
-    1_000  # matches, and queues, that a trace lists; the others are only counted
-)
+MATCHES_MAX_COUNT: Final = 1_000
+"""Matches, and queues, that a trace lists; the others are only counted."""
 _BINDINGS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
 _REASONS_MAX_COUNT: Final = 5  # dead ends in one text
 
@@ -146,6 +145,7 @@ def _find_matches(
             for key, queue in found
             if not queue.is_reply_address
         ]
+    # With all keys at once: a fallback binding matches only if no ordinary binding matches any of them.
     bindings = yield from exchange.search(keys, headers)
     keys_of: dict[AnyBinding, list[str]] = {}
     if exchange.uses_key:

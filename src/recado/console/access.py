@@ -4,7 +4,7 @@
 |---|---|
 | management | use the API for the vhosts in which the user has permissions, and see its own connections |
 | policymaker | also manage policies and parameters of those vhosts |
-| monitoring | also see all vhosts, connections and channels, and the nodes |
+| monitoring | also see the names of all vhosts, all connections, channels and consumers, and the nodes |
 | administrator | everything |
 
 As in RabbitMQ, a wrong password, a missing tag and a vhost that the user may not enter are all answered with
@@ -57,7 +57,10 @@ def visible_vhosts(user: User, broker: Broker) -> list[str]:
 
 
 def listed_vhosts(user: User, broker: Broker) -> list[str]:
-    """Return the names of the vhosts whose queues, exchanges, bindings and policies lists contain for the user."""
+    """Return the names of the vhosts whose queues, exchanges, bindings and policies are in the user's lists.
+
+    For a monitor these are fewer than the visible ones, as in RabbitMQ.
+    """
     return list(broker.vhosts) if is_administrator(user) else login_vhosts(user, broker)
 
 

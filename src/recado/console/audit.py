@@ -29,7 +29,7 @@ class AuditLog:
         parameters: Mapping[str, str],
         details: Mapping[str, object] | None = None,
     ) -> None:
-        """Write a line; `details` are about the end of an operation that lasted."""
+        """Write a line. A long operation has a second one at its end, whose `details` are the outcome."""
         entry = {
             "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "user": user,

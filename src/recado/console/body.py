@@ -17,6 +17,7 @@ Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = Annotated[list[str] | str, msgspec.Meta(description="A list, or a text with commas.")]
 
 SHOWN_VALUE_MAX_COUNT: Final = 80  # characters of a wrong value in a reason
+# Where msgspec writes the location in an error: " - at `$.headers[0]`".
 _PATH: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _fields = functools.cache(msgspec.structs.fields)
 

@@ -20,8 +20,8 @@ T = TypeVar("T")
 async def run_broker_steps(request: ApiRequest, steps: Steps[T]) -> T:
     """Run steps to their end, in slices that are turns of the broker, and return the result.
 
-    The time of a step is `now` of the broker's background work. Raises `ApiError` for an error of the broker,
-    and `ConnectionError` if the client has disconnected; the steps then end where they last yielded.
+    The steps find the current time in `now` of the broker's background work. Raises `ApiError` for an error of
+    the broker, and `ConnectionError` if the client has disconnected; the steps then end where they last yielded.
     """
     task = StepTask(steps)
 

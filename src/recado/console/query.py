@@ -196,7 +196,7 @@ class Listing(msgspec.Struct, frozen=True):
 
     `name_of` returns the name that `name=` filters by. `sort_values` has, by sort column, a function that
     reads the value from an entry. For other columns the objects have to be built to sort by them. `order`
-    returns the texts by which the list is sorted otherwise, so that pages do not overlap.
+    returns the texts that decide between equal values and without `sort`, so that pages do not overlap.
     """
 
     entries: Sequence[Any]
@@ -313,7 +313,7 @@ def _value_reader(listing: Listing, path: tuple[str, ...] | None) -> Callable[[A
 
 
 def _key(keyed: _Keyed) -> tuple[tuple[int, Any], Any]:
-    """Equal values are in the order of the list; without one they stay as they are, in both directions."""
+    """Return sort key and tie: `Listing.order`, or else the number of the entry, so that equal entries never swap."""
     return keyed[:2]
 
 

@@ -250,7 +250,7 @@ class DefinitionsApplier:
 
     def __init__(self, broker: Broker, loopback_users: Collection[str]) -> None:
         self.trial: ImportTrial | None = None
-        """The trial that reserves names, also in vhosts that are to be created."""
+        """The trial that reserves names, also in vhosts that are to be created; None after a restart."""
         self._broker = broker
         self._loopback_users = loopback_users
         self._now = 0
@@ -314,7 +314,8 @@ class DefinitionsApplier:
                 vhost = broker.vhosts[wanted.vhost]
                 settings = wanted.parse_settings(vhost.settings.default_queue_type)
                 if vhost.find_equivalent_queue(wanted.name, settings, None) is None:
-                    vhost.pending_queue_count -= self.trial is not None
+                    if self.trial is not None:  # it has counted the queue for the limits
+                        vhost.pending_queue_count -= 1
                     broker.create_queue(vhost, wanted.name, settings, None, self._now)
             case BindingDefinition() if wanted.vhost in broker.vhosts:
                 vhost = broker.vhosts[wanted.vhost]
@@ -322,7 +323,8 @@ class DefinitionsApplier:
                 destinations: Any = vhost.queues if wanted.to_queue else vhost.exchanges
                 destination = destinations.get(wanted.destination)
                 if source is not None and destination is not None:
-                    vhost.pending_binding_count -= self.trial is not None
+                    if self.trial is not None:
+                        vhost.pending_binding_count -= 1
                     vhost.add_binding(source, destination, wanted.routing_key, wanted.arguments)
             case _:
                 pass

@@ -78,8 +78,8 @@ def inspect_journal(data: Path, lock: FolderLock) -> Iterator[Finding]:
         reason = "the broker cannot read the journal, so it does not start"
         yield Finding(CHECK, Severity.ERROR, problem, reason, (_check_command(data),))
         return
+    # A broker may have started meanwhile, and the records that it is writing look damaged.
     lock = read_lock(data)
-    # The records that a broker is writing look damaged.
     yield describe_running(lock) if lock.is_held else check_reports(data, verified)
 
 

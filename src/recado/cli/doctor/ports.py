@@ -165,7 +165,10 @@ def find_owner(port: int, proc: Path = PROC) -> PortOwner | None:
 
 
 def _list_listening_inodes(port: int, proc: Path) -> Iterator[str]:
-    """| sl | local address:port | remote | state | … the inode is the tenth word |"""
+    """Yield the inodes of the sockets that listen on a port.
+
+    A line of the kernel's tables: | sl | local address:port | remote | state | … |; the tenth word is the inode.
+    """
     for table in ("tcp", "tcp6"):
         with suppress(OSError):
             for line in (proc / "net" / table).read_text().splitlines()[1:]:

@@ -25,7 +25,7 @@ TEXT_WIDTH_MIN_COUNT: Final = 40
 
 
 class FindingPrinter:
-    """Prints each finding as soon as it is added, and in the end a summary."""
+    """Prints each finding as soon as it is added, and a summary at the end; JSON is printed at the end as a whole."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._output = Output(Form.JSON if as_json else None)

@@ -175,6 +175,7 @@ class ManagementApi:
         match status:
             case http.client.NOT_FOUND:
                 return ObjectNotFoundError(status, f"not found: {request} ({reason})")
+            # RabbitMQ writes `not_authorized` if the login failed, `not_authorised` if a permission is missing.
             case http.client.UNAUTHORIZED if "not_authorized" in data.decode("utf-8", "replace"):
                 return AccessDeniedError(
                     status, f"login refused: user '{self.address.user}' on {self.address}"

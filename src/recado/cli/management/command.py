@@ -218,10 +218,10 @@ def report_declared(call: Invocation, what: str, *, is_new: bool) -> None:
 
 
 def confirm(call: Invocation, change: str, result: JsonObject) -> bool:
-    """Whether to make a change.
+    """Whether to make a change; `result` is the JSON object that describes it.
 
-    A dry run prints it. In a terminal the user is asked, unless `--yes` is given; without a terminal nobody
-    can answer, and the command goes on.
+    A dry run only prints the change. In a terminal the user is asked, unless `--yes` is given. Without a terminal
+    no question can be answered, and the command goes on.
     """
     if call.is_dry_run:
         call.output.done(f"would {change}", {"dry_run": True, **result})

@@ -64,7 +64,7 @@ VERBS: dict[str, tuple[str, Callable[[argparse.Namespace, Output], None]]] = {
 
 
 class ContextCommand:
-    """The command without a server."""
+    """Not a `Resource`, because it edits a file and calls no server."""
 
     def run(self, name: str, words: Sequence[str]) -> int:
         """Run the verb that the words begin with; return the exit status."""

@@ -187,7 +187,10 @@ class Output:
 
 
 def fit(widths: Sequence[int], available: int) -> list[int]:
-    """Return the widths of columns, the widest reduced until all fit or each has `CELL_MIN_COUNT`."""
+    """Return the widths of columns, the widest reduced until all fit or each has `CELL_MIN_COUNT`.
+
+    Each round cuts the widest column down to the second widest.
+    """
     fitted = list(widths)
     excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - available
     while excess > 0:
@@ -201,6 +204,7 @@ def fit(widths: Sequence[int], available: int) -> list[int]:
 
 
 def _second(widths: Sequence[int], widest: int) -> int:
+    """Return the width of the second widest column; `widest` is the index of the widest one."""
     return max((width for index, width in enumerate(widths) if index != widest), default=0)
 
 

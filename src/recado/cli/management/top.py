@@ -155,7 +155,7 @@ def read_key(descriptor: int, timeout_s: float) -> str:
 
 
 def _show_live(call: Invocation, order: Order) -> None:
-    """Redraw until `q`. The time between two screens does not depend on keys."""
+    """Redraw until `q`. Keys for the order and the pause redraw at once; other keys do not."""
     stream, keyboard = sys.stdout, sys.stdin.fileno()
     is_paused = False
     reading: Reading | None = None

@@ -62,7 +62,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="messages between two acknowledgements: so many of one queue can be moved twice by an"
         f" interruption; default: {WINDOW_COUNT}",
     )
-    add("--state", type=Path, metavar="FILE", help="positions of streams; default: by servers")
+    add(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="positions of streams; default: one for each pair of servers",
+    )
     add("--json", action="store_true", help="print JSON")
     return parser
 

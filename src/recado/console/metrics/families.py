@@ -1,6 +1,6 @@
 """The metrics of each queue, channel and connection, in the families that the detailed page selects.
 
-They have RabbitMQ's names. In its aggregated page each is a sum, here too.
+They have RabbitMQ's names. As in RabbitMQ, the page with totals has the sum of each over all objects.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def _label_connection(connection: Connection) -> Labels:
 
 
 def _count_delivered_ack(entry: ChannelEntry) -> int:
+    """Return the deliveries with manual acknowledgement: not counted themselves, but each delivery has a tag."""
     channel = entry[1]
     others = channel.delivered_no_ack_count + channel.get_count + channel.get_no_ack_count
     return channel.next_tag - 1 - others

@@ -118,7 +118,7 @@ def describe(routes: Sequence[ApiRoute]) -> Schema:
                     "content": {"application/json": {"schema": _reference(Error)}},
                 },
                 "Refusal": {
-                    "description": "The credentials are missing or wrong, or do not suffice; then it has an Error.",
+                    "description": "No credentials; or wrong ones, or ones that do not suffice, with an Error.",
                     "headers": {"www-authenticate": {"schema": {"type": "string"}}},
                 },
             },
@@ -213,7 +213,7 @@ def _errors(route: ApiRoute) -> list[int]:
     if "{" in route.path:
         statuses.append(404)
     if route.method != "GET":
-        statuses += [403, 507]
+        statuses += [403, 507]  # a change that another site requests; a full disk
     if route.method == "POST" and route.path.startswith("/api/definitions"):
         statuses.append(409)
     if route.body is not None:

@@ -74,7 +74,7 @@ def _entries(vhosts: list[Vhost[Queue]], *, operator: bool) -> Answer:
     )
 
 
-def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
+def _listed_vhosts(request: ApiRequest) -> list[Vhost[Queue]]:
     return [request.broker.vhosts[name] for name in listed_vhosts(request.user, request.broker)]
 
 
@@ -121,8 +121,8 @@ def _register(path: str, change: Access, *, operator: bool) -> None:
 
     @API.add("GET", all_of_kind, Access.MANAGEMENT, content=Content.LIST)
     def list_policies(request: ApiRequest) -> Answer:
-        """List the policies of all visible vhosts."""
-        return _entries(_visible(request), operator=operator)
+        """List the policies of all vhosts that the user may use."""
+        return _entries(_listed_vhosts(request), operator=operator)
 
     @API.add("GET", of_vhost, Access.VHOST, content=Content.LIST)
     def list_policies_of_vhost(request: ApiRequest) -> Answer:
@@ -183,15 +183,15 @@ class GlobalParameterBody(msgspec.Struct):
 
 @API.add("GET", "/api/parameters", Access.POLICIES, content=Content.LIST)
 def list_parameters(request: ApiRequest) -> Answer:
-    """List the parameters of all visible vhosts."""
-    return _parameters(_visible(request))
+    """List the parameters of all vhosts that the user may use."""
+    return _parameters(_listed_vhosts(request))
 
 
 @API.add("GET", "/api/parameters/{component}", Access.POLICIES, content=Content.LIST)
 def list_parameters_of_component(request: ApiRequest) -> Answer:
     """List the parameters of one component."""
     return _parameters(
-        _visible(request) if request.parameters["component"] == LIMITS_COMPONENT else []
+        _listed_vhosts(request) if request.parameters["component"] == LIMITS_COMPONENT else []
     )
 
 

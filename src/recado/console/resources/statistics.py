@@ -30,7 +30,7 @@ QUEUE_COUNTERS: Final = (
     "ack",
 )
 PUBLISH_COUNTERS: Final = ("publish", "confirm")
-"""Absent from statistics while all are zero; so are the other counters of messages, as one group."""
+"""One of two groups in `message_stats`; the other counters are the second. A group is absent while all of it is 0."""
 QUEUE_LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_FIELDS: Final = (*QUEUE_COUNTERS, *QUEUE_LENGTHS)
 CHANNEL_FIELDS: Final = (

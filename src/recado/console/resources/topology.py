@@ -86,7 +86,7 @@ def access_to(request: ApiRequest, vhost: Vhost[Queue]) -> VhostAccess:
     return VhostAccess(request.user, vhost, broker.consumer_timeouts, broker.coalescer)
 
 
-def _visible(request: ApiRequest) -> list[Vhost[Queue]]:
+def _listed_vhosts(request: ApiRequest) -> list[Vhost[Queue]]:
     if "vhost" in request.parameters:
         return [request.vhost()]
     names = listed_vhosts(request.user, request.broker)
@@ -155,7 +155,9 @@ def _find_exchange(request: ApiRequest, name: str = "exchange") -> _ExchangeEntr
 
 def _exchange_listing(request: ApiRequest) -> Answer:
     entries = [
-        (vhost, exchange) for vhost in _visible(request) for exchange in vhost.exchanges.values()
+        (vhost, exchange)
+        for vhost in _listed_vhosts(request)
+        for exchange in vhost.exchanges.values()
     ]
     return Answer(
         listing=Listing(
@@ -174,7 +176,7 @@ def _exchange_listing(request: ApiRequest) -> Answer:
 
 @API.add("GET", "/api/exchanges", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_exchanges(request: ApiRequest) -> Answer:
-    """List the exchanges of all visible vhosts."""
+    """List the exchanges of all vhosts that the user may use."""
     return _exchange_listing(request)
 
 
@@ -268,7 +270,7 @@ def find_queue(request: ApiRequest, parameter: str = "queue") -> Queue:
 def _queue_listing(request: ApiRequest) -> Answer:
     entries = [
         queue
-        for vhost in _visible(request)
+        for vhost in _listed_vhosts(request)
         for queue in vhost.queues.values()
         if not queue.is_reply_address
     ]
@@ -293,7 +295,7 @@ def _queue_listing(request: ApiRequest) -> Answer:
 
 @API.add("GET", "/api/queues", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS)
 def list_queues(request: ApiRequest) -> Answer:
-    """List the queues of all visible vhosts."""
+    """List the queues of all vhosts that the user may use."""
     return _queue_listing(request)
 
 
@@ -301,7 +303,7 @@ def list_queues(request: ApiRequest) -> Answer:
     "GET", "/api/queues/detailed", Access.MANAGEMENT, content=Content.PAGES, query=SERIES_PARAMETERS
 )
 def list_queues_detailed(request: ApiRequest) -> Answer:
-    """List the queues of all visible vhosts with all fields."""
+    """List the queues of all vhosts that the user may use with all fields."""
     return _queue_listing(request)
 
 
@@ -392,7 +394,7 @@ def rebalance_queues(request: ApiRequest) -> Answer:
 def properties_key(routing_key: str, arguments: FieldTable) -> str:
     """Return the name of a binding among those with the same source and destination, as in RabbitMQ.
 
-    It is the encoded routing key, `~` if that is empty; with arguments a hash of them follows.
+    It is the encoded routing key, or `~` if that is empty. With arguments, `~` and a hash of them follow the key.
     """
     encoded = quote_plus(routing_key, safe="-_.")
     if arguments:
@@ -472,8 +474,10 @@ def _bindings_from(vhost: Vhost[Queue], exchange: Exchange[Queue]) -> Iterable[_
 
 @API.add("GET", "/api/bindings", Access.MANAGEMENT, content=Content.LIST)
 def list_bindings(request: ApiRequest) -> Answer:
-    """List the bindings of all visible vhosts."""
-    return _binding_listing(each for vhost in _visible(request) for each in _all_bindings(vhost))
+    """List the bindings of all vhosts that the user may use."""
+    return _binding_listing(
+        each for vhost in _listed_vhosts(request) for each in _all_bindings(vhost)
+    )
 
 
 @API.add("GET", "/api/bindings/{vhost}", Access.VHOST, content=Content.LIST)

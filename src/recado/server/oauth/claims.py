@@ -38,7 +38,10 @@ class TokenRules(msgspec.Struct, frozen=True):
 
 
 def is_token(password: bytes) -> bool:
-    """Whether a password has the form of a JWT: three parts in base64, of which the first is a JSON object."""
+    """Whether a password has the form of a JWT: three parts in base64, of which the first is a JSON object.
+
+    Only the beginning of the first part is checked: `ey` is base64 of `{` and a quote or a space.
+    """
     return password.startswith(b"ey") and password.count(b".") == 2
 
 

@@ -33,6 +33,7 @@ class TokenLogin:
         self._server = server
         self._verifier = verifier
         self.tasks: set[asyncio.Task[None]] = set()
+        """Decisions that wait for a key; the event loop has only weak references to its tasks."""
 
     async def check(self, token: bytes, peer: str) -> TokenUser | None:
         """Return the user of a token, for other protocols than AMQP; None if it is refused."""

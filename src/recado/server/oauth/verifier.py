@@ -1,7 +1,7 @@
 """Checks OAuth 2 tokens: the signature with the keys of the provider, then the claims.
 
 That takes 0.2 ms, and 3 ms for a token with 300 scopes. Over HTTP the same token comes with each request, so the
-users of the newest tokens are kept, by the digest of the token, until their keys or times are over.
+users of the newest tokens are cached, by the digest of the token, until the keys change or the token expires.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .measurement import Load, Measurement, Progress
 
 DEFAULT_AMQP_URL: Final = "amqp://guest:guest@127.0.0.1:5672"
-STAMP_BYTES: Final = 8
+STAMP_BYTES: Final = 8  # as in `workers`, whose import would delay `--help`
 BUSY_RATIO: Final = 0.9
 """With more than this share of a core, the client limits the rates itself."""
 LIMITS: Final = {

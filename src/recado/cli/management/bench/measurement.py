@@ -22,7 +22,8 @@ CONNECTION_NAME: Final = "recado bench"
 CONNECTING_MAX_COUNT: Final = 50
 """Connections that are opened at the same time."""
 EXPIRY_S: Final = 60.0
-"""A queue that a killed bench has left is deleted by the broker after this time."""
+"""A queue that a killed bench has left is deleted by the broker after this time and that of the run: a queue
+without consumers counts as unused during the run."""
 STREAM_MAX_BYTES: Final = 1 << 30
 SEGMENT_MAX_BYTES: Final = 64 << 20
 CLEAN_UP_TIMEOUT_S: Final = 15.0
@@ -101,7 +102,7 @@ async def measure(
 
 
 def describe_server(properties: FieldTable) -> str:
-    """Return product and version; recado calls itself RabbitMQ there, and gives its own name elsewhere."""
+    """Return product and version. recado has those of RabbitMQ, and its own in the property `information`."""
     product, version, information = (
         str(properties.get(name, "")) for name in ("product", "version", "information")
     )

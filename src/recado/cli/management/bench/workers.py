@@ -176,4 +176,4 @@ class BenchConsumer:
             self._backlog.add_received(self._number, len(batch))
             if not self._consumer.no_ack:
                 batch[-1].ack(multiple=True)
-            await asyncio.sleep(0)  # `next_batch` returns without a pause if there is a batch
+            await asyncio.sleep(0)  # `batches` yields without a pause while messages are buffered
