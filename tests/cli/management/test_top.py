@@ -90,6 +90,17 @@ def test_keys(recado_on: Run) -> None:
         assert process.wait(scale(TIME_LIMIT_S)) == 0
 
 
+def test_more_queues_than_lines(recado_on: Run) -> None:
+    """A screen never scrolls: its first line would be lost."""
+    for number in range(20):
+        recado_on("queues", "declare", f"queue-{number}")
+    with top() as (screen, _):
+        seen = screen.wait_for(b" more", b"q quit", b"\x1b[J")
+    lines = seen[seen.index(b"\x1b[H") : seen.index(b"\x1b[J")].splitlines()
+    assert len(lines) == 24
+    assert lines[-3].endswith(b"more\x1b[0m\x1b[K")
+
+
 def test_a_server_that_goes_away() -> None:
     with ExitStack() as running:
         broker = running.enter_context(recado.Broker(config={"management": {"port": 0}}))

@@ -25,6 +25,8 @@ INTERVAL_S: Final = 2.0
 INTERVAL_MIN_S: Final = 0.2
 HEADING_COUNT: Final = 6
 """Lines above the queues."""
+FOOTER_COUNT: Final = 3
+"""Lines below the queues: how many more there are, an empty one, and the keys."""
 HEIGHT_DEFAULT_COUNT: Final = 24
 PAGE_MAX_COUNT: Final = 500
 """The largest page that the server accepts."""
@@ -164,7 +166,7 @@ def _show_live(call: Invocation, order: Order) -> None:
         with raw_keys(keyboard):
             while True:
                 due_at = time.monotonic() + call.args.interval
-                row_count = _height() - HEADING_COUNT - 2
+                row_count = _height() - HEADING_COUNT - FOOTER_COUNT
                 note = "paused" if is_paused else f"every {call.args.interval:g} s"
                 if not is_paused or reading is None:
                     try:

@@ -130,10 +130,8 @@ def migrate(args: argparse.Namespace, source: ManagementApi, target: ManagementA
     moved = {} if args.definitions_only else asyncio.run(move_all(args, plan, source, target))
     result["moved"] = sum(each.moved for each in moved.values())
     result["left"] = sum(each.left for each in moved.values())
-    output.done(
-        f"imported {plural(plan.missing, 'object')}, moved {plural(result['moved'], 'message')}",
-        result,
-    )
+    imported = "" if args.messages_only else f"imported {plural(plan.missing, 'object')}, "
+    output.done(f"{imported}moved {plural(result['moved'], 'message')}", result)
     return EXIT_OK
 
 

@@ -23,7 +23,7 @@ def apply_filter(step: FilterStep, flow: Flow, context: StepContext) -> Flow:
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     return flow.with_rows(
         flow.rows.where(match_sql(condition)),
-        make_failed_letters(context, flow.rows, condition, step.where),
+        make_dead_letters_of_failures(context, flow.rows, condition, step.where),
     )
 
 
@@ -33,14 +33,16 @@ def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     copy = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
     # A row on which the condition cannot be evaluated continues, and a dead letter reports the failure.
-    return copy.with_rows(flow.rows, make_failed_letters(context, flow.rows, condition, step.where))
+    return copy.with_rows(
+        flow.rows, make_dead_letters_of_failures(context, flow.rows, condition, step.where)
+    )
 
 
 def apply_dead_letter(step: DeadLetterStep, flow: Flow, context: StepContext) -> Flow:
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
     sql = match_sql(condition)
     matching = make_dead_letters(context, flow.rows.where(sql), step.reason)
-    failed = make_failed_letters(context, flow.rows, condition, step.where)
+    failed = make_dead_letters_of_failures(context, flow.rows, condition, step.where)
     remaining = flow.rows.where(f"NOT {sql}")
     if condition.can_fail:
         remaining = remaining.where(f"NOT {failure_sql(condition.sql)}")
@@ -71,7 +73,7 @@ def apply_route(step: RouteStep, flow: Flow, context: StepContext) -> Flow:
     return flow.with_rows(rows_of(_NO_BRANCH_INDEX), failed if can_fail else None)
 
 
-def make_failed_letters(
+def make_dead_letters_of_failures(
     context: StepContext, rows: DataFrame, condition: RowCondition, sql_text: str
 ) -> DataFrame | None:
     """Return dead letters of the rows on which the condition fails; None if it cannot fail.
