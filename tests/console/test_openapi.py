@@ -118,6 +118,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/topic-permissions/%2F/guest",
         {"exchange": "amq.topic", "write": ".*", "read": ".*"},
     ),
+    ("PUT", "/api/topic-permissions/{vhost}/{user}/{exchange}"): (
+        "/api/topic-permissions/%2F/guest/amq.topic",
+        {"exchange": "amq.topic", "write": ".*", "read": ".*"},
+    ),
     ("PUT", "/api/user-limits/{user}/{name}"): (
         "/api/user-limits/guest/max-channels",
         {"value": 100},
@@ -130,7 +134,11 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ),
     ("PUT", "/api/global-parameters/{name}"): ("/api/global-parameters/g", {"value": [1]}),
 }
-ANY_OBJECT = {("POST", "/api/definitions"), ("POST", "/api/definitions/{vhost}")}
+ANY_OBJECT = {
+    ("POST", "/api/all-configuration"),
+    ("POST", "/api/definitions"),
+    ("POST", "/api/definitions/{vhost}"),
+}
 
 
 @pytest.fixture(scope="module")

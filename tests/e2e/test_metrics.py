@@ -41,7 +41,6 @@ ABSENT = (
     r"queue_consumer_(capacity|utilisation)",
     r"channel_(messages|acks)_uncommitted",
     r"connection_pending_packets",
-    r"auth_attempts(_.*)?_total",
     r"global_messages_dead_lettered_.*",
 )
 ABSENT_LABELS = {

@@ -166,9 +166,11 @@ class Console:
         try:
             user = await check
         except LoginThrottledError as error:
+            self.server.authenticator.count_attempt("http", succeeded=False)
             raise ApiError(429, "too_many_requests", str(error)) from error
         finally:
             self._pending_logins -= 1
+        self.server.authenticator.count_attempt("http", succeeded=user is not None)
         if user is None:
             raise ApiError(401, "not_authorized", "Not_Authorized")
         return user

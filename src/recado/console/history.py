@@ -85,6 +85,10 @@ class CounterHistory:
             self._series.move_to_end(key)
         series.append((now_ms, current))
 
+    def clear(self) -> None:
+        """Forget the time series; rates continue."""
+        self._series.clear()
+
     @property
     def size(self) -> int:
         """The number of objects in the two newest generations."""

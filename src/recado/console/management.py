@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from .console import CertificateFiles, Console, DiskFolder, Listener
 from .resources import (
+    compatibility,
     connections,
     definitions,
+    health,
+    logins,
     messages,
     openapi,
     overview,
@@ -30,8 +33,11 @@ if TYPE_CHECKING:
     from recado.server.server import Server
 
 RESOURCES = (
+    compatibility,
     connections,
     definitions,
+    health,
+    logins,
     messages,
     openapi,
     overview,

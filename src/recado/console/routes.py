@@ -52,6 +52,15 @@ _MESSAGE_ACTIONS: Final = (
     "/contents",
     "/route-test",
 )
+_OTHER_CHANGES: Final = (
+    "/api/all-configuration",
+    "/api/auth",
+    "/api/connections",
+    "/api/definitions",
+    "/api/login",
+    "/api/reset",
+    "/api/stream",
+)
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
 _ANSWERS: Final = {"GET": (200,), "POST": (200,), "PUT": (201, 204), "DELETE": (204,)}
 

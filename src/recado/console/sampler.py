@@ -110,6 +110,19 @@ class Sampler:
             self.channels.sample(((each, read_channel(each)) for each in channels), at_ms)
         )
 
+    def clear(self) -> None:
+        """Forget all time series; rates continue."""
+        for history in (
+            self.queues,
+            self.exchanges,
+            self.channels,
+            self.connections,
+            self.vhosts,
+            self.totals,
+            self.churn,
+        ):
+            history.clear()
+
     def _queues(self) -> Iterator[Queue]:
         for vhost in self._server.broker.vhosts.values():
             for queue in vhost.queues.values():

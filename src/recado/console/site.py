@@ -207,7 +207,9 @@ class Site:
             return b""
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise ApiError(415, "unsupported_media_type", "compressed bodies are not supported")
-        is_long = route.path.endswith("/publish") or route.path.startswith("/api/definitions")
+        is_long = route.path.endswith("/publish") or route.path.startswith(
+            ("/api/definitions", "/api/all-configuration")
+        )
         body_max = BODY_MAX_BYTES if is_long else SHORT_BODY_MAX_BYTES
         if (request.content_length or 0) > body_max:
             raise _too_large(body_max)

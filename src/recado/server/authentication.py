@@ -12,6 +12,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from recado.amqp.handshake import EXTERNAL, Credentials
 from recado.broker.access import User
 from recado.broker.scopes import TokenUser
@@ -31,6 +33,13 @@ log = logging.getLogger("recado.server")
 PENDING_CHECKS_MAX = 64  # slow password checks that may wait or run
 
 
+class LoginAttempts(msgspec.Struct):
+    """The logins by one protocol since the start."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
 class Authenticator:
     """Decides on logins. At most two slow password checks run at a time."""
 
@@ -39,6 +48,8 @@ class Authenticator:
         self._passwords = PasswordChecker()
         self._throttle = LoginThrottle()
         self.refusals = RefusalLog()
+        self.attempts: dict[str, LoginAttempts] = {}
+        """By protocol, in RabbitMQ's words: `amqp091`, `http`."""
         self.tokens: TokenLogin | None = None
         """Logins with OAuth 2 tokens. A password that has the form of a token is then not tried as a password."""
         self._slow_checks = asyncio.Semaphore(2)
@@ -95,6 +106,14 @@ class Authenticator:
         """Return the user with this token, for other protocols than AMQP; None if the login is refused."""
         return None if self.tokens is None else await self.tokens.check(token, peer)
 
+    def count_attempt(self, protocol: str, *, succeeded: bool) -> None:
+        """Count a login that was accepted or refused."""
+        counted = self.attempts.setdefault(protocol, LoginAttempts())
+        if succeeded:
+            counted.succeeded += 1
+        else:
+            counted.failed += 1
+
     def update_secret(self, connection: "Connection", secret: bytes) -> None:
         """Handle a new secret of an open connection: a new token; new passwords are of no consequence."""
         access = connection.session.access
@@ -114,7 +133,7 @@ class Authenticator:
         if name is None:
             refusal = f"the client certificate has no {login.source}"
         if user is not None and refusal is None:
-            connection.session.accept_login(user)
+            connection.accept_login(user)
         else:
             if self.refusals.admit(
                 "certificate refused", connection.peer, self._server.loop.time()
@@ -180,7 +199,7 @@ class Authenticator:
     ) -> None:
         accepted = self._decide(user, credentials.username, connection.peer, is_right)
         if accepted is not None:
-            connection.session.accept_login(accepted)
+            connection.accept_login(accepted)
         else:  # the client is not told the reason: it may be guessing
             connection.refuse_login()
 

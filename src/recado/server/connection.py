@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from recado.amqp.errors import InternalError
 from recado.amqp.handshake import EXTERNAL, Credentials
+from recado.broker.access import User
 
 from .certificate_login import PeerCertificate
 from .options import PASSWORD_MECHANISMS
@@ -28,6 +29,7 @@ log = logging.getLogger("recado.server")
 # The transport copies whatever the socket does not take into a buffer of its own, one per slow client, and such
 # buffers fragment the heap. So the transport gets little at a time; the rest waits in the output buffer of the
 # session.
+PROTOCOL = "amqp091"  # as RabbitMQ names it in statistics
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
@@ -356,7 +358,12 @@ class Connection(asyncio.BufferedProtocol):
     def _verify(self, session: Session, credentials: Credentials) -> None:
         self._server.authenticator.verify(self, credentials)
 
+    def accept_login(self, user: User) -> None:
+        self._server.authenticator.count_attempt(PROTOCOL, succeeded=True)
+        self.session.accept_login(user)
+
     def refuse_login(self) -> None:
+        self._server.authenticator.count_attempt(PROTOCOL, succeeded=False)
         self.session.refuse_login()
         if self.session.state is SessionState.REFUSED:
             self._server.loop.call_later(REFUSAL_DELAY_S, self.transport.close)

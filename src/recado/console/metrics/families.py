@@ -32,11 +32,15 @@ class Metric(NamedTuple):
 
 
 class ObjectKind(NamedTuple):
-    """One kind of object: how to list the objects, their labels, and their metrics by family."""
+    """One kind of object: how to list the objects, their labels, and their metrics by family.
+
+    The page of totals has the sums of all objects, unless `is_summed` is false.
+    """
 
     objects: Callable[[Console], Iterator[Any]]
     labels: Callable[[Any], Labels]
     families: dict[str, tuple[Metric, ...]]
+    is_summed: bool = True
 
     def metrics(self, names: set[str] | None = None) -> list[Metric]:
         """Return the metrics of some families, by default of all."""
@@ -340,4 +344,31 @@ CONNECTIONS: Final = ObjectKind(
         ),
     },
 )
-KINDS: Final = (QUEUES, CHANNELS, CONNECTIONS)
+LOGINS: Final = ObjectKind(
+    lambda console: iter(list(console.server.authenticator.attempts.items())),
+    lambda entry: (("protocol", entry[0]),),
+    {
+        "auth_attempt_metrics": (
+            Metric(
+                "auth_attempts_total",
+                "counter",
+                "Logins by protocol",
+                lambda entry: entry[1].succeeded + entry[1].failed,
+            ),
+            Metric(
+                "auth_attempts_succeeded_total",
+                "counter",
+                "Logins that were accepted",
+                lambda entry: entry[1].succeeded,
+            ),
+            Metric(
+                "auth_attempts_failed_total",
+                "counter",
+                "Logins that were refused",
+                lambda entry: entry[1].failed,
+            ),
+        ),
+    },
+    is_summed=False,
+)
+KINDS: Final = (QUEUES, CHANNELS, CONNECTIONS, LOGINS)

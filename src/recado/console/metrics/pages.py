@@ -18,7 +18,7 @@ from recado.broker.queue import Queue
 
 from ..query import QueryError
 from .exposition import Writer
-from .families import KINDS
+from .families import KINDS, ObjectKind
 from .node import render_identity, render_node
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ def render_totals(console: Console, writer: Writer) -> Iterator[bytes]:
     yield from render_identity(console, writer, "aggregated")
     yield from render_node(console, writer)
     for kind in KINDS:
+        if not kind.is_summed:
+            yield from _render_kind(console, writer, kind, "rabbitmq_", None, lambda _: True)
+            continue
         metrics = kind.metrics()
         sums = [0.0] * len(metrics)
         for each in kind.objects(console):
@@ -76,14 +79,25 @@ def _render_families(
     is_chosen: Callable[[Any], bool],
 ) -> Iterator[bytes]:
     for kind in KINDS:
-        metrics = kind.metrics(names)
-        objects: list[Any] = []
-        for each in kind.objects(console) if metrics else ():
-            if is_chosen(each):
-                objects.append(each)
-            yield b""
-        for metric in metrics:
-            name = prefix + metric.name
-            yield writer.head(name, metric.kind, metric.help)
-            for each in objects:
-                yield writer.sample(name, kind.labels(each), metric.read(each))
+        yield from _render_kind(console, writer, kind, prefix, names, is_chosen)
+
+
+def _render_kind(
+    console: Console,
+    writer: Writer,
+    kind: ObjectKind,
+    prefix: str,
+    names: set[str] | None,
+    is_chosen: Callable[[Any], bool],
+) -> Iterator[bytes]:
+    metrics = kind.metrics(names)
+    objects: list[Any] = []
+    for each in kind.objects(console) if metrics else ():
+        if is_chosen(each):
+            objects.append(each)
+        yield b""
+    for metric in metrics:
+        name = prefix + metric.name
+        yield writer.head(name, metric.kind, metric.help)
+        for each in objects:
+            yield writer.sample(name, kind.labels(each), metric.read(each))

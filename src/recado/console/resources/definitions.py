@@ -97,6 +97,14 @@ def export_all_by_old_name(request: ApiRequest) -> Answer:
 
 @API.add(
     "POST",
+    "/api/all-configuration",
+    Access.ADMINISTRATOR,
+    answers=(200, 204),
+    body=dict[str, Any],
+    query=(DRY_RUN,),
+)
+@API.add(
+    "POST",
     "/api/definitions",
     Access.ADMINISTRATOR,
     answers=(200, 204),

@@ -35,6 +35,7 @@ PATH_PARAMETERS: Final[dict[str, tuple[str, Any]]] = {
     "connection": ("The name of a connection.", Name),
     "channel": ("The name of a channel.", Name),
     "node": ("The name of the node.", Name),
+    "password": ("A password in plain text.", Name),
     "port": ("The number of a port.", Annotated[int, msgspec.Meta(ge=0, le=65_535)]),
     "protocol": ("The name of a protocol, such as `amqp091`.", Name),
     "within": ("How many units of time.", Annotated[int, msgspec.Meta(ge=0, le=99_999)]),

@@ -323,8 +323,14 @@ def list_topic_permissions_of_vhost(request: ApiRequest) -> Answer:
 
 
 @API.add("GET", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR, content=Content.LIST)
+@API.add(
+    "GET",
+    "/api/topic-permissions/{vhost}/{user}/{exchange}",
+    Access.ADMINISTRATOR,
+    content=Content.LIST,
+)
 def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
-    """List the topic permissions of a user in a vhost."""
+    """List the topic permissions of a user in a vhost; an exchange in the path does not matter."""
     user, vhost = _require_user(request), request.vhost().name
     if not any(name == vhost for name, _ in user.topic_permissions):
         raise not_found()
@@ -334,8 +340,17 @@ def list_topic_permissions_in_vhost(request: ApiRequest) -> Answer:
 @API.add(
     "PUT", "/api/topic-permissions/{vhost}/{user}", Access.ADMINISTRATOR, body=TopicPermissionBody
 )
+@API.add(
+    "PUT",
+    "/api/topic-permissions/{vhost}/{user}/{exchange}",
+    Access.ADMINISTRATOR,
+    body=TopicPermissionBody,
+)
 def put_topic_permission(request: ApiRequest) -> Answer:
-    """Narrow what a user may write to and read from one topic exchange, by routing key."""
+    """Narrow what a user may write to and read from one topic exchange, by routing key.
+
+    The exchange is that of the body.
+    """
     body = read_body(request, TopicPermissionBody)
     user, vhost = _user_and_vhost(request)
     exchange = check_name("exchange", body.exchange)

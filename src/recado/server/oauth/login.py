@@ -47,7 +47,7 @@ class TokenLogin:
         """Accept or refuse a login, now or, if the key of the token has to be loaded, later."""
 
         def accept(user: TokenUser) -> None:
-            connection.session.accept_login(user)
+            connection.accept_login(user)
             connection.expire_at(user.expires_at)
 
         def refuse(error: TokenError) -> None:
