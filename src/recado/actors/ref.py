@@ -152,7 +152,7 @@ class ActorRef(Generic[M_contra]):
         that the actor has failed or replied with. Call it on the loop's thread.
         """
         future = self.ask_future(message, timeout)
-        self._system._loop_dispatcher.run_early()
+        self._system._loop_dispatcher.run_early()  # before the loop polls its sockets (TU3)
         return await future
 
     def ask_future(self, message: Message[R], timeout: float | None = None) -> Future[R]:
@@ -175,7 +175,7 @@ class ActorRef(Generic[M_contra]):
                 "forward was called outside of a handler", "Use tell or ask there"
             )
         _, sender, reply = cell.envelope
-        cell.answered_envelope = cell.envelope
+        cell.answered_envelope = cell.envelope  # so the end of the handler is not its reply
         self._target.deliver(self._address, isolate(message), sender, reply)
 
     def stop(self) -> None:

@@ -55,7 +55,7 @@ class DeduplicationWindow:
         self._ttl_ms = ttl_ms
         self._store = store
         self._record = record
-        self._required_lsn = 0  # LSN of the id that was stored last
+        self._required_lsn = 0  # of the sync that covers all stored ids
         # Time of acceptance by id. Not a plain dict: it finds its first key after scanning all deleted
         # ones, 11 µs to evict one of 100,000 instead of 0.3.
         self._ids: OrderedDict[bytes, int] = OrderedDict()
@@ -70,7 +70,7 @@ class DeduplicationWindow:
         if message_id not in self._ids:
             return False
         if message_id not in self._transient_ids and self._required_lsn > self._store.durable_lsn:
-            self._store.require_sync()
+            self._store.require_sync()  # by the end of this turn, also of the original
             self._required_lsn = self._store.lsn
         return True
 

@@ -109,7 +109,7 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
 
 
 def list_verbs() -> dict[str, list[str]]:
-    """Return the verbs of every command; commands without verbs have none."""
+    """Return the verbs of every command; commands without verbs have none. A word in capitals is an argument."""
     verbs: dict[str, list[str]] = {}
     for commands in GROUPS.values():
         for words in commands:

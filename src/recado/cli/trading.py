@@ -80,14 +80,20 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     match verb:
         case "run":
-            numbers = "comma-separated; default: 1,2,4,8,10,20,40,80"
-            add("--clients", type=parse_counts, metavar="N,…", help=numbers)
+            clients_help = "comma-separated; default: 1,2,4,8,10,20,40,80"
+            add("--clients", type=parse_counts, metavar="N,…", help=clients_help)
             add("--transport", type=parse_transports, metavar="T,…", help="default: tcp,amqp")
-            longer = "added to each round trip, such as 0ms,2ms; default: 0ms"
-            add("--latency", type=parse_latencies_us, default=[0], metavar="TIME,…", help=longer)
+            latency_help = "added to each round trip, such as 0ms,2ms; default: 0ms"
+            add(
+                "--latency",
+                type=parse_latencies_us,
+                default=[0],
+                metavar="TIME,…",
+                help=latency_help,
+            )
             add("--asks", type=parse_positive, metavar="N", help="asks per run; default: 30000")
-            best = "runs of each configuration, of which the best is reported; default: 3"
-            add("--runs", type=parse_positive, metavar="N", help=best)
+            runs_help = "runs of each configuration, of which the best is reported; default: 3"
+            add("--runs", type=parse_positive, metavar="N", help=runs_help)
             add("--quick", action="store_true", help="4800 asks and one run of each configuration")
             add(
                 "--broker", type=parse_broker, action="append", metavar="NAME=URL",
@@ -118,12 +124,12 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
             add("--latency", type=parse_latency_us, default=0, metavar="TIME", help="such as 2ms")
         case _:
             add("--transport", type=parse_transport, required=True, metavar="tcp|amqp")
-            where = (
+            url_help = (
                 "of the broker"
                 if verb == "serve"
                 else "of the broker, or tcp://HOST:PORT of the exchange"
             )
-            add("--url", metavar="URL", help=where)
+            add("--url", metavar="URL", help=url_help)
     if verb == "trade":
         add("--clients", type=parse_positive, default=1, metavar="N")
         add(

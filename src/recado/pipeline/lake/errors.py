@@ -9,7 +9,7 @@ from ..errors import PipelineError
 
 
 class TableError(PipelineError):
-    """A table cannot take these rows."""
+    """A table cannot be accessed, or cannot take these rows."""
 
 
 def unreachable_error(location: str, error: Exception) -> TableError:

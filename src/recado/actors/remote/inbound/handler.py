@@ -91,6 +91,7 @@ class InboundHandler:
         self._backpressure = LinkBackpressure(node.system)
         self._store_retries = StoreRetries(node.system)
         self._is_quiescing = False
+        # Only a reply tells a cell that a message is of an untrusted node, so one-way messages have one, too.
         self._one_way_reply = DISCARD_REPLY if node.options.untrusted else None
         self.warmup = WarmupBuffer(self._system._clock, self._has_actor)
         self.refusals = Refusals(node)
@@ -297,6 +298,8 @@ class InboundHandler:
         origin: Origin,
         receipt: StoredCallback | None,
     ) -> None:
+        # It settles all copies that were received during the warm-up. Later copies are collected again if the
+        # mailbox defers the settling once more.
         settle = partial(_settle_all, self._pending_settles[origin])
         if self._deliver_to_cell(link, target, delivered, origin, settle, receipt):
             self._complete_settle(origin)
