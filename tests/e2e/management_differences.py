@@ -188,6 +188,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         r"/api/nodes .*\.auth_mechanisms\[[\w-]+\](\.description)?",
     ),
     Difference(
+        "a node: `being_drained`",
+        "absent; from 3.13 on present",
+        "`false`",
+        "`rabbitmqadmin` 2 needs it (`ClusterNode` of its library `rabbitmq_http_client`)",
+        r"/api/nodes .*\.being_drained",
+        from_rabbitmq=MISSING,
+        from_recado="false",
+    ),
+    Difference(
         "`exchange_types`",
         "without `regex` and `x-delayed-message`",
         "with them",

@@ -177,6 +177,7 @@ def node_object(request: ApiRequest) -> dict[str, Any]:
         "name": console.node_name,
         "type": "disc",
         "running": True,
+        "being_drained": False,
         "os_pid": str(os.getpid()),
         "uptime": int((time.time() - console.started_at) * 1_000),
         "processors": os.cpu_count() or 1,
