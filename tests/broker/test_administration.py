@@ -88,6 +88,23 @@ def test_a_deleted_vhost_takes_everything_with_it() -> None:
     assert not broker.vhosts["shop"].queues
 
 
+def test_users_that_change_while_a_vhost_is_deleted_stay_changed() -> None:
+    broker = new_broker()
+    broker.add_vhost("shop")
+    for number in range(3_000):
+        broker.add_user(User(str(number), permissions={"shop": ALL}))
+    deleted: list[bool] = []
+    broker.delete_vhost("shop", 0, lambda: deleted.append(True))
+    assert not deleted  # so many users are changed in the background
+    broker.delete_user("2999")
+    broker.add_user(User("2998", "new hash", permissions={"shop": ALL, "/": ALL}))
+    while not deleted:
+        broker.tick(0)
+    assert "2999" not in broker.users
+    assert broker.users["2998"] == User("2998", "new hash", permissions={"/": ALL})
+    assert not any(user.has_access_data("shop") for user in broker.users.values())
+
+
 def test_queues_that_are_deleted_meanwhile_are_skipped() -> None:
     broker = new_broker()
     broker.add_vhost("shop")

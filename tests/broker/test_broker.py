@@ -2,7 +2,7 @@
 
 import pytest
 
-from recado.amqp.errors import NotAllowedError, PreconditionFailedError
+from recado.amqp.errors import AccessRefusedError, NotAllowedError, PreconditionFailedError
 from recado.amqp.properties import Properties
 from recado.broker.access import Permission, User
 from recado.broker.arguments import QueueSettings
@@ -43,12 +43,33 @@ def test_a_user_is_let_into_its_vhosts(broker: Broker) -> None:
         broker.grant_access(GUEST, "other")
 
 
-def test_new_permissions_are_for_connections_to_come(broker: Broker) -> None:
+def test_a_login_opens_a_vhost_with_the_permissions_of_today(broker: Broker) -> None:
+    """The client decides how long its login lasts before it opens a vhost."""
     before = broker.grant_access(GUEST, "/")
-    changed = User("guest", permissions={"/": Permission()})
-    assert broker.grant_access(changed, "/") is not before
+    login, changed = broker.users["guest"], User("guest", permissions={"/": Permission()})
     broker.add_user(changed)
-    assert broker.grant_access(broker.users["guest"], "/").user is changed
+    assert broker.grant_access(login, "/") is before
+    assert before.user is changed
+    broker.add_user(User("guest"))
+    with pytest.raises(NotAllowedError, match="access to vhost '/' refused for user 'guest'"):
+        broker.grant_access(login, "/")
+
+
+def test_the_login_of_a_deleted_user_opens_nothing(broker: Broker) -> None:
+    login = broker.users["guest"]
+    broker.delete_user("guest")
+    with pytest.raises(NotAllowedError, match="access to vhost '/' refused for user 'guest'"):
+        broker.grant_access(login, "/")
+
+
+def test_a_login_from_before_a_change_does_not_hide_later_changes(broker: Broker) -> None:
+    login = broker.users["guest"]
+    broker.add_user(User("guest", permissions={"/": Permission(".*", ".*", ".*")}))
+    accesses = [broker.grant_access(user, "/") for user in (broker.users["guest"], login)]
+    broker.add_user(User("guest", permissions={"/": Permission()}))
+    for access in accesses:
+        with pytest.raises(AccessRefusedError):
+            access.permissions.check_read("queue", "q")
 
 
 # ── queues ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -120,6 +120,56 @@ async def test_an_unknown_name_takes_as_long_as_a_wrong_password(
     assert checked == [(SLOW, b"guess")]
 
 
+@pytest.mark.parametrize("protocol", ["amqp", "http"])
+@pytest.mark.parametrize("before", ["slow", None])
+@pytest.mark.parametrize("after", ["slow", "quick", None])
+@in_the_loop
+async def test_users_that_change_while_a_password_is_checked(
+    before: str | None, after: str | None, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the password that the user has at the end of the check counts."""
+    hashes = {"slow": SLOW, "quick": GUEST.password_hash}
+    broker = new_broker(User("other", SLOW, (), {"/": EVERYTHING}))
+    server = new_server(broker)
+
+    def set_user(kind: str | None) -> None:
+        if kind is not None:
+            broker.add_user(User("ana", hashes[kind], (), {"/": EVERYTHING}))
+        elif "ana" in broker.users:
+            broker.delete_user("ana")
+
+    def check(password_hash: str, password: bytes) -> bool:
+        server.loop.call_soon_threadsafe(set_user, after)
+        return True
+
+    monkeypatch.setattr(passwords, "_check_argon2", check)
+    set_user(before)
+    if protocol == "amqp":
+        is_accepted = await Guest(server).greet("ana") is None
+    else:
+        is_accepted = await server.authenticator.check("ana", b"secret", "127.0.0.1") is not None
+    assert is_accepted is (before == after == "slow")
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+@in_the_loop
+async def test_users_that_change_during_the_handshake(is_deleted: bool) -> None:
+    broker = new_broker(GUEST)
+    guest = Guest(new_server(broker))
+    guest.feed(PROTOCOL_HEADER)
+    guest.send((0, ConnectionStartOk({}, "PLAIN", b"\0guest\0secret")), (0, ConnectionTuneOk()))
+    await turns()
+    guest.methods()
+    if is_deleted:
+        broker.delete_user("guest")
+    else:
+        broker.add_user(User("guest", GUEST.password_hash))
+    guest.send((0, ConnectionOpen("/")))
+    await turns()
+    [close] = guest.methods()
+    assert "access to vhost '/' refused for user 'guest'" in str(close)
+
+
 @in_the_loop
 async def test_not_too_many_wait_for_their_passwords() -> None:
     server = new_server(new_broker(User("guest", SLOW, (), {"/": EVERYTHING})))

@@ -163,7 +163,7 @@ class Broker:
         self.background = BackgroundWork()
         self._dead_letters: dict[str, DeadLetterRouter] = {}
         self._contexts: dict[str, QueueContext] = {}
-        self._accesses: dict[tuple[str, str], VhostAccess] = {}
+        self._accesses: dict[str, dict[str, VhostAccess]] = {}  # by user and vhost
         self._timers = QueueTimers()
         self._reclaimer = MemoryReclaimer()
         self.consumer_timeouts = ConsumerTimeouts()
@@ -198,8 +198,6 @@ class Broker:
         """
         vhost = self.vhosts.pop(name)
         self.deleting_vhosts.add(name)
-        for key in [key for key in self._accesses if key[1] == name]:
-            del self._accesses[key]
         self.background.begin_turn(now)
         self.background.start(self._delete_vhost(vhost, on_deleted))
 
@@ -212,10 +210,13 @@ class Broker:
             if exchange.name and not exchange.name.startswith("amq.") and not exchange.deleted:
                 vhost.delete_exchange(exchange.name)
             yield UNITS_PER_DELETION
-        for policy in vhost.policies.by_name.values():
+        for policy in list(vhost.policies.by_name.values()):
             self.store.set_metadata(policy.kind, vhost.name, policy.name, None)
-        for user in list(self.users.values()):
-            if user.has_access_data(vhost.name):
+            yield 1
+        for name in list(self.users):
+            self._accesses.get(name, {}).pop(vhost.name, None)
+            user = self.users.get(name)  # may have been changed or deleted in the steps before
+            if user is not None and user.has_access_data(vhost.name):
                 self.add_user(user.without_vhost(vhost.name), persist=True)
             yield 1
         self.store.set_metadata("vhost", vhost.name, "", None)
@@ -249,14 +250,12 @@ class Broker:
         del self.users[name]
         self.store.set_metadata("user", "", name, None)
         self._update_accesses(User(name))
-        for key in [key for key in self._accesses if key[0] == name]:
-            del self._accesses[key]
+        self._accesses.pop(name, None)
 
     def _update_accesses(self, user: User) -> None:
         """Apply changed permissions to open connections of a user."""
-        for (name, _), access in self._accesses.items():
-            if name == user.name:
-                access.set_user(user)
+        for access in self._accesses.get(user.name, {}).values():
+            access.set_user(user)
 
     def stage_import(self, name: str, part: bytes | None) -> None:
         """Store a part of an import that is still to be applied, or delete it with None.
@@ -293,18 +292,23 @@ class Broker:
     def grant_access(self, user: User, vhost: str) -> VhostAccess:
         """Return the access of a user to a vhost.
 
-        Raises `NotAllowedError` if the vhost does not exist, the user has no permission, or a connection
-        limit is reached.
+        `user` is that of the login, and may have been changed or deleted since. Raises `NotAllowedError` if the
+        vhost does not exist, the user has no permission, or a connection limit is reached.
         """
         if vhost not in self.vhosts:
             raise NotAllowedError(f"vhost {vhost} not found")
         self.usage.check_connection(user.name, vhost, self.vhosts[vhost].settings.limits)
         if isinstance(user, TokenUser):  # each connection has a token of its own
             return VhostAccess(user, self.vhosts[vhost], self.consumer_timeouts, self.coalescer)
-        access = self._accesses.get((user.name, vhost))
-        if access is None or access.user is not user:
-            access = VhostAccess(user, self.vhosts[vhost], self.consumer_timeouts, self.coalescer)
-            self._accesses[user.name, vhost] = access
+        current = self.users.get(user.name)
+        if current is None:
+            raise NotAllowedError(f"access to vhost '{vhost}' refused for user '{user.name}'")
+        access = self._accesses.get(user.name, {}).get(vhost)
+        if access is None or not current.may_enter(vhost):
+            access = VhostAccess(
+                current, self.vhosts[vhost], self.consumer_timeouts, self.coalescer
+            )
+            self._accesses.setdefault(user.name, {})[vhost] = access
         return access
 
     # ── queues ────────────────────────────────────────────────────────────────────────────────────────

@@ -141,9 +141,18 @@ class Authenticator:
                 log.warning("login refused: %s (peer=%s user=%r)", refusal, connection.peer, name)
             connection.refuse_login()
 
-    def _decide(self, user: User | None, username: str, peer: str, is_right: bool) -> User | None:
-        """Return the user if it may log in, and tell the throttle. The reason of a refusal is only logged."""
+    def _decide(
+        self, checked: User | None, username: str, peer: str, is_right: bool
+    ) -> User | None:
+        """Return the user, as it is now, if it may log in, and tell the throttle.
+
+        `checked` is the user whose password was checked; meanwhile, it may have been added, changed or deleted.
+        The reason of a refusal is only logged.
+        """
         now = self._server.loop.time()
+        user = self._server.broker.users.get(username)
+        if checked is None or (user is not None and user.password_hash != checked.password_hash):
+            is_right = False
         refusal = _find_refusal(user, peer)
         if user is not None and not is_right:
             refusal = "wrong password"
