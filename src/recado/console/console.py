@@ -85,6 +85,49 @@ class CertificateFiles(Protocol):
     def ca_expiry(self) -> Sequence[datetime]: ...
 
 
+class ArchiveEntry(Protocol):
+    """An archive of a feed that the node runs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def feed(self) -> str: ...
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def queue(self) -> str:
+        """The queue with the packets that the archive has not stored."""
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether it runs, and no error has stopped it."""
+
+    @property
+    def stored_count(self) -> int:
+        """Messages on disk since the archive was created."""
+
+    @property
+    def unsynced_count(self) -> int:
+        """Messages that it has received, but are not yet on disk."""
+
+    @property
+    def unsealed_count(self) -> int:
+        """Messages on disk that are not yet in a Parquet file."""
+
+    @property
+    def lag_s(self) -> float:
+        """Seconds since the oldest of those was received that are not yet on disk."""
+
+
+class ArchiveSet(Protocol):
+    """The archives that the node runs."""
+
+    def measure_progress(self) -> Iterable[ArchiveEntry]: ...
+
+
 class ResourceLimits(msgspec.Struct, frozen=True):
     """The limits of the node, and how far they are used."""
 
@@ -111,10 +154,12 @@ class Console:
         audit: AuditLog | None = None,
         loopback_users: Collection[str] = (),
         certificates: CertificateFiles | None = None,
+        archives: ArchiveSet | None = None,
     ) -> None:
         self.server = server
         self.loopback_users = loopback_users
         self.certificates = certificates
+        self.archives = archives
         self.node_name = node_name
         self.audit = audit or AuditLog()
         self.started_at = time.time()

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from .console import CertificateFiles, Console, DiskFolder, Listener
+from .console import ArchiveSet, CertificateFiles, Console, DiskFolder, Listener
 from .resources import (
     compatibility,
     connections,
@@ -82,6 +82,7 @@ class Management:
         disk_free_min_bytes: int = 0,
         loopback_users: Collection[str] = (),
         certificates: CertificateFiles | None = None,
+        archives: ArchiveSet | None = None,
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
@@ -92,6 +93,7 @@ class Management:
             disk_free_min_bytes=disk_free_min_bytes,
             loopback_users=loopback_users,
             certificates=certificates,
+            archives=archives,
         )
         sites = [Site(console, API)]
         bound_port = await sites[0].listen(host, port, tls)

@@ -31,7 +31,13 @@ from recado.journal.disk import FolderInUseError
 from .archive.damage import FileDamage
 from .archive.errors import ArchiveError
 from .archive.retention import RetentionLimits, RetentionReport
-from .archive.store import GRACE_PERIOD_S, SEAL_INTERVAL_S, SEAL_ROW_COUNT, ArchiveStore
+from .archive.store import (
+    GRACE_PERIOD_S,
+    SEAL_INTERVAL_S,
+    SEAL_ROW_COUNT,
+    ArchiveProgress,
+    ArchiveStore,
+)
 from .boundary import (
     ARCHIVES,
     ArchiveDamaged,
@@ -124,6 +130,15 @@ class Archiver:
     @property
     def is_closed(self) -> bool:
         return self._closed
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether it is neither closed nor stopped by an error."""
+        return not self._closed and not self._failure.done()
+
+    def measure_progress(self) -> ArchiveProgress:
+        """Return what is on disk, and what is not yet."""
+        return self._opened_store.measure_progress()
 
     async def __aenter__(self) -> Self:
         if self._listener.attached is not None or self._closed:

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+
+import msgspec
 
 from recado.feeds.archive.errors import ArchiveError
 from recado.feeds.archive.retention import RetentionLimits
 from recado.feeds.archiver import ArchiveOptions, Archiver
 from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
+from recado.feeds.naming import archive_queue_name
 from recado.feeds.stack import StackError
 from recado.node.address import build_local_url
 from recado.node.settings import ArchiveSettings, Settings
@@ -30,12 +34,31 @@ class ArchiveStartError(OSError):
     """A configured archive does not start; the text names it and the reason."""
 
 
+class NodeArchive(msgspec.Struct, frozen=True):
+    """The progress of an archive that the node runs."""
+
+    name: str
+    feed: str
+    vhost: str
+    queue: str
+    """Where the packets of the feed wait until they are stored."""
+    is_storing: bool
+    stored_count: int
+    """Rows on disk since the archive was created, deleted ones included."""
+    unsynced_count: int
+    unsealed_count: int
+    """Rows on disk that are in the journal, not yet in a Parquet file."""
+    lag_s: float
+
+
 class NodeArchives:
     """The running archives of a node."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
+        self._archivers: list[tuple[str, Archiver]] = []
+        """With the vhost of each."""
 
     @classmethod
     async def start(cls, settings: Settings, address: str) -> NodeArchives:
@@ -67,7 +90,24 @@ class NodeArchives:
             await self._stack.enter_async_context(archive)
         except (FeedError, ArchiveError, StackError, ValueError) as error:
             raise ArchiveStartError(f"feeds.archives.{name}: {error}") from error
+        self._archivers.append((archive_settings.vhost, archive))
         self._tasks.append(asyncio.create_task(run_archive(name, archive)))
+
+    def measure_progress(self) -> Iterator[NodeArchive]:
+        """Return the progress of each archive."""
+        for vhost, archiver in self._archivers:
+            progress = archiver.measure_progress()
+            yield NodeArchive(
+                name=archiver.name,
+                feed=archiver.feed,
+                vhost=vhost,
+                queue=archive_queue_name(archiver.feed, archiver.name),
+                is_storing=archiver.is_storing,
+                stored_count=progress.durable_offset,
+                unsynced_count=progress.unsynced_count,
+                unsealed_count=max(progress.durable_offset - progress.sealed_offset, 0),
+                lag_s=progress.lag_s,
+            )
 
     async def stop(self) -> None:
         for task in self._tasks:

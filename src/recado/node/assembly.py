@@ -112,7 +112,7 @@ async def start_node(settings: Settings) -> RunningNode:
             try:
                 metrics = await start_metrics(settings, port, server, data_folder)
                 management = await start_management(
-                    settings, server, data_folder, certificates, (port, tls_port)
+                    settings, server, data_folder, certificates, (port, tls_port), archives
                 )
             except BaseException:
                 if metrics is not None:
@@ -164,6 +164,7 @@ async def start_management(
     data_folder: DataFolder | None,
     certificates: Certificates | None,
     ports: tuple[int, int | None],
+    archives: NodeArchives | None,
 ) -> Management | None:
     """Start the HTTP API, if it is configured. Raises `ConfigError` without the extra, and `ListenError`."""
     chosen = settings.management
@@ -190,6 +191,7 @@ async def start_management(
             data_folder=data_folder,
             disk_free_min_bytes=settings.broker.disk_free_min_bytes,
             loopback_users=settings.access.loopback_users,
+            archives=archives,
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0

@@ -255,6 +255,34 @@ def test_sealing_is_due_by_rows_and_by_age(tmp_path: Path) -> None:
         assert due == [False, False, True, False, True]
 
 
+def test_progress_tells_what_is_not_yet_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    with ArchiveStore(tmp_path, "f", clock=clock) as store:
+        assert store.measure_progress() == (0, 0, 0, 0, 0.0)
+        store.append([batch(1, 1, 9)])
+        clock.now += 5
+        assert store.measure_progress() == (0, 0, 0, 9, 5.0)
+        sync = store._journal.sync
+
+        def hang() -> None:
+            clock.now += 60
+            store.append([batch(1, 10, 1)])
+            assert store.measure_progress() == (0, 0, 0, 10, 65.0)
+            sync()
+
+        monkeypatch.setattr(store._journal, "sync", hang)
+        store.sync()
+        clock.now += 2
+        assert store.measure_progress() == (0, 0, 9, 1, 2.0)
+        monkeypatch.undo()
+        store.sync()
+        assert store.measure_progress() == (0, 0, 10, 0, 0.0)
+        store.seal()
+        assert store.measure_progress() == (0, 10, 10, 0, 0.0)
+
+
 def test_rows_of_a_day_are_in_its_folder_and_small_files_become_one(tmp_path: Path) -> None:
     clock = Clock()
     with ArchiveStore(tmp_path, "f", clock=clock, grace=0, seal_rows=1000) as store:

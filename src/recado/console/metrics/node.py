@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from recado.broker.arguments import QUEUE_TYPES, QueueType
@@ -14,7 +15,7 @@ from .exposition import Labels, Writer
 from .families import channels_of, connections_of, queues_of
 
 if TYPE_CHECKING:
-    from ..console import Console
+    from ..console import ArchiveEntry, Console
 
 PROTOCOL: Final = ("protocol", "amqp091")
 
@@ -52,6 +53,7 @@ def render_node(console: Console, writer: Writer) -> Iterator[bytes]:
     )
     yield from _render_journal(console, writer)
     yield from _render_certificates(console, writer)
+    yield from _render_archives(console, writer)
 
 
 def _render_resources(console: Console, writer: Writer) -> Iterator[bytes]:
@@ -245,3 +247,59 @@ def _render_certificates(console: Console, writer: Writer) -> Iterator[bytes]:
     ):
         if dates:
             yield writer.sample(name, (("file", setting),), min(dates).timestamp())
+
+
+def _render_archives(console: Console, writer: Writer) -> Iterator[bytes]:
+    """Render how far the archives of the node are behind their feeds."""
+    if console.archives is None:
+        return
+    entries = list(console.archives.measure_progress())
+    metrics: tuple[tuple[str, str, str, Callable[[ArchiveEntry], float]], ...] = (
+        (
+            "feed_lag_packets",
+            "gauge",
+            "Packets of a feed that its archive has not stored; each has one or more messages",
+            lambda each: _count_waiting(console, each),
+        ),
+        (
+            "archive_running",
+            "gauge",
+            "1 while an archive stores messages, 0 after an error has stopped it",
+            attrgetter("is_storing"),
+        ),
+        (
+            "archive_messages_total",
+            "counter",
+            "Messages that an archive has stored",
+            attrgetter("stored_count"),
+        ),
+        (
+            "archive_lag_messages",
+            "gauge",
+            "Messages that an archive has received, but that are not yet on disk",
+            attrgetter("unsynced_count"),
+        ),
+        (
+            "archive_lag_seconds",
+            "gauge",
+            "How long the oldest of these messages has waited for the disk",
+            attrgetter("lag_s"),
+        ),
+        (
+            "archive_unsealed_messages",
+            "gauge",
+            "Stored messages of an archive that are not yet in Parquet files",
+            attrgetter("unsealed_count"),
+        ),
+    )
+    for name, kind, text, read in metrics:
+        yield writer.head(f"recado_{name}", kind, text)
+        for each in entries:
+            labels = (("vhost", each.vhost), ("feed", each.feed), ("archive", each.name))
+            yield writer.sample(f"recado_{name}", labels, read(each))
+
+
+def _count_waiting(console: Console, archive: ArchiveEntry) -> int:
+    vhost = console.broker.vhosts.get(archive.vhost)
+    queue = None if vhost is None else vhost.queues.get(archive.queue)
+    return 0 if queue is None else queue.ready + queue.unacked

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from recado.journal.disk import Disk
 from recado.journal.journal import SEGMENT_BYTES, Journal
@@ -81,6 +81,21 @@ def throttle(items: Iterable[T]) -> Iterator[T]:
             started = time.perf_counter()
 
 
+class ArchiveProgress(NamedTuple):
+    """How far an archive is: what is on disk, and what is not yet."""
+
+    first_offset: int
+    """Retention has deleted the rows before it."""
+    sealed_offset: int
+    """Rows before it are in Parquet files, later ones in the journal."""
+    durable_offset: int
+    """Rows before it are on disk."""
+    unsynced_count: int
+    """Rows that were appended, but are not yet on disk."""
+    lag_s: float
+    """Seconds since the oldest entry was appended that is not yet on disk; 0 if all are."""
+
+
 class ArchiveStore:
     def __init__(
         self,
@@ -117,6 +132,9 @@ class ArchiveStore:
         self._unsynced: list[tuple[bytes, int]] = []
         self._checkpoints: list[TailCheckpoint] = []
         self._tail_started_us: int | None = None
+        self._unsynced_since_us: int | None = None
+        self._syncing_since_us: int | None = None
+        """When the first of the entries was appended that no sync covers, and of those that a running sync covers."""
         self.durable_offset = 0
         """All rows before it are durable."""
         self.durable_vector = Vector()
@@ -258,6 +276,8 @@ class ArchiveStore:
             self._journal.append(*payloads)
             if self._tail_started_us is None and payloads:
                 self._tail_started_us = now
+            if self._unsynced_since_us is None and payloads:
+                self._unsynced_since_us = now
             self._journal.write()
             return self._next_offset
 
@@ -292,8 +312,10 @@ class ArchiveStore:
                 self._journal.write()
                 offset = self._next_offset
                 unsynced, self._unsynced = self._unsynced, []
+                self._syncing_since_us, self._unsynced_since_us = self._unsynced_since_us, None
             self._journal.sync()
             with self._state_lock:
+                self._syncing_since_us = None
                 if unsynced:
                     self.durable_vector = self.durable_vector.merge(dict(unsynced))
                 self.durable_offset = offset
@@ -301,6 +323,18 @@ class ArchiveStore:
     @property
     def next_offset(self) -> int:
         return self._next_offset
+
+    def measure_progress(self) -> ArchiveProgress:
+        """Return how far the archive is. It waits for no lock, so a disk that hangs does not delay the caller."""
+        manifest, durable = self._files.manifest, self.durable_offset
+        oldest_us = self._syncing_since_us or self._unsynced_since_us
+        return ArchiveProgress(
+            first_offset=manifest.first,
+            sealed_offset=manifest.tail.offset,
+            durable_offset=durable,
+            unsynced_count=max(self._next_offset - durable, 0),
+            lag_s=0.0 if oldest_us is None else max(self._now_us() - oldest_us, 0) / 1e6,
+        )
 
     def archive_state(self) -> ArchiveState:
         """Return the state with which the member starts."""
