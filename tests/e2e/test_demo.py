@@ -17,19 +17,22 @@ from itertools import islice
 from pathlib import Path
 from select import select
 from time import monotonic
+from urllib.request import urlopen
 
 import pika
 import pytest
 
 from recado.apps.quotes.market import Market
 from recado.apps.quotes.recorder import tick_columns
+from tests.console.http import Api
 from workshop.time_limit import scale
 
 pytestmark = pytest.mark.spark  # not this process's own, but it needs the processors as much
 
 ROOT = Path(__file__).resolve().parents[2]
 MORNING, LIVE = 4_000, 3_000
-SMALL = ["--port", "0", "--morning", str(MORNING), "--live", str(LIVE), "--speed", "60"]
+PORTS = ["--port", "0", "--management-port", "0", "--metrics-port", "0"]
+SMALL = [*PORTS, "--morning", str(MORNING), "--live", str(LIVE), "--speed", "60"]
 SECONDS = 550.0  # a quiet machine takes less than a minute
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -74,6 +77,14 @@ def test_the_demo_in_a_terminal(tmp_path: Path) -> None:
         assert found
         with closing(pika.BlockingConnection(pika.URLParameters(found[1]))) as connection:
             assert connection.channel().queue_declare("").method.queue
+        managed = re.search(r"management API at http://127.0.0.1:(\d+)/api", terminal.text)
+        assert managed
+        found_queues = {each["name"] for each in Api(int(managed[1])).get("/api/queues")}
+        assert any("quotes" in name for name in found_queues), found_queues
+        scraped = re.search(r"metrics at (http://\S+)", terminal.text)
+        assert scraped
+        with urlopen(scraped[1], timeout=scale(60)) as response:
+            assert b"recado_archive_messages_total{" in response.read()
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.process.wait(scale(SECONDS)) == 0
     finally:
@@ -103,7 +114,7 @@ from recado.apps.demo import scenario
 from recado.cli import main
 from tests.apps.demo.test_report import outcome
 scenario.run_demo = lambda *_: outcome()
-sys.exit(main(["demo", "--port", "0"]))
+sys.exit(main(["demo", "--port", "0", "--management-port", "0", "--metrics-port", "0"]))
 """
 
 

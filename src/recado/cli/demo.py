@@ -30,6 +30,10 @@ channel = pika.BlockingConnection(pika.URLParameters("{url}")).channel()
 channel.queue_declare("hello")
 channel.basic_publish("", "hello", b"recado!")
 print(channel.basic_get("hello", auto_ack=True)[2])'
+
+To see its queues:
+
+  curl -u guest:guest "{management_url}/queues?columns=name,messages"
 """
 
 
@@ -72,6 +76,18 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="port of the broker (default: 5672, or a free one if that is in use)",
     )
+    add(
+        "--management-port",
+        type=int,
+        metavar="N",
+        help="port of the HTTP API (default: 15672, or a free one if that is in use)",
+    )
+    add(
+        "--metrics-port",
+        type=int,
+        metavar="N",
+        help="port for Prometheus (default: 15692, or a free one if that is in use)",
+    )
     return parser
 
 
@@ -80,12 +96,19 @@ def run_demo_command(args: argparse.Namespace) -> int:
     from recado.apps.demo.environment import DemoEnvironment, DemoError
     from recado.apps.demo.report import format_bars, summarize, write_page
     from recado.apps.demo.scenario import DemoSettings, DemoTimeoutError, run_demo
+    from recado.node.config import ConfigError
     from recado.pipeline.java import JavaNotFoundError
 
     given = {name: getattr(args, name) for name in ("morning", "live", "speed")}
     settings = DemoSettings(**{name: value for name, value in given.items() if value is not None})
     try:
-        with DemoEnvironment(args.folder.resolve(), port=args.port, seed=args.seed) as environment:
+        with DemoEnvironment(
+            args.folder.resolve(),
+            port=args.port,
+            management_port=args.management_port,
+            metrics_port=args.metrics_port,
+            seed=args.seed,
+        ) as environment:
             result = run_demo(environment, settings, choose_display())
             page = write_page(result, environment.folder / "report")
             print("", *format_bars(result.minutes), "", *summarize(result), sep="\n")
@@ -96,11 +119,15 @@ def run_demo_command(args: argparse.Namespace) -> int:
             if sys.stdout.isatty():
                 print(
                     "\n"
-                    + WELCOME_TEMPLATE.format(python=sys.executable, url=environment.broker.url),
+                    + WELCOME_TEMPLATE.format(
+                        python=sys.executable,
+                        url=environment.broker.url,
+                        management_url=environment.management_url,
+                    ),
                     flush=True,
                 )
                 signal.pause()
-    except (DemoError, JavaNotFoundError, DemoTimeoutError) as error:
+    except (ConfigError, DemoError, JavaNotFoundError, DemoTimeoutError) as error:
         return print_error(str(error), EXIT_FAILED)
     return EXIT_OK
 

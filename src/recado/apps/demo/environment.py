@@ -1,7 +1,8 @@
 """The environment of the demo: the broker with its archives, the market, and the recorder.
 
-The broker is embedded and has a data folder. Its settings are the defaults, except that it publishes its metrics
-and archives two feeds: the quotes and the metrics. The recorder is a process of its own, so that it can be killed.
+The broker is embedded and has a data folder. Its settings are the defaults, except that it has the management API and
+a port for Prometheus, publishes its metrics, and archives two feeds: the quotes and the metrics. The recorder is a
+process of its own, so that it can be killed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ import recado
 from .market_publisher import FEED, MarketPublisher
 
 METRICS_FEED: Final = "recado.metrics"
-DEFAULT_PORT: Final = 5672
+DEFAULT_PORTS: Final = {
+    "server.port": 5672,
+    "management.port": 15672,
+    "management.metrics_port": 15692,
+}
+"""By setting. If one is in use, the demo takes a free port."""
 MARKER_FILE: Final = "RECADO-DEMO"
 """A folder with this file was created by the demo, so the demo may delete it."""
 STEP_TIMEOUT_S: Final = 300.0  # a step takes about 15 s on an idle machine
@@ -33,13 +39,27 @@ class DemoError(Exception):
 class DemoEnvironment:
     """Everything the demo starts, in one folder; leaving the block stops it."""
 
-    def __init__(self, folder: Path, *, port: int | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int | None = None,
+        management_port: int | None = None,
+        metrics_port: int | None = None,
+        seed: int = 1,
+    ) -> None:
+        """A port that is given must be free; by default, a free one is taken if the usual one is in use."""
         self.folder = folder
         self.archive = folder / "data" / "feeds" / FEED
         self.counters = folder / "data" / "feeds" / "counters"
         self.database = folder / "ticks.db"
         self._seed = seed
-        self._port = port
+        given = (port, management_port, metrics_port)
+        self._given_ports = {
+            setting: number
+            for setting, number in zip(DEFAULT_PORTS, given, strict=True)
+            if number is not None
+        }
         self._stack = ExitStack()
         self._recorder: subprocess.Popen[str] | None = None
         self.broker: recado.Broker
@@ -56,7 +76,19 @@ class DemoEnvironment:
         self._stack.close()
 
     def _start_broker(self, stack: ExitStack) -> recado.Broker:
-        """Start the broker on the default port, or on a free one if that is in use."""
+        """Start the broker; each port that is in use, and was not given, is replaced by a free one."""
+        ports = DEFAULT_PORTS | self._given_ports
+        while True:
+            try:
+                return stack.enter_context(self._build_broker(ports))
+            except OSError as error:
+                setting = getattr(error, "key", "")
+                is_fixed = setting in self._given_ports or not ports.get(setting)
+                if error.errno != errno.EADDRINUSE or is_fixed:
+                    raise
+                ports[setting] = 0
+
+    def _build_broker(self, ports: dict[str, int]) -> recado.Broker:
         archives = {
             FEED: {"feed": FEED, "seal_interval": 10.0},
             "counters": {"feed": METRICS_FEED},
@@ -64,15 +96,22 @@ class DemoEnvironment:
         config: dict[str, dict[str, object]] = {
             "feeds": {"archives": archives},
             "metrics": {"publish": True},
+            "management": {
+                "port": ports["management.port"],
+                "metrics_port": ports["management.metrics_port"],
+            },
         }
-        for port in (DEFAULT_PORT, 0) if self._port is None else (self._port,):
-            broker = recado.Broker(port=port, data=self.folder / "data", config=config)
-            try:
-                return stack.enter_context(broker)
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE or port != DEFAULT_PORT:
-                    raise
-        raise AssertionError("port 0 is never in use")
+        return recado.Broker(port=ports["server.port"], data=self.folder / "data", config=config)
+
+    @property
+    def management_url(self) -> str:
+        """The URL of the management API, without the login, which is that of guest."""
+        return f"http://127.0.0.1:{self.broker.management_port}/api"
+
+    @property
+    def metrics_url(self) -> str:
+        """The URL that Prometheus scrapes."""
+        return f"http://127.0.0.1:{self.broker.metrics_port}/metrics"
 
     def start_market(self, *, morning: int, live: int, speed: float) -> MarketPublisher:
         """Start publishing the morning."""

@@ -88,6 +88,10 @@ def run_demo(
     archive_count = ArchiveCount(environment.archive)
     with Monitor(display, archive_count, lambda: environment.recorded_count) as monitor:
         monitor.say(f"broker listening on {environment.broker.url}, archiving the feed quotes")
+        monitor.say(
+            f"management API at {environment.management_url} (user guest, password guest),"
+            f" metrics at {environment.metrics_url}"
+        )
         process_id = environment.start_recorder()
         monitor.say(
             f"recorder started (process {process_id}), writing every tick to {environment.database}"
