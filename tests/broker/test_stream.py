@@ -339,6 +339,12 @@ def test_what_becomes_safe_once_the_stream_is_gone() -> None:
     assert stream.ready == 0
 
 
+def test_a_stream_pages_nothing_out(stream: Queue) -> None:
+    """Its messages are in its own log, so they are no messages that memory has no room for."""
+    fill(stream, 1)
+    assert (stream.paged_out_count, stream.paged_out_bytes) == (0, 0)
+
+
 def test_a_stream_is_a_queue(stream: Queue) -> None:
     assert isinstance(stream, Stream)
     assert not stream.is_per_message

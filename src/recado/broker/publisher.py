@@ -298,7 +298,7 @@ class Publisher:
 
     def _publish_run(self, route: Route, event: Published, now: int) -> None:
         """Publish the messages of one event in one step."""
-        frame_max, queues = self._connection.frame_max, route.queues
+        frame_max, queues = self._connection.frame_max, route.queues or ()
         # Inlined `_make_run`: another call would cost 1 % of a message.
         run = Run(
             route, event.traits, self._channel_number, frame_max, event.prefix, event.payloads, True
@@ -314,7 +314,7 @@ class Publisher:
         count, exchange = len(event.payloads), route.source_exchange
         if route.is_unroutable:
             self._refuse_unroutable(route, run)
-        elif queues:
+        else:
             routed = count * len(queues)
             self.routed += routed
             exchange.published_out += routed

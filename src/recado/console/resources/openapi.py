@@ -211,7 +211,7 @@ def _errors(route: ApiRoute) -> list[int]:
     statuses = [400]
     if route.access is not Access.PUBLIC:
         statuses += [401, 429]
-    if "{" in route.path:
+    if "{" in route.path or _names_vhost(route.body):
         statuses.append(404)
     if route.method != "GET":
         statuses += [403, 507]  # a change that another site requests; a full disk
@@ -220,6 +220,11 @@ def _errors(route: ApiRoute) -> list[int]:
     if route.body is not None:
         statuses += [408, 415]
     return sorted(statuses)
+
+
+def _names_vhost(body: Any) -> bool:
+    """Whether a request body names a vhost, which may not exist."""
+    return _is_struct(body) and "vhost" in body.__struct_fields__
 
 
 def _is_struct(kind: Any) -> bool:
