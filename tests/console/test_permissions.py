@@ -59,6 +59,10 @@ VALUES = {
     "protocol": "amqp",
     "within": "1",
     "unit": "days",
+    "feed": "f",
+    "subscriber": "s",
+    "system": "n",
+    "pipeline": "n",
 }
 
 

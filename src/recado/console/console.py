@@ -34,12 +34,15 @@ from .query import Steps
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
 from .routes import CHANGING_METHODS
 from .sampler import Sampler
+from .status_collector import StatusCollector
+from .status_table import StatusRecords
 
 if TYPE_CHECKING:
     from recado.broker.access import User
     from recado.broker.broker import DeletedQueueCounters
     from recado.broker.queue import Queue
     from recado.broker.routing import VhostAccess
+    from recado.feeds.archive_summary import ArchiveSummary, SubscriberDelivery
     from recado.server.server import Server
 
     from .routes import ApiRoute
@@ -127,6 +130,14 @@ class ArchiveSet(Protocol):
 
     def measure_progress(self) -> Iterable[ArchiveEntry]: ...
 
+    def summarize(self, vhost: str, feed: str) -> Sequence[ArchiveSummary]:
+        """Return what the archives of a feed know about it."""
+
+    async def assess_subscriber(
+        self, vhost: str, feed: str, subscriber: str
+    ) -> Sequence[SubscriberDelivery]:
+        """Return what they know about the messages that a subscriber has received."""
+
 
 class ResourceLimits(msgspec.Struct, frozen=True):
     """The limits of the node, and how far they are used."""
@@ -155,8 +166,11 @@ class Console:
         loopback_users: Collection[str] = (),
         certificates: CertificateFiles | None = None,
         archives: ArchiveSet | None = None,
+        collector: StatusCollector | None = None,
     ) -> None:
         self.server = server
+        self.collector = collector
+        """Collects status records; None unless `management.status` is set."""
         self.loopback_users = loopback_users
         self.certificates = certificates
         self.archives = archives
@@ -177,6 +191,11 @@ class Console:
     @property
     def broker(self) -> Broker:
         return self.server.broker
+
+    @property
+    def status(self) -> StatusRecords:
+        """The status records that were collected; none unless `management.status` is set."""
+        return self.collector.records if self.collector is not None else StatusRecords()
 
     @property
     def uptime_s(self) -> float:

@@ -11,6 +11,7 @@ from .resources import (
     compatibility,
     connections,
     definitions,
+    feeds,
     health,
     logins,
     messages,
@@ -20,12 +21,14 @@ from .resources import (
     prometheus,
     queue_operations,
     route_test,
+    status,
     topology,
     users,
     vhosts,
 )
 from .routes import API, METRICS
 from .site import Site
+from .status_collector import StatusCollector
 
 if TYPE_CHECKING:
     import ssl
@@ -36,6 +39,7 @@ RESOURCES = (
     compatibility,
     connections,
     definitions,
+    feeds,
     health,
     logins,
     messages,
@@ -45,6 +49,7 @@ RESOURCES = (
     prometheus,
     queue_operations,
     route_test,
+    status,
     topology,
     users,
     vhosts,
@@ -83,6 +88,7 @@ class Management:
         loopback_users: Collection[str] = (),
         certificates: CertificateFiles | None = None,
         archives: ArchiveSet | None = None,
+        collects_status: bool = False,
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
@@ -94,6 +100,7 @@ class Management:
             loopback_users=loopback_users,
             certificates=certificates,
             archives=archives,
+            collector=StatusCollector(server) if collects_status else None,
         )
         sites = [Site(console, API)]
         bound_port = await sites[0].listen(host, port, tls)
@@ -113,10 +120,14 @@ class Management:
         console.listeners.append(Listener("https" if tls else "http", host, bound_port))
         console.sampler.start()
         console.loop_lag.start()
+        if console.collector is not None:
+            console.collector.start()
         return cls(console, sites, bound_port, bound_metrics_port)
 
     async def stop(self) -> None:
         await self.console.imports.stop()
+        if self.console.collector is not None:
+            await self.console.collector.stop()
         await self.console.sampler.stop()
         await self.console.loop_lag.stop()
         for site in self._sites:

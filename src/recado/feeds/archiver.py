@@ -38,6 +38,12 @@ from .archive.store import (
     ArchiveProgress,
     ArchiveStore,
 )
+from .archive_summary import (
+    ArchiveSummary,
+    SubscriberDelivery,
+    assess_subscriber,
+    summarize,
+)
 from .boundary import (
     ARCHIVES,
     ArchiveDamaged,
@@ -113,6 +119,7 @@ class Archiver:
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._joined: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
+        self._assessing = asyncio.Lock()
         self._listener = _ArchiverListener(self)
 
     # --- lifecycle
@@ -139,6 +146,20 @@ class Archiver:
     def measure_progress(self) -> ArchiveProgress:
         """Return what is on disk, and what is not yet."""
         return self._opened_store.measure_progress()
+
+    def summarize(self) -> ArchiveSummary:
+        """Return what the archive knows about its feed."""
+        return summarize(self.name, self._opened_store, self.view, is_storing=self.is_storing)
+
+    async def assess_subscriber(self, subscriber: str) -> SubscriberDelivery | None:
+        """Return which messages a subscriber has certainly received, and which it may have received.
+
+        Returns None if the archive has no record of it.
+        """
+        # One at a time, and not in the threads that sync and read.
+        async with self._assessing:
+            state = await asyncio.to_thread(self._opened_store.archive_state)
+            return await asyncio.to_thread(assess_subscriber, self.name, subscriber, state)
 
     async def __aenter__(self) -> Self:
         if self._listener.attached is not None or self._closed:

@@ -85,6 +85,12 @@ class DeliveryRecords:
     def has_seen(self, member: MemberId) -> bool:
         return member in self._get_history().incarnations(member.name)
 
+    def knows(self, name: str) -> bool:
+        """Return whether there is a record of an incarnation of this name."""
+        if self._get_history().incarnations(name):
+            return True
+        return any(member.name == name for member in self.acknowledgements)
+
     def views_of(self, member: MemberId) -> list[View]:
         """Return the views that this member was in, oldest first, without those it was only invited to."""
         known = [

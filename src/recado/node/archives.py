@@ -16,6 +16,7 @@ import msgspec
 
 from recado.feeds.archive.errors import ArchiveError
 from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive_summary import ArchiveSummary, SubscriberDelivery
 from recado.feeds.archiver import ArchiveOptions, Archiver
 from recado.feeds.connection import FeedConnection
 from recado.feeds.errors import FeedError
@@ -108,6 +109,27 @@ class NodeArchives:
                 unsealed_count=max(progress.durable_offset - progress.sealed_offset, 0),
                 lag_s=progress.lag_s,
             )
+
+    def summarize(self, vhost: str, feed: str) -> list[ArchiveSummary]:
+        """Return the summaries of the archives of a feed."""
+        return [archiver.summarize() for archiver in self._archivers_of(vhost, feed)]
+
+    async def assess_subscriber(
+        self, vhost: str, feed: str, subscriber: str
+    ) -> list[SubscriberDelivery]:
+        """Return what each archive of a feed knows about a subscriber; those without a record of it are left out."""
+        found = [
+            await archiver.assess_subscriber(subscriber)
+            for archiver in self._archivers_of(vhost, feed)
+        ]
+        return [each for each in found if each is not None]
+
+    def _archivers_of(self, vhost: str, feed: str) -> list[Archiver]:
+        return [
+            archiver
+            for of_vhost, archiver in self._archivers
+            if of_vhost == vhost and archiver.feed == feed
+        ]
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -192,6 +192,7 @@ async def start_management(
             disk_free_min_bytes=settings.broker.disk_free_min_bytes,
             loopback_users=settings.access.loopback_users,
             archives=archives,
+            collects_status=chosen.status,
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0

@@ -177,6 +177,8 @@ class ManagementSettings(Section, frozen=True):
     host: str | None = None
     tls: bool = False
     """Serve HTTPS with the certificate of the server, on `port`."""
+    status: bool = False
+    """Collect the status records of actor systems and pipelines from the exchange `recado.status` of each vhost."""
 
 
 class OAuthSettings(Section, frozen=True):

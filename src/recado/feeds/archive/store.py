@@ -336,6 +336,11 @@ class ArchiveStore:
             lag_s=0.0 if oldest_us is None else max(self._now_us() - oldest_us, 0) / 1e6,
         )
 
+    @property
+    def delivery_records(self) -> DeliveryRecords:
+        """The recorded views and acknowledgements, to be read on the thread that appends."""
+        return self._records
+
     def archive_state(self) -> ArchiveState:
         """Return the state with which the member starts."""
         with self._state_lock:

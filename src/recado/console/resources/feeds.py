@@ -1,0 +1,214 @@
+"""Feeds: found by their exchanges, with what the archives know that this node runs.
+
+The broker knows nothing of feeds: the exchanges `feed.F` and `feed.F.archive` are a feed, and the queues bound to
+`feed.F` are its members and archives. Views, publishers and positions are known to archives only. For a feed without
+an archive on this node they are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from recado.broker.exchange import Exchange
+from recado.broker.queue import Queue
+from recado.broker.vhost import Vhost
+from recado.feeds.naming import archive_queue_name, broadcast_exchange, member_exchange
+
+from ..access import Access, visible_vhosts
+from ..query import Listing, Steps
+from ..request import Answer, ApiRequest, not_found
+from ..routes import API, Content
+from ..site import run_in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from recado.feeds.archive_summary import ArchiveSummary
+
+QUEUES_MAX_COUNT: Final = 500
+_PREFIX: Final = broadcast_exchange("")
+
+
+class FeedEntry(msgspec.Struct, frozen=True):
+    """A feed and the vhost that it is in."""
+
+    vhost: Vhost[Queue]
+    name: str
+
+
+def is_feed(vhost: Vhost[Queue], name: str) -> bool:
+    """Whether a vhost has the two exchanges of a feed."""
+    broadcast = vhost.exchanges.get(broadcast_exchange(name))
+    addressed = vhost.exchanges.get(member_exchange(name))
+    return (
+        broadcast is not None
+        and addressed is not None
+        and broadcast.settings.exchange_type == "topic"
+        and addressed.settings.exchange_type == "direct"
+    )
+
+
+def find_feeds(vhosts: Sequence[Vhost[Queue]]) -> Steps[list[FeedEntry]]:
+    """Return the feeds of some vhosts, by the names of their exchanges."""
+    found = []
+    for vhost in vhosts:
+        for exchange in list(vhost.exchanges):
+            name = exchange.removeprefix(_PREFIX)
+            if name and name != exchange and is_feed(vhost, name):
+                found.append(FeedEntry(vhost, name))
+            yield
+    return found
+
+
+def _bound_queues(exchange: Exchange[Queue]) -> Iterator[Queue]:
+    for binding in exchange.bindings.values():
+        if isinstance(binding.destination, Queue):
+            yield binding.destination
+
+
+def _summaries(request: ApiRequest, entry: FeedEntry) -> Sequence[ArchiveSummary]:
+    archives = request.console.archives
+    return () if archives is None else archives.summarize(entry.vhost.name, entry.name)
+
+
+def feed_object(request: ApiRequest, entry: FeedEntry) -> dict[str, Any]:
+    """Return a feed as a list has it."""
+    summaries = _summaries(request, entry)
+    described: dict[str, Any] = {
+        "name": entry.name,
+        "vhost": entry.vhost.name,
+        "exchange": broadcast_exchange(entry.name),
+        "queue_count": 0,
+        "archive_count": len(summaries),
+        "view": None,
+        "member_count": None,
+        "publisher_count": None,
+        "messages_stored": None,
+        "messages_unsynced": None,
+        "archive_lag": None,
+    }
+    exchange = entry.vhost.exchanges.get(broadcast_exchange(entry.name))
+    if exchange is not None:
+        described["queue_count"] = len(exchange.bindings)
+    if summaries:
+        # Archives of one feed may be in different views for a moment.
+        views = [each.view for each in summaries if each.view is not None]
+        if views:
+            newest = max(views, key=lambda view: view.number)
+            described["view"], described["member_count"] = newest.number, newest.member_count
+        described["publisher_count"] = max(each.publisher_count for each in summaries)
+        described["messages_stored"] = max(
+            each.next_offset - each.first_offset for each in summaries
+        )
+        described["messages_unsynced"] = max(each.unsynced for each in summaries)
+        described["archive_lag"] = max(each.lag for each in summaries)
+    return described
+
+
+def _queue_object(entry: FeedEntry, queue: Queue) -> dict[str, Any]:
+    prefix = archive_queue_name(entry.name, "")
+    is_archive = queue.name.startswith(prefix)
+    return {
+        "name": queue.name,
+        "archive": queue.name.removeprefix(prefix) if is_archive else None,
+        "messages": queue.ready + queue.unacked,
+        "consumers": len(queue.consumers),
+    }
+
+
+def _archive_object(entry: FeedEntry, summary: ArchiveSummary) -> dict[str, Any]:
+    described: dict[str, Any] = msgspec.to_builtins(summary)
+    queue = entry.vhost.queues.get(archive_queue_name(entry.name, summary.name))
+    described["packets_waiting"] = None if queue is None else queue.ready + queue.unacked
+    return described
+
+
+@API.add("GET", "/api/feeds", Access.MANAGEMENT, content=Content.PAGES)
+def list_feeds(request: ApiRequest) -> Answer:
+    """List the feeds of the vhosts that the user may see."""
+    names = visible_vhosts(request.user, request.broker)
+    return _listing(request, [request.broker.vhosts[name] for name in names])
+
+
+@API.add("GET", "/api/feeds/{vhost}", Access.VISIBLE_VHOST, content=Content.PAGES)
+def list_feeds_of_vhost(request: ApiRequest) -> Answer:
+    """List the feeds of one vhost."""
+    return _listing(request, [request.vhost()])
+
+
+def _listing(request: ApiRequest, vhosts: Sequence[Vhost[Queue]]) -> Answer:
+    async def wait() -> Answer:
+        return Answer(
+            listing=Listing(
+                await run_in_slices(find_feeds(vhosts)),
+                partial(feed_object, request),
+                lambda entry: entry.name,
+                {
+                    "name": lambda entry: entry.name,
+                    "vhost": lambda entry: entry.vhost.name,
+                },
+                lambda entry: (entry.vhost.name, entry.name),
+            )
+        )
+
+    return Answer(wait=wait)
+
+
+def _find(request: ApiRequest) -> FeedEntry:
+    entry = FeedEntry(request.vhost(), request.parameters["feed"])
+    if not is_feed(entry.vhost, entry.name):
+        raise not_found()
+    return entry
+
+
+@API.add("GET", "/api/feeds/{vhost}/{feed}", Access.VISIBLE_VHOST)
+def get_feed(request: ApiRequest) -> Answer:
+    """Return one feed with its queues and the archives that this node runs.
+
+    Of an archive: the current view and past ones, the position of each publisher, the subscribers, the stored rows
+    and the lag. `archives` is null if this node runs none of the feed.
+    """
+    entry = _find(request)
+    exchange = entry.vhost.exchanges[broadcast_exchange(entry.name)]
+    summaries = _summaries(request, entry)
+    return Answer(
+        body={
+            **feed_object(request, entry),
+            "queues": [
+                _queue_object(entry, queue)
+                for queue in islice(_bound_queues(exchange), QUEUES_MAX_COUNT)
+            ],
+            "archives": [_archive_object(entry, each) for each in summaries] or None,
+        }
+    )
+
+
+@API.add("GET", "/api/feeds/{vhost}/{feed}/subscribers/{subscriber}", Access.VISIBLE_VHOST)
+def get_subscriber(request: ApiRequest) -> Answer:
+    """Return which messages a subscriber of a feed has received, as each archive of this node knows it.
+
+    A range of messages is `delivered`, `uncertain` or `missed`. A subscriber without a record is not found.
+    """
+    entry, name = _find(request), request.parameters["subscriber"]
+    archives = request.console.archives
+    if archives is None:
+        raise not_found()
+
+    async def wait() -> Answer:
+        found = await archives.assess_subscriber(entry.vhost.name, entry.name, name)
+        if not found:
+            raise not_found()
+        body = {
+            "name": name,
+            "vhost": entry.vhost.name,
+            "feed": entry.name,
+            "archives": msgspec.to_builtins(found),
+        }
+        return Answer(body=body)
+
+    return Answer(wait=wait)
