@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .settings import open_system as open_system
     from .stash import Stash as Stash
     from .stash import StashFullError as StashFullError
+    from .status import publish_status as publish_status
     from .supervision.signals import ChildFailed as ChildFailed
     from .supervision.signals import Down as Down
     from .supervision.signals import Signal as Signal
@@ -119,6 +120,7 @@ _EXPORTS = {
     "serialization.exception_registry": "register_exception",
     "settings": "ActorsSettings open_system",
     "stash": "Stash StashFullError",
+    "status": "publish_status",
     "supervision.signals": "ChildFailed Down Signal",
     "supervision.strategy": "PERMANENT TEMPORARY AllForOne OneForOne RestartType SupervisorStrategy",
     "system": "ActorSystem",

@@ -97,6 +97,10 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     mailbox_folder: str | None = None
     """The folder of durable mailboxes."""
 
+    status: str | None = None
+    """URL of a broker to which the system publishes its status, for the management API."""
+    status_interval: Annotated[float, Meta(ge=0.1, le=3600)] = 5.0
+
     # ── the settings of each part ─────────────────────────────────────────────────────────────────────────────
 
     def remote_options(self) -> "RemoteOptions":
@@ -211,5 +215,11 @@ async def open_system(name: str, settings: ActorsSettings) -> AsyncIterator["Act
 
             system._durable_mailboxes = DurableMailboxes(
                 system, settings.mailbox_folder, pickle=settings.pickle
+            )
+        if settings.status is not None:
+            from .status import publish_status
+
+            await stack.enter_async_context(
+                publish_status(system, settings.status, interval=settings.status_interval)
             )
         yield system

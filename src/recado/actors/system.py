@@ -109,6 +109,7 @@ class ActorSystem:
         self._guardian: Children[ActorRef[Any]] = Children(DEFAULT_STRATEGY)
         self._dead_letter_office = DeadLetterOffice(self)
         self.dead_letter_count = 0
+        self._handled_by_stopped = 0  # messages that actors have handled which have stopped since
         self._remote: RemoteLayer | None = None
         self._listeners: list[Callable[[object], None]] = []
         self._loop: asyncio.AbstractEventLoop
@@ -414,6 +415,8 @@ class ActorSystem:
         task.add_done_callback(self._tasks.discard)
 
     def _remove_cell(self, cell: Cell) -> None:
+        if not cell.is_internal:
+            self._handled_by_stopped += cell.handled
         self._registry_of(cell).remove(cell)
         if "events" in self.__dict__:  # created on first use
             self.events.unsubscribe(cell.ref)

@@ -72,6 +72,7 @@ NAME: Final = QueryParameter(
     "name", "With `page`: only entries whose name contains this text, in any case."
 )
 USE_REGEX: Final = QueryParameter("use_regex", "`name` is a regular expression (RE2).", bool)
+VHOST: Final = QueryParameter("vhost", "Only objects of this vhost.", repeatable=True)
 
 OBJECT_PARAMETERS: Final = (COLUMNS,)
 LIST_PARAMETERS: Final = (SORT, SORT_REVERSE, COLUMNS)

@@ -85,6 +85,7 @@ class Cell:
         "durable_mailbox",
         "envelope",
         "factory",
+        "handled",
         "is_internal",
         "links",
         "mailbox",
@@ -136,6 +137,7 @@ class Cell:
         # The reason of a stop that was requested: from then on nothing restarts the actor.
         self.pending_stop: tuple[Reason] | None = None
         self.restarts = 0
+        self.handled = 0  # messages and signals, counted once in a run, by the holder of the claim
         self.envelope = NO_ENVELOPE  # of the message that is being handled
         # The last envelope whose ask the handler has answered, promised to answer, or forwarded.
         self.answered_envelope: MessageEnvelope | None = None
@@ -275,20 +277,23 @@ class Cell:
         """Handle up to `budget` messages for a caller that has set `current_cell` itself. Returns True if the
         caller must release the cell, and False if the claim was passed on: to a task, to an exclusive action,
         or to the handling of a failure."""
-        for _ in range(budget):
+        for index in range(budget):
             if self.system_queue:
-                if (handler := self._next_system_handler()) is None:
+                if (handler := self._next_system_handler(index)) is None:
                     return False
             else:
                 mailbox = self.mailbox
                 if not mailbox.qsize():
-                    break
+                    self.handled += index
+                    return True
                 try:
                     envelope = self.envelope = mailbox.get_nowait()
                 except Empty:  # another actor has stolen the message
-                    break
+                    self.handled += index
+                    return True
                 except Exception as error:  # noqa: BLE001  as below
                     self.envelope = NO_ENVELOPE
+                    self.handled += index
                     self.fail(error)
                     return False
                 if self.space_callbacks:
@@ -309,12 +314,15 @@ class Cell:
                         self.durable_mailbox.acknowledge(self.envelope, None)
                     continue
             except BaseException as error:  # noqa: BLE001  the supervisor decides about every failure
+                self.handled += index + 1
                 self._handle_exception(error)
                 return False
+            self.handled += index + 1
             # A cell that runs in a thread goes back to it after this message.
             on_loop = get_ident() == self.system._thread_id
             self.system._call_on_loop(self._continue_as_task, result, budget if on_loop else 1)
             return False
+        self.handled += budget
         return True
 
     async def run_as_task(self, budget: int, result: Any = None) -> None:
@@ -329,6 +337,7 @@ class Cell:
                         break
                     if handler is CLAIM_PASSED_ON:
                         return
+                    self.handled += 1
                     result = handler(self.envelope[0])
                 if result is not None:
                     if type(result) is CoroutineType or hasattr(result, "__await__"):
@@ -367,9 +376,9 @@ class Cell:
             return types.find_handler(self)
         return self.behaviour
 
-    def _next_system_handler(self) -> Behaviour | None:
-        """Return the handler of the next signal. If an exclusive action is next, pass the claim on to it and
-        return None."""
+    def _next_system_handler(self, handled: int = 0) -> Behaviour | None:
+        """Return the handler of the next signal. If an exclusive action is next, count the messages that this run
+        has handled, pass the claim on to the action, and return None."""
         assert self.system_queue is not None
         assert self.actor is not None
         item = self.system_queue.popleft()
@@ -378,6 +387,7 @@ class Cell:
             return self.actor.on_signal
         self.envelope = NO_ENVELOPE
         self.task = None
+        self.handled += handled
         self.system._call_on_loop(item)
         return None
 

@@ -7,12 +7,11 @@ from typing import Final
 from ..access import Access
 from ..metrics import pages
 from ..metrics.exposition import OPENMETRICS_FORMAT, TEXT_FORMAT, Writer
-from ..query import QueryParameter
+from ..query import VHOST, QueryParameter
 from ..request import Answer, ApiRequest
 from ..routes import API, METRICS, Content
 
 FAMILY: Final = QueryParameter("family", "A family of metrics.", repeatable=True)
-VHOST: Final = QueryParameter("vhost", "Only queues of this vhost.", repeatable=True)
 QUEUE: Final = QueryParameter(
     "queue", "Only queues whose names match this regular expression (RE2)."
 )

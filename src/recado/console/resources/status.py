@@ -6,21 +6,17 @@ A record can be seen by users who may see the vhost of the exchange that it was 
 from __future__ import annotations
 
 from ..access import Access, visible_vhosts
-from ..query import Listing, QueryParameter
+from ..query import VHOST, Listing
 from ..request import Answer, ApiRequest, not_found
 from ..routes import API, Content
 from ..status_table import StatusTable, StoredStatus
-
-VHOST = QueryParameter("vhost", "Only sources that publish in this vhost.")
 
 
 def _chosen_vhosts(request: ApiRequest) -> list[str]:
     """Return the vhosts whose records the request asks for and the user may see."""
     visible = visible_vhosts(request.user, request.broker)
-    chosen = request.query.get(VHOST.name)
-    if chosen is None:
-        return visible
-    return [chosen] if chosen in visible else []
+    chosen = request.repeated(VHOST.name)
+    return [name for name in visible if name in chosen] if chosen else visible
 
 
 def _list(request: ApiRequest, table: StatusTable) -> Answer:
