@@ -7,8 +7,10 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+import recado
 from recado.cli import main
 from recado.cli.pipeline import build_parser, run_on_spark
 from recado.pipeline import runner, stream_state
@@ -17,7 +19,9 @@ from recado.pipeline.lake.batch import Batch
 from recado.pipeline.report import PipelineReport
 from recado.pipeline.runner import PipelineFailedError, run, summarize_error
 from recado.pipeline.writer import write_batch
+from tests.console.http import Api
 from tests.pipeline.steps.messages import message, reading, rows_of, stored
+from tests.pipeline.test_status import collect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -268,3 +272,23 @@ def test_a_function_that_is_not_there(spark: SparkSession, tmp_path: Path) -> No
     for function in ("no_such_module:f", "os:no_such_function"):
         with pytest.raises(InvalidPipelineError, match=r"step 1 \(apply\): .*no_such_\w+"):
             run(reads.apply(function), spark)
+
+
+def test_a_run_publishes_its_status(spark: SparkSession, tmp_path: Path) -> None:
+    with recado.Broker(config={"management": {"port": 0, "status": True}}) as broker:
+        assert broker.management_port is not None
+        api = Api(broker.management_port)
+        pipeline = msgspec.structs.replace(two_sinks(tmp_path), status=broker.url)
+        run(pipeline, spark)
+        collect(broker)
+        found = api.get("/api/pipelines/two")
+        assert (found["state"], found["rows"]) == ("finished", 7)
+        assert found["sinks"] == {"out": 5, "tap": 7}
+        failing = pipeline.filter("raise_error('broken') is null")
+        failing = msgspec.structs.replace(failing, checkpoint=str(tmp_path / "other"))
+        with pytest.raises(PipelineFailedError):
+            run(failing, spark)
+        collect(broker)
+        found = api.get("/api/pipelines/two")
+        assert found["state"] == "failed"
+        assert "broken" in found["error"]

@@ -88,6 +88,12 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
         once = "name of the batch; a batch of the same name is written once"
         add("--name", metavar="NAME", default="", help=once)
         add("--master", metavar="URL", help="Spark master; default: this machine")
+        add(
+            "--status",
+            metavar="URL",
+            default="",
+            help="of a broker to which the run publishes its status, for `recado pipeline list`",
+        )
         add("--ui", action="store_true", help="start the web interface of Spark and print its URL")
         add(
             "--conf",
@@ -199,6 +205,8 @@ def run(draft: Draft, args: argparse.Namespace) -> int:
     pipeline = draft.pipeline
     if args.available_now:
         pipeline = msgspec.structs.replace(pipeline, trigger=AVAILABLE_NOW)
+    if args.status:
+        pipeline = msgspec.structs.replace(pipeline, status=args.status)
     _, problems = examine(pipeline, batch=args.batch)  # before Spark, which takes seconds to start
     raise_problems(draft, problems, args.file)
     from recado.pipeline.java import JavaNotFoundError

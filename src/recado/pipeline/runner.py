@@ -40,6 +40,7 @@ from .lake.parquet_files import fingerprint_rows
 from .options import OptionError, has_option
 from .progress import ProgressTracker
 from .report import PipelineReport, RowCounter, SourceReport
+from .status import now_ms, publish_run
 from .steps.analysis import SparkAnalyser
 from .steps.flow import Flow
 from .steps.sources import read_batch, read_stream, read_tables
@@ -94,6 +95,35 @@ def run(
         InvalidPipelineError: the pipeline cannot run.
         PipelineFailedError: it ran and failed.
     """
+    if not pipeline.status:
+        return _run(pipeline, spark, batch, name, on_report, should_stop)
+    was_stopped = False
+
+    def stop_requested() -> bool:
+        nonlocal was_stopped
+        was_stopped = should_stop()
+        return was_stopped
+
+    with publish_run(pipeline.name, pipeline.status) as run_status:
+
+        def report_progress(report: PipelineReport) -> None:
+            run_status.update(report, now_ms())
+            on_report(report)
+
+        report = _run(pipeline, spark, batch, name, report_progress, stop_requested)
+        run_status.update(report, now_ms())
+        run_status.finish(now_ms(), was_stopped=was_stopped)
+        return report
+
+
+def _run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    batch: bool,
+    name: str,
+    on_report: Callable[[PipelineReport], None],
+    should_stop: Callable[[], bool],
+) -> PipelineReport:
     if not batch:
         return _run_stream(pipeline, spark, on_report, should_stop)
     started_at = time.monotonic()

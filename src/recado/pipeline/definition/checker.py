@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from recado.client.parameters import parse_url
+
 from .duration import parse_duration
 from .expression import SqlAnalyser, TokenAnalyser
 from .fields import Fields
@@ -161,6 +163,11 @@ def _check_structure(pipeline: Pipeline, *, batch: bool) -> list[Problem]:
             Problem("checkpoint", "a stream needs a checkpoint folder", 'checkpoint = "state"')
         )
     problems += check_checkpoint(pipeline)
+    if pipeline.status:
+        try:
+            parse_url(pipeline.status)
+        except ValueError as error:
+            problems.append(Problem("status", str(error), 'write "amqp://USER:PASSWORD@HOST"'))
     if pipeline.dead_letters in pipeline.branch_sinks():
         message = f"{pipeline.dead_letters} is the dead-letter sink, but a step sends rows to it"
         problems.append(Problem("sinks", message, "use the step dead_letter to make dead letters"))

@@ -35,6 +35,7 @@ _TOP_LEVEL_KEYS: Final = (
     "checkpoint",
     "trigger",
     "dead_letters",
+    "status",
     "sources",
     "steps",
     "sinks",
@@ -171,7 +172,7 @@ def build_draft(tree: Any, *, where: str, folder: Path = Path()) -> Draft:
         if intended:  # so that checks can continue, as for steps
             tree = {intended: tree[key], **tree}
     text_values = {"name": "unnamed"}
-    for key in ("name", "checkpoint", "trigger", "dead_letters"):
+    for key in ("name", "checkpoint", "trigger", "dead_letters", "status"):
         value = tree.get(key)
         if isinstance(value, str):
             text_values[key] = resolve(value, folder) if key == "checkpoint" else value
