@@ -274,7 +274,9 @@ def test_a_function_that_is_not_there(spark: SparkSession, tmp_path: Path) -> No
             run(reads.apply(function), spark)
 
 
-def test_a_run_publishes_its_status(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_run_publishes_its_status(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with recado.Broker(config={"management": {"port": 0, "status": True}}) as broker:
         assert broker.management_port is not None
         api = Api(broker.management_port)
@@ -284,11 +286,14 @@ def test_a_run_publishes_its_status(spark: SparkSession, tmp_path: Path) -> None
         found = api.get("/api/pipelines/two")
         assert (found["state"], found["rows"]) == ("finished", 7)
         assert found["sinks"] == {"out": 5, "tap": 7}
-        failing = pipeline.filter("raise_error('broken') is null")
-        failing = msgspec.structs.replace(failing, checkpoint=str(tmp_path / "other"))
+
+        def fail(*_: object, **__: object) -> bool:
+            raise OSError("the disk is away")
+
+        monkeypatch.setattr(runner, "write_batch", fail)
         with pytest.raises(PipelineFailedError):
-            run(failing, spark)
+            run(msgspec.structs.replace(pipeline, checkpoint=str(tmp_path / "other")), spark)
         collect(broker)
         found = api.get("/api/pipelines/two")
         assert found["state"] == "failed"
-        assert "broken" in found["error"]
+        assert "the disk is away" in found["error"]

@@ -53,11 +53,11 @@ GROUPS: Final = {
         "migrate": "copy definitions and move messages, from and to RabbitMQ",
     },
     "Feeds, actors and pipelines": {
-        "feed publish|subscribe|archive|replay|members|verify|gc": (
+        "feed publish|subscribe|archive|replay|members|verify|gc|list|show": (
             "publish/subscribe with archives for subscribers that were offline"
         ),
-        "actors URL": "show the actors of a node: mailboxes, restarts",
-        "pipeline check|explain|run|status": "on Spark: from queues and feeds to tables and back",
+        "actors list|show|URL": "the actors of a node: mailboxes, restarts",
+        "pipeline check|explain|run|status|list|show": "on Spark: from queues and feeds to tables and back",
     },
     "Example applications": {
         "quotes publish|watch|record|catchup": "a feed of financial quotes",
@@ -70,6 +70,8 @@ MANAGEMENT_COMMANDS: Final = frozenset(
     words.split()[0] for words in GROUPS["Administer a running broker, recado or RabbitMQ"]
 )
 COMMAND_WIDTH_COUNT: Final = 34
+PART_MODULES: Final = {"feed": "feeds", "actors": "actors", "pipeline": "pipelines"}
+"""Commands whose verbs `list` and `show` ask a node over HTTP, and their modules in `management`."""
 
 
 def format_usage() -> str:
@@ -113,6 +115,10 @@ def run(words: list[str]) -> int:
         from recado.cli.management import run_management
 
         return run_management(words[0], words[1:])
+    if words and words[0] in PART_MODULES and words[1:2] in (["list"], ["show"]):
+        from recado.cli.management import run_management
+
+        return run_management(words[0], words[1:], module_name=PART_MODULES[words[0]])
     from recado.node.config import ConfigError
 
     try:

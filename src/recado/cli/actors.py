@@ -1,4 +1,7 @@
-"""`recado actors`: the actors of a node, their mailboxes and restarts, requested from the node."""
+"""`recado actors URL NODE`: the actors of a node, their mailboxes and restarts, requested from the node.
+
+The verbs `list` and `show` are in `management.actors`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ def run_actors(options: Sequence[str]) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="recado actors", description="Show the actors of nodes, their mailboxes and restarts."
+        prog="recado actors",
+        description="Show the actors of nodes, their mailboxes and restarts.",
+        epilog="`recado actors list` and `recado actors show NAME` ask a node of recado over HTTP instead,"
+        " for systems that publish their status.",
     )
     add = parser.add_argument
     add("url", metavar="URL", help=URL_HELP)

@@ -15,7 +15,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import pairwise
 from typing import Final
 
-from recado.cli import EXIT_OK, EXIT_USAGE, GROUPS, MANAGEMENT_COMMANDS, print_error
+from recado.cli import EXIT_OK, EXIT_USAGE, GROUPS, MANAGEMENT_COMMANDS, PART_MODULES, print_error
 
 SCRIPTS: Final = {
     "bash": """\
@@ -101,6 +101,8 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
         return sorted(load_contexts().contexts)
     if previous in ("--to",):
         return read_names("queues", before)
+    if command in PART_MODULES and rest[0] == "show" and not previous.startswith("-"):
+        return read_names(PART_MODULES[command], before)
     if previous.startswith("-") or command not in MANAGEMENT_COMMANDS:
         return []
     if not has_verb:
@@ -162,5 +164,6 @@ _LISTS: Final = {
     "bindings": ("exchanges", "name", True),
     "policies": ("policies", "name", True),
     "permissions": ("users", "name", False),
+    "feeds": ("feeds", "name", True),
 }
 """The list to request for a resource, the field with the name, and whether a vhost has its own."""

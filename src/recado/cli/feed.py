@@ -19,6 +19,8 @@ DESCRIPTIONS = {
     "members": "Show the members of a feed.",
     "verify": "Check every file of an archive, and repair damage on request. Exit status 1: damaged.",
     "gc": "Delete messages beyond the given limits from an archive that is not running.",
+    "list": "List the feeds of a node of recado, over HTTP.",
+    "show": "Show a feed, its archives, views and publishers, over HTTP.",
 }
 SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

@@ -4,6 +4,8 @@ recado pipeline check FILE      report all errors; Spark checks the SQL, which t
 recado pipeline explain FILE    show the steps, their fields and the guarantees of each sink
 recado pipeline run FILE        run it: a stream until Ctrl-C, or the available data
 recado pipeline status FILE     show the progress from its checkpoint, without starting Spark
+recado pipeline list            list the pipelines that publish their status to a node
+recado pipeline show NAME       show the status that a pipeline has published last
 
 FILE is TOML or YAML, or MODULE:NAME.
 """
@@ -36,6 +38,8 @@ DESCRIPTIONS = {
     "explain": "Show the steps of a pipeline, their fields and the guarantees of each sink.",
     "run": "Run a pipeline: a stream until SIGTERM or Ctrl-C, or the available data.",
     "status": "Show the progress of a pipeline, without starting Spark.",
+    "list": "List the pipelines that publish their status to a node of recado, over HTTP.",
+    "show": "Show the status that a pipeline has published last, over HTTP.",
 }
 CHECK_SPARK_SETTINGS = {
     # A check compiles and computes nothing; with these options Spark starts in two thirds of the time.

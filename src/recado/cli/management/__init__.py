@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE = 3, 4, 5
 
 
-def run_management(command: str, words: Sequence[str]) -> int:
-    """Run a command of this package and return the exit status."""
+def run_management(command: str, words: Sequence[str], *, module_name: str = "") -> int:
+    """Run a command and return the exit status; `module_name` is its module here if that has another name."""
     from .api import AccessDeniedError, ManagementError, ObjectNotFoundError, UnreachableError
 
-    module = import_module(f"{__name__}.{command}")
+    module = import_module(f"{__name__}.{module_name or command}")
     try:
         status: int = module.COMMAND.run(f"recado {command}", words)
         return status

@@ -66,6 +66,10 @@ def rate(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_rate, is_number=True)
 
 
+def duration(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_seconds, is_number=True)
+
+
 def size(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_bytes, is_number=True)
 
@@ -98,6 +102,10 @@ def format_rate(value: Any) -> str:
     if not isinstance(value, int | float):
         return ""
     return f"{value:,.0f}/s" if value >= 10 or value == 0 else f"{value:.1f}/s"
+
+
+def format_seconds(value: Any) -> str:
+    return f"{value:,.1f} s" if isinstance(value, int | float) else ""
 
 
 def format_bytes(value: Any) -> str:

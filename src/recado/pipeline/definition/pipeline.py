@@ -95,11 +95,11 @@ class Pipeline(msgspec.Struct, frozen=True):
     """`5 seconds`, `available-now`, or empty: as fast as possible."""
     dead_letters: str = DEAD_LETTER_SINK
     """The sink for rows that a step could not process."""
-    status: str = ""
-    """URL of a broker to which runs publish their status, for the management API; empty: not published."""
     sources: dict[str, Source] = {}
     steps: tuple[AnyStep, ...] = ()
     sinks: dict[str, Sink] = {}
+    status: str = ""
+    """URL of a broker to which runs publish their status, for the management API; empty: not published."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "checkpoint", resolve(self.checkpoint))
