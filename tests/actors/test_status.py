@@ -23,7 +23,7 @@ from recado.client import Connection
 from recado.status.record import (
     ACTORS_MAX_COUNT,
     DEPTH_MAX_COUNT,
-    ERROR_MAX_CHARACTERS,
+    ERROR_MAX_COUNT,
     FAILURES_MAX_COUNT,
     NAME_MAX_BYTES,
     STATUS_EXCHANGE,
@@ -142,7 +142,7 @@ def test_failures_are_remembered_newest_first() -> None:
     assert len(status.failures) == FAILURES_MAX_COUNT
     newest, before = status.failures[:2]
     assert (newest.actor, newest.outcome, newest.error) == ("weak", "given_up", "ValueError: last")
-    assert (before.outcome, len(before.error)) == ("restarted", ERROR_MAX_CHARACTERS)
+    assert (before.outcome, len(before.error)) == ("restarted", ERROR_MAX_COUNT)
 
 
 def test_an_exception_without_a_text() -> None:

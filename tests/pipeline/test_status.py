@@ -12,7 +12,7 @@ from recado.pipeline.definition.checker import examine
 from recado.pipeline.report import PipelineReport, SourceReport
 from recado.pipeline.status import RunStatus, publish_run
 from recado.status.record import (
-    ERROR_MAX_CHARACTERS,
+    ERROR_MAX_COUNT,
     PARTS_MAX_COUNT,
     PipelineStatus,
     decode_record,
@@ -68,7 +68,7 @@ def test_figures_and_texts_of_any_kind_are_published() -> None:
     assert isinstance(record, PipelineStatus)
     assert len(record.sources) == PARTS_MAX_COUNT
     assert record.error is not None
-    assert len(record.error) == ERROR_MAX_CHARACTERS
+    assert len(record.error) == ERROR_MAX_COUNT
 
 
 def test_credentials_in_an_error_are_hidden() -> None:

@@ -22,7 +22,7 @@ from recado.status.publisher import StatusPublisher
 from recado.status.record import (
     ACTORS_MAX_COUNT,
     DEPTH_MAX_COUNT,
-    ERROR_MAX_CHARACTERS,
+    ERROR_MAX_COUNT,
     FAILURES_MAX_COUNT,
     INTERVAL_DEFAULT_S,
     INTERVAL_MAX_S,
@@ -203,7 +203,7 @@ def describe_error(error: BaseException) -> str:
     except Exception as failure:  # noqa: BLE001  any code of the application
         text = f"({type(failure).__name__} in __str__)"
     return clip(
-        f"{type(error).__name__}: {text}" if text else type(error).__name__, ERROR_MAX_CHARACTERS
+        f"{type(error).__name__}: {text}" if text else type(error).__name__, ERROR_MAX_COUNT
     )
 
 

@@ -2,10 +2,10 @@
 
 A client that may publish to the exchange of a vhost can send any number of records of any source. So:
 
-ST3  A table holds at most `count_max` records and `bytes_max` bytes. Beyond that, the vhost with the most records
+SK1  A table holds at most `count_max` records and `bytes_max` bytes. Beyond that, the vhost with the most records
      loses the one that was not renewed for the longest time, so that one vhost does not evict the records of
      others.
-ST4  Only complete, valid records are stored. All others are counted by vhost, and the first of each vhost is logged.
+SK2  Only complete, valid records are stored. All others are counted, and the first of each vhost is logged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from recado.status.record import (
-    TEXT_MAX_CHARACTERS,
+    TEXT_MAX_COUNT,
     ActorsStatus,
     MalformedStatusError,
     PipelineStatus,
@@ -138,11 +138,12 @@ class StatusRecords:
         self.actors = actors or StatusTable()
         self.pipelines = pipelines or StatusTable()
         self.accepted_count = 0
-        self.malformed_counts: dict[str, int] = {}
-        """By vhost."""
+        self.malformed_count = 0
+        self._malformed_vhosts: set[str] = set()
+        """Vhosts of which a malformed record was logged."""
 
     def receive(self, vhost: str, key: str, body: bytes, now_ms: int) -> None:
-        """Store the record of a message, or count the message as malformed (ST4)."""
+        """Store the record of a message, or count the message as malformed (SK2)."""
         try:
             record = decode_record(key, body)
         except MalformedStatusError as error:
@@ -154,17 +155,16 @@ class StatusRecords:
 
     def reject(self, vhost: str, reason: Exception) -> None:
         """Count a message that is not a record."""
-        count = self.malformed_counts.get(vhost, 0)
-        self.malformed_counts[vhost] = count + 1
-        if not count:
-            text = str(reason)[:TEXT_MAX_CHARACTERS]
+        self.malformed_count += 1
+        if vhost not in self._malformed_vhosts:
+            self._malformed_vhosts.add(vhost)
+            text = str(reason)[:TEXT_MAX_COUNT]
             log.warning("malformed status record dropped: %r (vhost=%r)", text, vhost)
 
     def expire(self, now_ms: int, vhosts: Collection[str]) -> None:
         self.actors.expire(now_ms, vhosts)
         self.pipelines.expire(now_ms, vhosts)
-        for vhost in [each for each in self.malformed_counts if each not in vhosts]:
-            del self.malformed_counts[vhost]
+        self._malformed_vhosts.intersection_update(vhosts)
 
 
 def _store(vhost: str, record: StatusRecord, now_ms: int) -> StoredStatus:

@@ -19,7 +19,7 @@ import msgspec
 
 from recado.status.publisher import ThreadedStatusPublisher
 from recado.status.record import (
-    ERROR_MAX_CHARACTERS,
+    ERROR_MAX_COUNT,
     INTERVAL_DEFAULT_S,
     PARTS_MAX_COUNT,
     PipelineStatus,
@@ -105,7 +105,7 @@ class RunStatus:
         text = _CREDENTIALS.sub("://(hidden)@", str(error) or type(error).__name__)
         self._set(
             msgspec.structs.replace(
-                self.record, at=now_ms, state="failed", error=clip(text, ERROR_MAX_CHARACTERS)
+                self.record, at=now_ms, state="failed", error=clip(text, ERROR_MAX_COUNT)
             )
         )
 

@@ -3,8 +3,8 @@
 A status is never worth a failure: without a broker, without permission, or while publishers are blocked, records
 are dropped, and the first cause is logged. The next interval tries again.
 
-ST1  No error of the broker or of the network is raised to the program; only a wrong URL or name is.
-ST2  At most one record waits at a time; nothing is queued while the broker is away.
+PS1  No error of the broker or of the network is raised to the program; only a wrong URL or name is.
+PS2  At most one record waits at a time; nothing is queued while the broker is away.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from recado.amqp.errors import NotFoundError
 from recado.client import (
     Channel,
     ChannelClosedByBrokerError,
@@ -43,7 +44,7 @@ ATTEMPT_TIMEOUT_S: Final = 10.0
 """For connecting, and for one record to be sent."""
 FINAL_TIMEOUT_S: Final = 2.0
 """For the last record, when the program ends."""
-NOT_FOUND: Final = 404
+
 
 _PROPERTIES: Final = encode_properties(
     Properties(content_type="application/json", type="recado.status", delivery_mode=1)
@@ -91,7 +92,7 @@ class StatusPublisher:
             await asyncio.sleep(self._interval)
 
     async def _attempt(self, limit_s: float) -> None:
-        """Publish one record; log an error instead of raising it (ST1)."""
+        """Publish one record; log an error instead of raising it (PS1)."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._publish(await self._read())
@@ -134,7 +135,7 @@ class StatusPublisher:
         try:
             await channel.declare_exchange(STATUS_EXCHANGE, "topic", passive=True)
         except ChannelClosedByBrokerError as error:
-            if error.reply_code != NOT_FOUND:
+            if error.reply_code != NotFoundError.code:
                 raise
             channel = await connection.channel(confirms=True)
             await channel.declare_exchange(STATUS_EXCHANGE, "topic", durable=True)

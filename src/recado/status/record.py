@@ -25,14 +25,14 @@ DEPTH_MAX_COUNT: Final = 16
 FAILURES_MAX_COUNT: Final = 20
 PEERS_MAX_COUNT: Final = 500
 PARTS_MAX_COUNT: Final = 100
-ERROR_MAX_CHARACTERS: Final = 1_000
-TEXT_MAX_CHARACTERS: Final = 255
+ERROR_MAX_COUNT: Final = 1_000  # characters of the text of an exception
+TEXT_MAX_COUNT: Final = 255  # characters of any other text
 INTERVAL_DEFAULT_S: Final = 5.0
 INTERVAL_MIN_S, INTERVAL_MAX_S = 0.1, 3_600.0
 
-Text = Annotated[str, Meta(max_length=TEXT_MAX_CHARACTERS)]
-Name = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX_CHARACTERS)]
-ErrorText = Annotated[str, Meta(max_length=ERROR_MAX_CHARACTERS)]
+Text = Annotated[str, Meta(max_length=TEXT_MAX_COUNT)]
+Name = Annotated[str, Meta(min_length=1, max_length=TEXT_MAX_COUNT)]
+ErrorText = Annotated[str, Meta(max_length=ERROR_MAX_COUNT)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Number = Annotated[float, Meta(ge=0, le=1e18)]
 Interval = Annotated[float, Meta(ge=INTERVAL_MIN_S, le=INTERVAL_MAX_S)]
@@ -173,7 +173,7 @@ def routing_key(record: StatusRecord) -> str:
     return f"{kind}.{record.name}"
 
 
-def clip(text: str, characters_max: int = TEXT_MAX_CHARACTERS) -> str:
+def clip(text: str, characters_max: int = TEXT_MAX_COUNT) -> str:
     """Return a text that is not longer than its limit, and can be encoded."""
     clipped = text if len(text) <= characters_max else text[: characters_max - 1] + "…"
     return clipped.encode("utf-8", "replace").decode()
@@ -201,7 +201,7 @@ def decode_record(key: str, body: bytes) -> StatusRecord:
     try:
         record: StatusRecord = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise MalformedStatusError(clip(str(error), TEXT_MAX_CHARACTERS)) from error
+        raise MalformedStatusError(clip(str(error), TEXT_MAX_COUNT)) from error
     if key != routing_key(record):
         raise MalformedStatusError("the routing key is not the kind and the name of the record")
     return record

@@ -54,6 +54,7 @@ def render_node(console: Console, writer: Writer) -> Iterator[bytes]:
     yield from _render_journal(console, writer)
     yield from _render_certificates(console, writer)
     yield from _render_archives(console, writer)
+    yield from _render_status(console, writer)
 
 
 def _render_resources(console: Console, writer: Writer) -> Iterator[bytes]:
@@ -297,6 +298,19 @@ def _render_archives(console: Console, writer: Writer) -> Iterator[bytes]:
         for each in entries:
             labels = (("vhost", each.vhost), ("feed", each.feed), ("archive", each.name))
             yield writer.sample(f"recado_{name}", labels, read(each))
+
+
+def _render_status(console: Console, writer: Writer) -> Iterator[bytes]:
+    """Render how many status records are kept, and how many were malformed."""
+    if console.collector is None:
+        return
+    records = console.status
+    yield writer.head("recado_status_records", "gauge", "Sources whose latest status is kept")
+    for kind, table in (("actors", records.actors), ("pipeline", records.pipelines)):
+        yield writer.sample("recado_status_records", (("kind", kind),), len(table))
+    name = "recado_status_records_malformed_total"
+    yield writer.head(name, "counter", "Messages to the exchange recado.status that are no records")
+    yield writer.sample(name, (), records.malformed_count)
 
 
 def _count_waiting(console: Console, archive: ArchiveEntry) -> int:
