@@ -12,7 +12,7 @@ import pytest
 from recado.pipeline.definition import Branch, InvalidPipelineError, JsonField, Pipeline, load
 from recado.pipeline.definition.step import STEP_CLASSES
 
-KEYS = "name, checkpoint, trigger, dead_letters, sources, steps, sinks"
+KEYS = "name, checkpoint, trigger, dead_letters, status, sources, steps, sinks"
 TOML = """
 name = "orders"
 checkpoint = "state/orders"
