@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -264,3 +266,39 @@ def test_a_publisher_survives_the_loss_of_its_broker() -> None:
             await connection.close()
 
     asyncio.run(run())
+
+
+def test_records_are_collected_after_a_restart(tmp_path: Path) -> None:
+    """The exchange is durable; the queue of the collector is not."""
+    for number in range(2):
+        with recado.Broker(data=tmp_path, config=CONFIG) as broker:
+            assert broker.management_port is not None
+            api = Api(broker.management_port)
+            assert api.get("/api/actors") == []
+            assert len(api.get("/api/queues")) == 1
+            publish(broker, actors_status(f"s{number}"))
+            assert names(api.get("/api/actors")) == [f"s{number}"]
+
+
+def test_large_records_take_the_loop_for_some_milliseconds_only(
+    broker: recado.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = broker._running
+    assert running is not None
+    run_on_broker, durations = running.server.run_on_broker, []
+
+    def measure(action: Any) -> Any:
+        started = time.thread_time()
+        try:
+            return run_on_broker(action)
+        finally:
+            durations.append(time.thread_time() - started)
+
+    actor = ActorStatus(1, "n" * 200, "t" * 200, "started", 0, 0, 0, None, 0)
+    large = [actors_status(f"l{number}", actors=(actor,) * 450) for number in range(15)]
+    small = [actors_status(f"s{number}") for number in range(900)]
+    monkeypatch.setattr(running.server, "run_on_broker", measure)
+    publish(broker, *large, *small)
+    publish(broker, *large)
+    assert len(durations) > 10
+    assert max(durations) < scale(0.05)  # a slice is a millisecond, and ends after a whole record

@@ -20,7 +20,6 @@ from recado.status.record import (
     TEXT_MAX_COUNT,
     ActorsStatus,
     MalformedStatusError,
-    PipelineStatus,
     StatusRecord,
     decode_record,
 )
@@ -39,19 +38,21 @@ _LONG_FIELDS: Final = ("actors", "failures", "peers")
 
 
 class StoredStatus(msgspec.Struct, frozen=True):
-    """A record as it is kept: the fields for lists, and the JSON with all fields."""
+    """A record as it is kept: as JSON, because decoded it would take several times the memory."""
 
     vhost: str
     name: str
     received_ms: int
     interval: float
     has_ended: bool
-    summary: dict[str, Any]
+    summary: bytes
+    """The fields for lists."""
     body: bytes
+    """All fields."""
 
     @property
     def cost_bytes(self) -> int:
-        return len(self.body) + RECORD_OVERHEAD_BYTES
+        return len(self.body) + len(self.summary) + RECORD_OVERHEAD_BYTES
 
     def is_stale(self, now_ms: int) -> bool:
         """Whether a source that has not ended has been silent for several intervals."""
@@ -60,8 +61,8 @@ class StoredStatus(msgspec.Struct, frozen=True):
 
     def describe(self, now_ms: int, *, is_complete: bool = False) -> dict[str, Any]:
         """Return the JSON object of the source, as the HTTP API has it."""
-        fields = msgspec.json.decode(self.body) if is_complete else dict(self.summary)
-        fields.pop("kind", None)
+        fields = msgspec.json.decode(self.body if is_complete else self.summary)
+        del fields["kind"]
         return {
             "name": self.name,
             "vhost": self.vhost,
@@ -168,28 +169,30 @@ class StatusRecords:
 
 
 def _store(vhost: str, record: StatusRecord, now_ms: int) -> StoredStatus:
+    body = msgspec.json.encode(record)
+    summary = body
+    if isinstance(record, ActorsStatus):
+        summary = msgspec.json.encode(_summarize(record))
     return StoredStatus(
         vhost=vhost,
         name=record.name,
         received_ms=now_ms,
         interval=record.interval,
         has_ended=record.has_ended,
-        summary=_summarize(record),
-        body=msgspec.json.encode(record),
+        summary=summary,
+        body=body,
     )
 
 
-def _summarize(record: StatusRecord) -> dict[str, Any]:
-    match record:
-        case ActorsStatus():
-            peers, failures = len(record.peers), len(record.failures)
-            short = msgspec.structs.replace(record, peers=(), failures=(), actors=())
-            summary: dict[str, Any] = msgspec.to_builtins(short)
-            for field in _LONG_FIELDS:
-                del summary[field]
-            summary["peer_count"], summary["failure_count"] = peers, failures
-            summary["last_failure"] = msgspec.to_builtins(next(iter(record.failures), None))
-            return summary
-        case PipelineStatus():
-            fields: dict[str, Any] = msgspec.to_builtins(record)
-            return fields
+def _summarize(record: ActorsStatus) -> dict[str, Any]:
+    """Return a record without its lists, but with their lengths and the last failure."""
+    short = msgspec.structs.replace(record, peers=(), failures=(), actors=())
+    fields: dict[str, Any] = msgspec.to_builtins(short)
+    for name in _LONG_FIELDS:
+        del fields[name]
+    return {
+        **fields,
+        "peer_count": len(record.peers),
+        "failure_count": len(record.failures),
+        "last_failure": next(iter(record.failures), None),
+    }

@@ -7,9 +7,7 @@ an archive on this node they are null.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -65,10 +63,10 @@ def find_feeds(vhosts: Sequence[Vhost[Queue]]) -> Steps[list[FeedEntry]]:
     return found
 
 
-def _bound_queues(exchange: Exchange[Queue]) -> Iterator[Queue]:
-    for binding in exchange.bindings.values():
-        if isinstance(binding.destination, Queue):
-            yield binding.destination
+def _bound_queues(exchange: Exchange[Queue]) -> list[Queue]:
+    """Return the queues of a feed: one for each member, so they are few enough for one step."""
+    destinations = (binding.destination for binding in exchange.bindings.values())
+    return list(dict.fromkeys(each for each in destinations if isinstance(each, Queue)))
 
 
 def _summaries(request: ApiRequest, entry: FeedEntry) -> Sequence[ArchiveSummary]:
@@ -94,7 +92,7 @@ def feed_object(request: ApiRequest, entry: FeedEntry) -> dict[str, Any]:
     }
     exchange = entry.vhost.exchanges.get(broadcast_exchange(entry.name))
     if exchange is not None:
-        described["queue_count"] = len(exchange.bindings)
+        described["queue_count"] = len(_bound_queues(exchange))
     if summaries:
         # Archives of one feed may be in different views for a moment.
         views = [each.view for each in summaries if each.view is not None]
@@ -180,8 +178,7 @@ def get_feed(request: ApiRequest) -> Answer:
         body={
             **feed_object(request, entry),
             "queues": [
-                _queue_object(entry, queue)
-                for queue in islice(_bound_queues(exchange), QUEUES_MAX_COUNT)
+                _queue_object(entry, queue) for queue in _bound_queues(exchange)[:QUEUES_MAX_COUNT]
             ],
             "archives": [_archive_object(entry, each) for each in summaries] or None,
         }
