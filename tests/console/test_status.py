@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pika
 import pytest
 
 import recado
+from recado.actors import Actor, ActorSystem, publish_status
 from recado.client import Connection
 from recado.status.publisher import StatusPublisher, ThreadedStatusPublisher
 from recado.status.record import (
@@ -94,6 +96,41 @@ def test_lists_and_single_sources(broker: recado.Broker, api: Api) -> None:
     assert api.get("/api/pipelines/bars")["run"] == "r1"
     for path in ("/api/actors/none", "/api/pipelines/ex%2Fchange"):
         assert api.request("GET", path).status == 404
+
+
+class Book(Actor[int]):
+    def receive(self, message: int) -> int:
+        return message
+
+
+async def run_system(url: str, name: str) -> None:
+    async with ActorSystem(name) as system:
+        shelf = await system.spawn(Book, name="shelf")
+        book = await system.spawn(Book, name="book", supervisor=shelf)
+        await book.ask(1)  # type: ignore[arg-type]  # any type is a message at run time
+        async with publish_status(system, url):
+            pass
+
+
+def test_a_real_actor_system(broker: recado.Broker, api: Api) -> None:
+    asyncio.run(run_system(broker.url, "exchange"))
+    collect(broker)
+    (row,) = api.get("/api/actors")
+    assert (row["name"], row["state"], row["actor_count"], row["handled"]) == (
+        "exchange",
+        "closed",
+        2,
+        1,
+    )
+    shelf, book = api.get("/api/actors/exchange")["actors"]
+    assert (shelf["name"], book["name"], book["depth"]) == ("shelf", "book", 1)
+    assert book["supervisor"] == shelf["uid"]
+
+
+def test_a_broker_that_never_answers_delays_the_end_of_a_system_only_briefly() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+        asyncio.run(asyncio.wait_for(run_system(url, "exchange"), PATIENCE_S))
 
 
 def test_sort_columns_and_pages(broker: recado.Broker, api: Api) -> None:
