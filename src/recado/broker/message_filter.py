@@ -23,7 +23,8 @@ from .consumer import DISPATCH_BYTES
 from .run import Origin, Run
 
 FILTER_VALUE_HEADER: Final = "x-stream-filter-value"
-EVALUATION_COST_BYTES: Final = 1024  # one evaluation takes as long as rendering so many bytes
+# Costs are in bytes of deliveries, as for a dispatch: one evaluation takes as long as encoding this many of them.
+EVALUATION_COST_BYTES: Final = 1024
 _CACHED_PROPERTIES_BYTES_MAX: Final = 512  # longer properties are not cached, to bound the memory
 
 _STRING_PROPERTIES: Final = frozenset(
@@ -53,7 +54,7 @@ class FilterResult(NamedTuple):
     end: int
     """Index after the last evaluated message."""
     cost: int
-    """In bytes that could have been rendered in the same time."""
+    """In bytes of deliveries that could have been encoded in the same time."""
 
 
 class StreamFilter(NamedTuple):
@@ -89,7 +90,7 @@ class MessageFilter:
     def select(self, run: Run, low: int, high: int, count_max: int) -> FilterResult:
         """Evaluate messages low..high-1 of a run, or the first of them, until `count_max` match."""
         prefix, payloads = run.prefix, run.payloads
-        # Decoding a header takes about as long as rendering it.
+        # Decoding a header takes about as long as encoding it.
         evaluation_bytes = EVALUATION_COST_BYTES + len(prefix)
         if prefix and self._is_header_only:
             if not self._matches(_MessageView(run.origin, prefix, b"", run.first_position)):

@@ -107,7 +107,7 @@ def parse_pattern(text: str) -> WildcardPattern | None:
 
 @lru_cache(_CACHED_SCOPES_MAX)
 def parse_scope(text: str) -> Scope | None:
-    """Return the scope, without the prefix of the resource server, None if it does not concern a broker."""
+    """Parse a scope, given without the prefix of the resource server. None if it does not concern a broker."""
     right, _, rest = text.partition(":")
     parts = rest.split("/")
     patterns = [pattern for pattern in map(parse_pattern, parts) if pattern is not None]

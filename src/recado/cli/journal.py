@@ -132,6 +132,7 @@ def print_drops(found: CheckedFiles, *, done: bool) -> None:
     for folder, file in found:
         for damage in file.damages:
             location = f"{folder / file.file} at byte {damage.position - file.base:,}"
+            # Damage at the start is a damaged header, or (`is_last`) a file that is missing as a whole.
             if damage.position == file.base and not damage.is_last:
                 verb = "is" if done else "would be"
                 print(f"{location}: the header {verb} rewritten", file=sys.stderr)

@@ -1,6 +1,7 @@
 """Text for terminals: control characters, colours, and the width of the window.
 
-Names and payloads come from the network, so every control character is escaped before it is printed.
+Names and payloads come from the network, so control characters other than tabs are escaped before they are
+printed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Colour(Enum):
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape line breaks and terminal control characters."""
+    """Escape line breaks and control characters, except tabs, which separate columns."""
     if text.isprintable():
         return text
     return "".join(

@@ -83,6 +83,7 @@ class Consumer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        # After a cancel by the broker (an error, on an open channel), buffered deliveries are still to be requeued.
         if not self._is_cancelled and (self._error is None or self._channel is not None):
             await self.cancel()
 

@@ -231,7 +231,7 @@ class RobustConnection:
         loop, schedule = asyncio.get_running_loop(), self._schedule
         while True:
             delay = schedule.next_delay(loop.time(), random.random())
-            if delay is None:
+            if delay is None:  # `next_delay` has counted an attempt that is not made
                 raise ReconnectTimeoutError(
                     schedule.seconds_since_loss(loop.time()), schedule.attempt_count - 1, error
                 ) from error

@@ -167,7 +167,10 @@ class Sampler:
         return found
 
     def read_totals(self, vhosts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-        """Return the counters of the node, given those of its vhosts: `TOTAL_FIELDS`."""
+        """Return the counters of the node, given those of its vhosts: `TOTAL_FIELDS`.
+
+        The published messages are those that clients sent: those of a deleted exchange are still counted.
+        """
         totals = dict.fromkeys(TOTAL_FIELDS, 0)
         for vhost in vhosts:
             for name, value in vhost.items():

@@ -41,7 +41,10 @@ class ImportDifference:
                 self.skipped.append(f"{location}: skipped, {outcome.reason}")
 
     def render(self) -> Iterator[bytes]:
-        """Yield the difference as JSON in small pieces, and forget each, so that it is freed in small pieces too."""
+        """Yield the difference as JSON in small pieces, and forget each, so that it is freed in small pieces too.
+
+        The piece that opens a list also closes the one before it.
+        """
         for key, outcomes in (("created", self.created), ("changed", self.changed)):
             yield b'%s"%s":[' % (b"{" if key == "created" else b"],", key.encode())
             separator = b""

@@ -3,7 +3,7 @@
 CHECKPOINT/            Spark's files: offsets, commits, state …
   recado/identity      the stream id, by which sinks know the batches of this stream
   recado/status.json   the last report
-  recado/feeds/        publish records of sinks that are feeds; only in a local checkpoint
+  recado/feeds/        staging areas and publish records of sinks that are feeds; only in a local checkpoint
   spool/SOURCE/        messages of a queue; only in a local checkpoint
 
 The functions need a Spark session only if the checkpoint is not local.

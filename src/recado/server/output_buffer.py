@@ -18,8 +18,8 @@ STALLED_BYTES = 4 << 20
 # Deliveries also stop at this many chunks until the socket has taken some: 2,048 single messages take about 10
 # ms.
 CONGESTED_CHUNKS_MAX = 2048
-# Durable operations of one connection whose replies may wait for a sync. So many share one sync that a slow
-# disk hardly limits their rate; and on a full disk, the limit bounds the memory of held replies.
+# Durable operations of one connection whose replies may wait for a sync. All of them share that sync, so even a
+# slow disk hardly limits their rate; on a full disk, the limit bounds the memory of held replies.
 HELD_OPERATIONS_MAX = 1024
 
 
@@ -52,7 +52,8 @@ class OutputBuffer:
     def __init__(self, on_output: Callable[[], None]) -> None:
         """`on_output` is called each time the empty buffer gets output, and when held output is released."""
         self.output: list[bytes] = []
-        self.congested = False  # the client does not read fast enough: deliver no more messages
+        # The client does not read fast enough: deliver no more messages. `Session.on_drained` clears it.
+        self.congested = False
         self.awaits_journal = False  # has deliveries of stored messages: write the journal first
         self.unsent_bytes = 0
         # Handle no more input: more than STALLED_BYTES or HELD_OPERATIONS_MAX operations are held, or the

@@ -5,8 +5,8 @@ There are two limits. A refused attempt is not checked, and does not count as a 
 - A pair of address and user has a bucket of failures, of which one is forgiven every `LEAK_INTERVAL_S`. With
   `FREE_FAILURES_COUNT` failures or more, the wait after the last one doubles with each further failure.
 - An address has a bucket for all users together. It forgives `ADDRESS_FAILURES_PER_S`; while it is full, the
-  next attempt waits until one failure is forgiven. So many guesses for many users are limited in rate, and no
-  wait is longer than `1 / ADDRESS_FAILURES_PER_S`.
+  next attempt waits until one failure is forgiven. This limits the rate of guesses that are spread over many
+  users, and no wait is longer than `1 / ADDRESS_FAILURES_PER_S`.
 
 Honest users behind the address of an attacker must not be locked out. A pair that logged in during the last
 `KNOWN_PAIR_S` is exempt from the limit of the address, and its own wait is at most `KNOWN_WAIT_MAX_S`.
@@ -95,7 +95,8 @@ class LoginThrottle:
         """Remember that the user logs in from this address.
 
         The failures stay: otherwise each login of a user would give free guesses to an attacker behind the same
-        address. They do not delay the user's next login, because a wait begins with the last failure.
+        address. They do not delay the user's next login: a wait is counted from the last failure, so the wait
+        that preceded this login is over.
         """
         _put(self._successes, (network_of(address), user), now)
 

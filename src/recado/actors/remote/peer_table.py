@@ -60,6 +60,7 @@ class PeerTable:
         """Record the present incarnation of a peer."""
         self.by_incarnation.pop(peer.incarnation, None)
         peer.incarnation = incarnation
+        # A node that was replaced by another one of its name may return: it has a past incarnation.
         peer.past_incarnations.pop(incarnation, None)
         self.by_incarnation[incarnation] = peer
 

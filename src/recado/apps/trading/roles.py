@@ -38,7 +38,7 @@ DEFAULT_LISTEN_URL: Final = "tcp://127.0.0.1:0"
 DEFAULT_BROKER_URL: Final = "amqp://guest:guest@localhost"
 PROGRESS_INTERVAL_S: Final = 0.5
 
-REMOTE_OPTIONS: Final = RemoteOptions(serializer="json", client_id=CLIENTS_NODE_NAME)
+REMOTE_OPTIONS: Final = RemoteOptions(serializer="json")
 
 EmitFact = Callable[[dict[str, object]], None]
 

@@ -68,7 +68,7 @@ class Command(NamedTuple):
                 "--dry-run", action="store_true", help="print what would happen, change nothing"
             )
             parser.add_argument(
-                "-y", "--yes", action="store_true", help="do not ask, in a terminal"
+                "-y", "--yes", action="store_true", help="do not ask for confirmation"
             )
         group = parser.add_argument_group("server and output")
         add = group.add_argument

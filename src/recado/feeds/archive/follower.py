@@ -31,6 +31,9 @@ from .tail import SegmentGoneError, TailReader, durable_position
 LastSequences = dict[str, int]
 """The last sequence of each publisher, by its hexadecimal id."""
 
+NO_JOURNAL = JournalExtent(0, 0)
+"""For archives of which only the Parquet files are read."""
+
 
 class TailBatch(NamedTuple):
     """Location of a batch in the tail."""
@@ -93,12 +96,11 @@ class ArchiveFollower:
                 start = self._read_position
                 for position, stored in tail.records():
                     if isinstance(stored, StoredBatch) and stored.offset >= self.end_offset:
-                        self.tail_batches.append(
-                            TailBatch(
-                                *(stored.offset, stored.rows, stored.publisher.hex()),
-                                *(stored.first, start, position),
-                            )
+                        publisher = stored.publisher.hex()
+                        batch = TailBatch(
+                            stored.offset, stored.rows, publisher, stored.first, start, position
                         )
+                        self.tail_batches.append(batch)
                     self._read_position = start = position
             finally:
                 tail.close()
@@ -139,35 +141,35 @@ class ArchiveFollower:
             if file.end <= start or file.first >= stop:
                 continue
             if start <= file.first and file.end <= stop:
-                _raise_sequences(
+                _merge_sequences(
                     found, {publisher: last for publisher, (_, last) in file.publishers.items()}
                 )
             elif len(file.publishers) == 1 and _is_contiguous(file):
                 ((publisher, (first, _)),) = file.publishers.items()
-                _raise_sequences(found, {publisher: first + min(stop, file.end) - file.first - 1})
+                _merge_sequences(found, {publisher: first + min(stop, file.end) - file.first - 1})
             else:
                 partial_ranges.append((max(start, file.first), min(stop, file.end)))
         for low, high in partial_ranges:
-            _raise_sequences(found, self._read_last_sequences(low, high))
+            _merge_sequences(found, self._read_last_sequences(low, high))
         for batch in self._tail_between(start, stop):
             last = batch.first + min(batch.end_offset, stop) - batch.offset - 1
-            _raise_sequences(found, {batch.publisher: last})
+            _merge_sequences(found, {batch.publisher: last})
         return found
 
     def last_sequences_before(self, offset: int) -> LastSequences:
         """Return the last sequence of each publisher before an offset, including deleted rows."""
         found = dict(self.manifest.begin)
-        _raise_sequences(found, self.last_sequences(self.first_offset, offset))
+        _merge_sequences(found, self.last_sequences(self.first_offset, offset))
         return found
 
     def _read_last_sequences(self, start: int, stop: int) -> LastSequences:
         found: LastSequences = {}
-        with Archive.open(self.path, JournalExtent(0, 0)) as archive:
+        with Archive.open(self.path, NO_JOURNAL) as archive:
             for table in archive.dictionary_batches(start, stop, ["publisher", "sequence"]):
                 last = pa.Table.from_batches([table]).group_by("publisher")
                 rows = last.aggregate([("sequence", "max")])
                 publishers = rows.column("publisher").to_pylist()
-                _raise_sequences(
+                _merge_sequences(
                     found,
                     dict(zip(publishers, rows.column("sequence_max").to_pylist(), strict=True)),
                 )
@@ -220,7 +222,7 @@ class ArchiveFollower:
         """Return the extent of the journal that contains the rows of [start, stop)."""
         first = next(self._tail_between(start, stop), None)
         if first is None:
-            return JournalExtent(0, 0)
+            return NO_JOURNAL
         last = self.tail_batches[
             bisect_right(self.tail_batches, stop - 1, key=lambda batch: batch.offset) - 1
         ]
@@ -244,7 +246,8 @@ def _is_contiguous(file: DataFile) -> bool:
     return last - first + 1 == file.rows
 
 
-def _raise_sequences(into: LastSequences, more: Mapping[str, int]) -> None:
+def _merge_sequences(into: LastSequences, more: Mapping[str, int]) -> None:
+    """Keep the larger last sequence of each publisher in `into`."""
     for publisher, last in more.items():
         if last > into.get(publisher, 0):
             into[publisher] = last

@@ -50,7 +50,7 @@ class MemoryHub:
 
 
 class MemoryFeedTransport:
-    layer_name = "AMQP"  # stacks are those of the transport that this one stands in for
+    layer_name = "AMQP"  # members get the stack of layers that they have over AMQP
     max_packet_bytes = MAX_PACKET_BYTES
 
     def __init__(self, hub: MemoryHub | None = None) -> None:

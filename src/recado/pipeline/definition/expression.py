@@ -116,8 +116,8 @@ class SqlAnalyser(Protocol):
 class TokenAnalyser:
     """Checks tokens and brackets, and rejects aggregates with operators that can fail.
 
-    Any other expression can fail unless `is_safe`, which needs the types of the fields: if one of them is
-    unknown, no expression is reported as able to fail.
+    A condition or column can fail unless `is_safe` returns True. That needs the types of all fields: if one of
+    them is unknown, `can_fail` is always False.
     """
 
     def analyse_condition(self, sql: str, fields: Fields) -> Analysis:
@@ -141,11 +141,13 @@ def reject_failing_operators(expression: str) -> None:
     For aggregates: many rows make one value, so no single row could become the dead letter.
     """
     for token, after in pairwise([*tokenize(expression), SqlToken("end", "")]):
-        is_constant = after.kind == "number" and float(after.text.rstrip("LSYDFB") or 0) != 0
+        has_constant_divisor = (
+            after.kind == "number" and float(after.text.rstrip("LSYDFB") or 0) != 0
+        )
         if (
             token.kind in ("sign", "word")
             and token.text.lower() in _FAILING_OPERATORS
-            and not is_constant
+            and not has_constant_divisor
         ):
             raise ExpressionError(
                 f"{token.text} in {quote_excerpt(expression)} can fail and stop the pipeline",

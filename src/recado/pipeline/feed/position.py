@@ -8,10 +8,9 @@ again) continues by its vector. Its next positions also have `skip`: the sequenc
 and must skip in the new archive, until it is past all of them.
 
 FP1  `vector` covers all rows that were read or are before the start; it only grows.
-FP2  A row is between two positions if its sequence is after the vector of the first, and its offset is before
-     `next` of the second. In another archive than that of the second position, offsets differ: there the
-     row's sequence must not be after the vector of the second. If both positions are in one archive, these are
-     the offsets in between, without those to skip.
+FP2  A row is between two positions if it is after the first and not after the second. Each of the two is
+     decided by offset (`next`) if the position is of the archive that is read, and otherwise by sequence
+     (`vector`), because offsets of two archives differ. Rows to `skip` are left out.
 FP3  Equal positions have equal JSON, because Spark compares the text to find out whether there are new rows.
 """
 

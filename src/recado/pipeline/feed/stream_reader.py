@@ -96,6 +96,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             stop = min(stop, self._available_now_end)
         if not isinstance(limit, ReadAllAvailable):
             stop = self._apply_limits(archive, available.start, stop)
+        # No new rows, and no deleted ones to step over: an equal offset, so Spark plans no batch.
         if stop <= available.start == position.next and position.archive == archive.id:
             self._planned_end = position.next
             return start

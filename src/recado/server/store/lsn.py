@@ -22,7 +22,7 @@ class LsnTracker(MessageStore):
         self.durable_ops = 0
         self.lsn = 1
         self.durable_lsn = 0
-        self.topology_lsn = 0
+        self.topology_lsn = 0  # set by the store with each declaration
         self._synced_ops = 0  # operations that a finished or running sync covers
         self._waiters: deque[tuple[int, DurabilityListener]] = deque()
 

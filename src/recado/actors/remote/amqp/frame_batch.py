@@ -27,9 +27,9 @@ BATCH_MAX_BYTES: Final = 64 * 1024
 """Larger frames gain nothing from sharing a message."""
 
 MAX_BATCH_FRAMES: Final = 40
-"""So many frames are published without waiting for the end of the turn: the broker and the other node start on
-them while the rest is still being produced. With eighty concurrent asks an ask takes a quarter less time than
-with one message per turn. It also bounds the frames that a node receives for each prefetched message."""
+"""A batch of this size is published without waiting for the end of the turn: the broker and the other node start
+on it while the remaining frames are still being produced. With eighty concurrent asks an ask takes a quarter less
+time than with one message per turn. It also bounds the frames that a node receives for each prefetched message."""
 
 _BATCH_PREFIX: Final = bytes([BATCH_TYPE])
 _BATCH_HEADERS: Final = [Struct(f">BB{count}I") for count in range(MAX_BATCH_FRAMES + 1)]

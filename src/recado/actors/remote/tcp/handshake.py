@@ -30,7 +30,8 @@ class CookieProver(Protocol):
 
     def make_proof(self, text: bytes) -> bytes: ...
 
-    def accepted_proofs(self, text: bytes) -> list[bytes]: ...
+    def accepted_proofs(self, text: bytes) -> list[bytes]:
+        """Return the valid proofs: with our cookie, and with none unless one is required, always in this order."""
 
 
 class StreamMac:

@@ -109,7 +109,7 @@ class TcpTransport(TransportMixin):
         server, self._server = self._server, None
         if server is not None:
             server.close()
-        await self._wait_for_handshakes()
+        await self._flush_buffered_frames()
         self._listener = None
         outbound = list(self._outbound_links.values())
         links: list[TcpLink] = [*outbound, *self._inbound_links]
@@ -133,8 +133,11 @@ class TcpTransport(TransportMixin):
         if server is not None:
             await server.wait_closed()
 
-    async def _wait_for_handshakes(self) -> None:
-        """Wait for links with buffered frames, so that frames posted just before closing are sent."""
+    async def _flush_buffered_frames(self) -> None:
+        """Wait until links that are still connecting have sent their buffered frames.
+
+        Otherwise frames that are posted just before closing would be lost.
+        """
         waits = [
             asyncio.ensure_future(link.wait_until_sent()) for link in self._outbound_links.values()
         ]

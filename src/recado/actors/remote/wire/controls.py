@@ -135,7 +135,8 @@ def encode_signal(
 ) -> RemoteSignal:
     """Return the control message for a signal.
 
-    `alias` is how the other node addresses the actor in the signal, if not by its full address.
+    `alias` is how the other node addresses the actor in the signal, if not by its full address. The signals of
+    a supervisor or watcher have none: the other node knows it by the full address in its first signal.
     """
     message = _encode_signal(signal, alias)
     return msgspec.structs.replace(message, token=token, uid=uid) if token or uid else message
