@@ -25,7 +25,7 @@ class Trait(Event, frozen=True):
 
     queue: str
     unordered: bool = False
-    assured: bool = False
+    at_least_once: bool = False
     trimmed: bool = False
 
 

@@ -104,7 +104,7 @@ class Judge(Checker):
             case h.Acked(queue, message):
                 self._fresh_acks[queue, message] = self._index
             case h.Rejected(queue, message):
-                if not self._traits[queue].assured:
+                if not self._traits[queue].at_least_once:
                     self._fresh_acks[queue, message] = self._index
             case _:
                 pass

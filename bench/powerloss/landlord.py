@@ -64,11 +64,13 @@ class Surveyor:
             self._add(f"binding {source} {name} {key}", look, m.QueueBind(name, source, key))
         for source, target, alone in district.letters():
             self._history.add(h.Lettered(source, target, alone))
-        for name in dict.fromkeys((*district.trimmed, *district.unordered, *district.assured)):
+        for name in dict.fromkeys(
+            (*district.trimmed, *district.unordered, *district.at_least_once)
+        ):
             trait = p.Trait(
                 name,
                 name in district.unordered,
-                name in district.assured,
+                name in district.at_least_once,
                 name in district.trimmed,
             )
             self._history.add(trait)

@@ -78,13 +78,13 @@ class Node:
 
     # ── the committer's work ──────────────────────────────────────────────────────────────────────
 
-    def let_in(self) -> None:
+    def flush_coalesced(self) -> None:
         """Flush coalesced publishes."""
         self.broker.coalescer.flush(self.now)
 
     def write(self) -> bool:
         """Whether there was room for all."""
-        self.let_in()
+        self.flush_coalesced()
         try:
             self.store.write()
         except OSError as error:

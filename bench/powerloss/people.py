@@ -332,7 +332,7 @@ class Purger:
     def act(self) -> None:
         if self._client.is_free and self._rng.random() < 0.2:
             add, queue = self._history.add, self._queue
-            self._client.node.let_in()
+            self._client.node.flush_coalesced()
             for client in self._client.node.clients:
                 client.hear()  # the consumer keeps its unacked message
             add(p.PurgeAsked(queue))

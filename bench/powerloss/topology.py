@@ -75,7 +75,7 @@ class District:
     streams: tuple[str, ...] = ()
     trimmed: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()
-    assured: tuple[str, ...] = ()
+    at_least_once: tuple[str, ...] = ()
     purged: tuple[str, ...] = ()
     """Queues that are purged from time to time."""
     held: tuple[tuple[str, str], ...] = ()
@@ -213,7 +213,7 @@ DISTRICTS: Final = (
         ),
         (Habit("elder", (direct("elder"),)),),
         (Temper("reaper", "elder", rejects=0.6), Temper("heir", "heir", 2, 2)),
-        assured=("elder",),
+        at_least_once=("elder",),
     ),
     District(
         "tapes",
@@ -296,7 +296,7 @@ DISTRICTS: Final = (
         (Habit("doomed", (direct("doomed"),)),),
         (Temper("judge", "doomed", rejects=0.5),),
         streams=("graves",),
-        assured=("doomed",),
+        at_least_once=("doomed",),
     ),
     District(
         "tomorrow",

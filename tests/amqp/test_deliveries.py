@@ -36,7 +36,7 @@ def frames_of(*messages: Message, channel: int = 1) -> bytes:
     return b"".join(each for message in messages for each in message.frames(channel))
 
 
-def gathering() -> FrameReader:
+def delivery_reader() -> FrameReader:
     return FrameReader(frame_max=FRAME_MAX, batch_deliveries=True)
 
 
@@ -60,7 +60,7 @@ def apart(events: Iterable[Event]) -> list[object]:
 
 def test_deliveries_alike_are_one_run() -> None:
     data = frames_of(*(delivery(tag, b"%03d" % tag) for tag in range(1, 501)))
-    (run,) = gathering().feed(data)
+    (run,) = delivery_reader().feed(data)
     assert run == Delivered(
         1,
         DeliveryRoute("consumer", False, "x", "key"),
@@ -72,7 +72,7 @@ def test_deliveries_alike_are_one_run() -> None:
 
 def test_so_are_those_that_differ_in_size_and_properties() -> None:
     messages = [delivery(7 + i, b"x" * i, PROPERTIES[i % 7]) for i in range(30)]
-    (run,) = gathering().feed(frames_of(*messages))
+    (run,) = delivery_reader().feed(frames_of(*messages))
     assert isinstance(run, Delivered)
     assert run.first_tag == 7
     assert run.properties == [PROPERTIES[i % 7] for i in range(30)]
@@ -86,7 +86,7 @@ def id_of(number: int) -> bytes:
 
 def test_so_are_those_with_ids_of_one_size() -> None:
     messages = [delivery(tag, b"%03d" % tag, id_of(tag)) for tag in range(1, 501)]
-    (run,) = gathering().feed(frames_of(*messages))
+    (run,) = delivery_reader().feed(frames_of(*messages))
     assert isinstance(run, Delivered)
     assert run.properties == [id_of(tag) for tag in range(1, 501)]
     assert run.bodies == [b"%03d" % tag for tag in range(1, 501)]
@@ -95,14 +95,14 @@ def test_so_are_those_with_ids_of_one_size() -> None:
 def test_few_that_are_alike_do_not_end_a_run() -> None:
     sizes = [2, 2, 3, 3, 3, 2, 2, 1, 1, 3]
     messages = [delivery(tag, b"x" * size, id_of(tag)) for tag, size in enumerate(sizes, 1)]
-    (run,) = gathering().feed(frames_of(*messages))
+    (run,) = delivery_reader().feed(frames_of(*messages))
     assert isinstance(run, Delivered)
     assert run.properties == [id_of(tag) for tag in range(1, 11)]
     assert [len(body) for body in run.bodies] == sizes
 
 
 def test_deliveries_without_a_body_are_a_run_too() -> None:
-    (run,) = gathering().feed(frames_of(*(delivery(tag, b"") for tag in range(1, 41))))
+    (run,) = delivery_reader().feed(frames_of(*(delivery(tag, b"") for tag in range(1, 41))))
     assert isinstance(run, Delivered)
     assert run.bodies == [b""] * 40
 
@@ -141,7 +141,7 @@ def test_a_run_goes_on_behind_one_that_is_odd(before: int, odd: Message, ids: bo
         *(delivery(each, properties=usual(each)) for each in range(before + 2, before + 20)),
     )
     expected = apart(FrameReader(frame_max=FRAME_MAX).feed(data))
-    assert apart(gathering().feed(data)) == expected
+    assert apart(delivery_reader().feed(data)) == expected
     assert len(expected) == before + 19
 
 
@@ -179,13 +179,13 @@ def test_runs_say_what_single_messages_say(
 def test_byte_by_byte() -> None:
     data = frames_of(delivery(1), delivery(2, b""), delivery(3, b"x" * 5000))
     expected = apart(FrameReader(frame_max=FRAME_MAX).feed(data))
-    reader = gathering()
+    reader = delivery_reader()
     assert apart(event for byte in bytewise([data]) for event in reader.feed(byte)) == expected
 
 
 def test_an_answer_between_deliveries_keeps_its_place() -> None:
     data = frames_of(delivery(1)) + encode_method_frame(1, BasicGetEmpty()) + frames_of(delivery(2))
-    first, answer, second = gathering().feed(data)
+    first, answer, second = delivery_reader().feed(data)
     assert isinstance(first, Delivered)
     assert answer == MethodReceived(1, BasicGetEmpty())
     assert isinstance(second, Delivered)
@@ -194,7 +194,7 @@ def test_an_answer_between_deliveries_keeps_its_place() -> None:
 def test_a_delivery_may_come_while_another_channel_is_in_the_midst_of_one() -> None:
     long = delivery(1, b"y" * 6000).frames(2)
     data = b"".join((*long[:-1], frames_of(delivery(1)), long[-1]))
-    events = list(gathering().feed(data))
+    events = list(delivery_reader().feed(data))
     assert [event.channel for event in events if isinstance(event, Delivered)] == [1, 2]
 
 
@@ -206,7 +206,7 @@ def test_a_frame_that_does_not_end_is_refused_in_a_run_too(from_the_end: int, id
     odd = bytearray(before)
     assert odd[-from_the_end] == FRAME_END_CODE
     odd[-from_the_end] = 0
-    for reader in (gathering(), FrameReader(frame_max=FRAME_MAX)):
+    for reader in (delivery_reader(), FrameReader(frame_max=FRAME_MAX)):
         with pytest.raises(FrameError):
             list(reader.feed(bytes(odd) + behind))
 
@@ -217,7 +217,7 @@ def test_a_delivery_that_is_not_well_formed_is_refused() -> None:
         encode_frame(1, 1, payload) + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
     )
     with pytest.raises(FrameError, match=r"basic\.deliver is truncated"):
-        list(gathering().feed(data))
+        list(delivery_reader().feed(data))
 
 
 def test_a_consumer_tag_that_is_longer_than_its_frame_is_refused() -> None:
@@ -226,4 +226,4 @@ def test_a_consumer_tag_that_is_longer_than_its_frame_is_refused() -> None:
         + frames_of(delivery(1))[len(encode_method_frame(1, SMALL)) :]
     )
     with pytest.raises(FrameError, match=r"basic\.deliver is truncated"):
-        list(gathering().feed(data))
+        list(delivery_reader().feed(data))

@@ -87,7 +87,7 @@ def test_messages_alike_come_as_one_run() -> None:
     assert run.payloads == [b"12345678\xce"] * 1000
 
 
-def test_messages_with_the_same_facts_come_as_one_run() -> None:
+def test_messages_with_the_same_traits_come_as_one_run() -> None:
     messages = (Message(PUBLISHES[0], PROPERTIES[2 + i % 2], b"x" * i) for i in range(9))
     (run,) = FrameReader().feed(
         b"".join(each for message in messages for each in message.frames(1))

@@ -64,7 +64,7 @@ def test_messages_alike_end_where_one_differs(before: int, after: int, how: str)
 
 
 @given(st.lists(st.sampled_from(PROPERTIES), min_size=1, max_size=12), st.integers(1, 20))
-def test_messages_with_other_facts_end_a_run(properties: list[bytes], limit: int) -> None:
+def test_messages_with_other_traits_end_a_run(properties: list[bytes], limit: int) -> None:
     facts = [read_traits(each) for each in properties]
     same = [each is facts[0] and not each.unbatchable for each in facts]
     messages = [Message(PUBLISHES[0], each, b"x" * i) for i, each in enumerate(properties)]
@@ -148,11 +148,12 @@ def test_no_ack_is_found_that_is_not_one_of_them(before: int, after: int, how: s
 
 
 @given(st.binary(), st.binary(), unsigned(32), st.lists(st.binary(), min_size=1))
-def test_rendering(prefix: bytes, suffix: bytes, first: int, tails: list[bytes]) -> None:
+def test_rendering(prefix: bytes, suffix: bytes, first: int, payloads: list[bytes]) -> None:
     plain = b"".join(
-        prefix + struct.pack(">Q", first + i) + suffix + tail for i, tail in enumerate(tails)
+        prefix + struct.pack(">Q", first + i) + suffix + payload
+        for i, payload in enumerate(payloads)
     )
-    assert render_deliveries(prefix, suffix, first, tails) == plain
+    assert render_deliveries(prefix, suffix, first, payloads) == plain
 
 
 def test_however_many_headers_come_few_are_remembered() -> None:

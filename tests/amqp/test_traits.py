@@ -32,7 +32,7 @@ PROPERTIES = st.fixed_dictionaries(CHOICES).map(lambda chosen: Properties(**chos
 
 
 @given(PROPERTIES)
-def test_the_facts_are_those_of_the_properties(properties: Properties) -> None:
+def test_the_traits_are_those_of_the_properties(properties: Properties) -> None:
     headers = properties.headers or {}
     found = read_traits(encode_properties(properties))
     assert found == MessageTraits(
@@ -45,7 +45,7 @@ def test_the_facts_are_those_of_the_properties(properties: Properties) -> None:
 
 
 @given(st.binary(max_size=40) | PROPERTIES.map(encode_properties).map(lambda each: each[:-1]))
-def test_what_does_not_decode_has_no_facts(data: bytes) -> None:
+def test_what_does_not_decode_has_no_traits(data: bytes) -> None:
     try:
         decode_properties(data)
     except AmqpError:
@@ -55,7 +55,7 @@ def test_what_does_not_decode_has_no_facts(data: bytes) -> None:
         read_traits(data)
 
 
-def test_equal_facts_are_one_object() -> None:
+def test_equal_traits_are_one_object() -> None:
     one, other, third = (
         read_traits(encode_properties(Properties(message_id=name, priority=priority)))
         for name, priority in (("a", 1), ("b", 1), ("b", 2))
@@ -69,7 +69,7 @@ def test_equal_facts_are_one_object() -> None:
     )
 
 
-def test_long_properties_are_not_remembered_but_have_the_same_facts() -> None:
+def test_long_properties_are_not_remembered_but_have_the_same_traits() -> None:
     long = Properties(headers={"text": "x" * 1000, "CC": ["a"]}, priority=1)
     short = Properties(headers={"CC": ["a"]}, priority=1)
     assert read_traits(encode_properties(long)) is read_traits(encode_properties(short))

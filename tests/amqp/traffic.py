@@ -96,15 +96,15 @@ def apart(events: Iterable[Event]) -> list[object]:
 def _apart(events: Iterable[Event]) -> Iterator[object]:
     for event in events:
         match event:
-            case Published(channel, method, facts, head, tails):
+            case Published(channel, method, traits, prefix, payloads):
                 publish = decode_method(method[7:-1])
-                for tail in tails:
-                    properties, body = _taken_apart(head + tail, channel)
-                    assert facts is read_traits(properties)
+                for payload in payloads:
+                    properties, body = _taken_apart(prefix + payload, channel)
+                    assert traits is read_traits(properties)
                     yield channel, publish, properties, body
-            case InterleavedPublished(channel, facts, head, frames, tails):
-                for frame, tail in zip(frames, tails, strict=True):
-                    yield from _apart([Published(channel, frame, facts, head, [tail])])
+            case InterleavedPublished(channel, traits, prefix, frames, payloads):
+                for frame, payload in zip(frames, payloads, strict=True):
+                    yield from _apart([Published(channel, frame, traits, prefix, [payload])])
             case ContentReceived(channel, method, content):
                 yield channel, method, *_taken_apart(content, channel)
             case Acked(channel, first, count):

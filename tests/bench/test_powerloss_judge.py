@@ -121,12 +121,12 @@ def test_a_queue_without_an_order() -> None:
     assert kinds(p.Trait("q", unordered=True), published(M1, M2), mixed) == []
 
 
-def test_what_is_rejected_where_letters_are_assured_may_come_again() -> None:
+def test_a_rejected_message_may_come_again_with_at_least_once_dead_letters() -> None:
     rejected = [got(), h.Rejected("q", M1)]
     again = taken(life=2, flag=True)
     assert kinds(published(M1), rejected, SYNC, crash(), again) == [Kind.DUPLICATE]
-    assured = p.Trait("q", assured=True)
-    assert kinds(assured, published(M1), rejected, SYNC, crash(), again) == []
+    at_least_once = p.Trait("q", at_least_once=True)
+    assert kinds(at_least_once, published(M1), rejected, SYNC, crash(), again) == []
 
 
 @pytest.mark.parametrize(("lives", "fine"), [(2, True), (1, False)])

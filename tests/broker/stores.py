@@ -147,12 +147,12 @@ class PagingStore(MessageStore):
 
     def begin_sync(self) -> Callable[[], None]:
         """Returns the function that ends the sync."""
-        ticket = self.lsn
+        lsn = self.lsn
         self.lsn += 1
         waiting, self.listeners = self.listeners, []
 
         def end() -> None:
-            self.durable_lsn = ticket
+            self.durable_lsn = lsn
             for each in waiting:
                 each.on_durable()
 

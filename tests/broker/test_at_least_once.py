@@ -78,7 +78,7 @@ def test_a_client_asks_for_it_by_arguments() -> None:
     assert parsed("q", arguments).is_at_least_once
 
 
-def test_a_letter_that_is_taken_at_once_waits_for_nothing(
+def test_a_dead_letter_that_is_taken_at_once_waits_for_nothing(
     broker: Broker, store: PagingStore
 ) -> None:
     dead = target(broker)
@@ -114,7 +114,7 @@ class Ordered(PagingStore):
 
 @pytest.mark.parametrize("strategy", ["at-most-once", "at-least-once"])
 @pytest.mark.parametrize("death", ["expired", "rejected", "maxlen"])
-def test_a_letter_is_kept_before_its_original_is_settled(strategy: str, death: str) -> None:
+def test_a_dead_letter_is_kept_before_its_original_is_settled(strategy: str, death: str) -> None:
     """MS2, for every reason of death."""
     store = Ordered()
     broker = keeping(store)
@@ -257,7 +257,7 @@ def test_what_goes_in_circles_is_dropped(broker: Broker) -> None:
     assert (queue.ready, queue.held_dead_letters) == (0, 0)
 
 
-def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
+def test_a_dead_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
     target(broker)
     queue = source(broker)
     run = run_of([b"x"], Properties(headers={"a": "x" * 4000}), frame_max=4096)
@@ -265,7 +265,7 @@ def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
     assert queue.held_dead_letters == 0
 
 
-def test_others_get_their_letters_meanwhile(broker: Broker) -> None:
+def test_others_get_their_dead_letters_meanwhile(broker: Broker) -> None:
     """One full target does not delay other targets, unless very many dead letters wait for it."""
     target(broker, "full", max_length=0)
     ample = target(broker, "ample")
@@ -289,7 +289,7 @@ def test_others_get_their_letters_meanwhile(broker: Broker) -> None:
     assert b"last" in take_all(ample)
 
 
-def test_a_new_letter_does_not_overtake_one_with_hope(broker: Broker) -> None:
+def test_a_new_dead_letter_does_not_overtake_one_with_hope(broker: Broker) -> None:
     dead = target(broker, max_length=1)
     queue = source(broker)
     reject(queue, b"1", b"2")
@@ -303,7 +303,7 @@ def test_a_new_letter_does_not_overtake_one_with_hope(broker: Broker) -> None:
 # ── many ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_letters_count_for_the_limit_of_their_queue(broker: Broker) -> None:
+def test_dead_letters_count_for_the_limit_of_their_queue(broker: Broker) -> None:
     queue = source(broker, max_length=3, max_length_bytes=5)
     reject(queue, b"1", b"2")
     assert list(queue.publish(run_of([b"3", b"4"]), 0)) == [1]
@@ -432,7 +432,7 @@ def test_a_look_is_at_some_queues_and_the_next_at_others(broker: Broker) -> None
 # ── the ends of it ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_letters_go_with_their_queue(broker: Broker, store: PagingStore) -> None:
+def test_dead_letters_go_with_their_queue(broker: Broker, store: PagingStore) -> None:
     queue, other = source(broker), source(broker, "other")
     reject(queue, *[b"x"] * 100)
     reject(other, b"y")
@@ -505,7 +505,7 @@ def test_after_a_restart_the_message_is_in_its_queue(ttl: int | None) -> None:
     assert (queue.ready, dead.ready) == ((1, 0) if ttl is None else (0, 1))
 
 
-class AssuredMachine(RuleBasedStateMachine):
+class AtLeastOnceMachine(RuleBasedStateMachine):
     """Whatever happens to its targets, each dead message is in its target once, or waiting."""
 
     @initialize(room=st.integers(0, 3))
@@ -568,5 +568,5 @@ class AssuredMachine(RuleBasedStateMachine):
             assert numbers == sorted(numbers)
 
 
-TestAssuredMachine = AssuredMachine.TestCase
-TestAssuredMachine.settings = hypothesis_settings(max_examples=60, stateful_step_count=30)
+TestAtLeastOnceMachine = AtLeastOnceMachine.TestCase
+TestAtLeastOnceMachine.settings = hypothesis_settings(max_examples=60, stateful_step_count=30)

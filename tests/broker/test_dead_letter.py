@@ -44,7 +44,7 @@ def headers_of(queue: Queue) -> list[FieldTable]:
 # ── the letter ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_letter_tells_of_its_death(broker: Broker) -> None:
+def test_a_dead_letter_tells_of_its_death(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     queue = dying(broker)
     queue.publish(run_of([b"x"], Properties(expiration="5", message_id="m", priority=2)), 1_000)
@@ -70,7 +70,7 @@ def test_a_letter_tells_of_its_death(broker: Broker) -> None:
     }
 
 
-def test_a_letter_does_not_expire_again(broker: Broker) -> None:
+def test_a_dead_letter_does_not_expire_again(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     dying(broker).publish(run_of([b"x"], Properties(expiration="5")), 0)
     broker.tick(5)
@@ -135,7 +135,7 @@ def test_copies_are_named_and_go_along_unless_the_key_changes(broker: Broker) ->
     assert key == "key"
 
 
-def test_a_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
+def test_a_dead_letter_whose_header_no_longer_fits_is_let_go(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     headers: FieldTable = {str(i): "x" * 100 for i in range(36)}
     queue = dying(broker)
@@ -252,7 +252,7 @@ def test_those_alike_are_less_work(broker: Broker) -> None:
     assert dead.ready == 1000
 
 
-def test_what_a_letter_causes_comes_before_the_next(broker: Broker) -> None:
+def test_what_a_dead_letter_causes_comes_before_the_next(broker: Broker) -> None:
     end = new_queue(broker, "end")
     dying(broker, "middle", dead_letter_routing_key="end", max_length=1)
     queue = dying(broker, dead_letter_routing_key="middle", message_ttl_ms=5)
@@ -262,7 +262,7 @@ def test_what_a_letter_causes_comes_before_the_next(broker: Broker) -> None:
     assert [body for body, *_ in dead_letters(end)] == [b"1", b"2"]
 
 
-def test_letters_of_a_deleted_queue_are_still_sent(broker: Broker) -> None:
+def test_dead_letters_of_a_deleted_queue_are_still_sent(broker: Broker) -> None:
     dead = new_queue(broker, "dead")
     queue = dying(broker, message_ttl_ms=5)
     for i in range(500):

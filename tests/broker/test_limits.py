@@ -205,17 +205,17 @@ def test_the_default_type_is_not_for_queues_that_name_one() -> None:
 # ── what lasts ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Facts(MessageStore):
+class MetadataStore(MessageStore):
     def __init__(self) -> None:
-        self.known: dict[tuple[str, str, str], bytes] = {}
+        self.metadata: dict[tuple[str, str, str], bytes] = {}
 
     def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         assert value is not None
-        self.known[kind, vhost, name] = value
+        self.metadata[kind, vhost, name] = value
 
 
 def test_settings_of_vhosts_and_users_are_recalled() -> None:
-    store = Facts()
+    store = MetadataStore()
     broker = new_broker(store)
     settings = VhostSettings("stream", VhostLimits(max_connections=5, max_queues=0))
     ana = User("ana", limits=UserLimits(max_channels=3))
@@ -223,7 +223,7 @@ def test_settings_of_vhosts_and_users_are_recalled() -> None:
     broker.add_vhost("plain", persist=True)
     broker.add_user(ana, persist=True)
     again = Broker(str, (), store=MessageStore())
-    again.restore_metadata(store.known, 0)
+    again.restore_metadata(store.metadata, 0)
     assert again.vhosts["/"].settings == settings
     assert again.vhosts["plain"].settings == VhostSettings()
     assert again.users["ana"] == ana

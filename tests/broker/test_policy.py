@@ -454,7 +454,7 @@ def test_what_a_policy_sends_elsewhere_goes_there(broker: Broker) -> None:
     assert content(dead) == [b"1"]
 
 
-def test_letters_that_wait_while_their_policy_goes_are_dropped(broker: Broker) -> None:
+def test_dead_letters_that_wait_while_their_policy_goes_are_dropped(broker: Broker) -> None:
     """Not published to the default exchange, which an exchange without a name would be."""
     dead, queue = new_queue(broker, "key"), new_queue(broker)
     put(queue, *(b"%d" % i for i in range(20_000)))

@@ -23,10 +23,10 @@ def runs_of(count: int) -> ReadLimits:
     return ReadLimits(message_count=1 << 20, byte_count=1 << 20, run_count=count)
 
 
-class LaneMachine(RuleBasedStateMachine):
+class PriorityBucketMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.lane = PriorityBucket()
+        self.bucket = PriorityBucket()
         self.waiting: list[tuple[int, bytes]] = []
         self.out: list[Run] = []
         self.shared: list[tuple[Run, int]] = []
@@ -42,13 +42,13 @@ class LaneMachine(RuleBasedStateMachine):
         run.first_position = self.place
         self.place += count
         self.waiting += messages(run)
-        self.lane.append(run)
+        self.bucket.append(run)
 
     @precondition(lambda self: self.waiting)
     @rule(count=st.sampled_from((1, 2, 3, 50)))
     def take(self, count: int) -> None:
         """BKT1"""
-        run = self.lane.take(count)
+        run = self.bucket.take(count)
         taken = messages(run)
         assert 0 < len(taken) <= count
         assert taken == sorted(self.waiting)[: len(taken)]
@@ -63,14 +63,14 @@ class LaneMachine(RuleBasedStateMachine):
         if cut < len(run):
             rest = run.slice(cut, len(run)) if cut else run
             self.waiting += messages(rest)
-            self.lane.requeue(rest)
+            self.bucket.requeue(rest)
 
     @rule(at=st.integers(0, 30), run_count=st.integers(1, 3), every=st.integers(0, 3))
     def read(self, at: int, run_count: int, every: int) -> None:
         """From some position on; perhaps every second or third message is removed."""
         wanted = sorted(self.waiting)[at:]
         position = wanted[0][0] if wanted else self.place
-        runs = self.lane.read(position, runs_of(run_count))
+        runs = self.bucket.read(position, runs_of(run_count))
         seen = [message for run in runs or () for message in messages(run)]
         assert runs is not None or not wanted
         assert seen == wanted[: len(seen)]
@@ -79,20 +79,20 @@ class LaneMachine(RuleBasedStateMachine):
             for run in runs or ():
                 removed += [run.slice(i, i + 1) for i in range(0, len(run), every)]
         if removed:
-            self.lane.remove(removed)
+            self.bucket.remove(removed)
             for run in removed:
                 self.waiting.remove(*messages(run))
 
     @rule()
     def clear(self) -> None:
-        self.lane.clear()
+        self.bucket.clear()
         self.waiting.clear()
         self.out.clear()
 
     @invariant()
     def the_head_is_first(self) -> None:
         """BKT2"""
-        front = self.lane.front
+        front = self.bucket.front
         if self.waiting:
             assert front is not None
             assert messages(front)[0] == min(self.waiting)
@@ -105,8 +105,10 @@ class LaneMachine(RuleBasedStateMachine):
             assert len(run.payloads) == count
 
 
-TestLaneMachine = LaneMachine.TestCase
-TestLaneMachine.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestPriorityBucketMachine = PriorityBucketMachine.TestCase
+TestPriorityBucketMachine.settings = settings(
+    max_examples=80, stateful_step_count=40, deadline=None
+)
 
 
 def test_short_runs_join() -> None:
@@ -118,16 +120,16 @@ def test_short_runs_join() -> None:
     assert len(bucket.take(100)) == 100
 
 
-def test_what_is_shelved_is_fetched_when_it_is_needed() -> None:
+def test_what_is_paged_out_is_fetched_when_it_is_needed() -> None:
     """BKT3"""
-    shelf = [run_of([b"%d" % place]) for place in range(4)]
-    for place, run in enumerate(shelf):
+    stored = [run_of([b"%d" % place]) for place in range(4)]
+    for place, run in enumerate(stored):
         run.first_position = place
-    bucket = PriorityBucket(lambda: [shelf.pop(0)])
-    for run in shelf:
+    bucket = PriorityBucket(lambda: [stored.pop(0)])
+    for run in stored:
         bucket.count_paged_out(run)
     size = bucket.paged_out_bytes // 4
-    assert size == shelf[0].memory_bytes()
+    assert size == stored[0].memory_bytes()
     first = bucket.take(1)
     assert messages(first) == [(0, b"0")]
     bucket.requeue(first)
@@ -246,8 +248,8 @@ def test_a_run_that_does_not_fit_is_read_next() -> None:
 
 
 def test_an_estimate_of_the_paged_out_size_is_never_negative() -> None:
-    shelf = [run_of([bytes(1000)]), run_of([bytes(1000)])]
-    bucket = PriorityBucket(lambda: [shelf.pop(0)])
+    stored = [run_of([bytes(1000)]), run_of([bytes(1000)])]
+    bucket = PriorityBucket(lambda: [stored.pop(0)])
     bucket.paged_out_count, bucket.paged_out_bytes = 2, 500
     bucket.take(1)
     assert (bucket.paged_out_count, bucket.paged_out_bytes) == (1, 0)

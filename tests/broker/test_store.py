@@ -197,7 +197,7 @@ def test_a_tap_takes_nothing(store: PagingStore, queue: Queue, channel: Channel)
     assert len(store.live[queue]) == 1
 
 
-def test_a_letter_is_kept_before_its_message_is_settled(
+def test_a_dead_letter_is_kept_before_its_message_is_settled(
     broker: Broker, store: PagingStore, channel: Channel
 ) -> None:
     """MS2."""
@@ -232,7 +232,7 @@ def test_a_transaction_is_told_as_one(store: PagingStore, queue: Queue, channel:
 # ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_finds_no_room_is_shelved_and_comes_back_in_order(
+def test_what_finds_no_room_is_paged_out_and_comes_back_in_order(
     store: PagingStore, queue: Queue, channel: Channel, peer: Peer
 ) -> None:
     store.page_out_bytes = 200
@@ -269,7 +269,7 @@ def test_a_deleted_queue_is_told_once(
     assert store.notes == ["-queue q"]
 
 
-def test_a_restored_queue_has_everything_on_the_shelf(broker: Broker, store: PagingStore) -> None:
+def test_a_restored_queue_is_paged_out(broker: Broker, store: PagingStore) -> None:
     source = new_queue(broker, "source", durable=True, max_priority=2)
     store.page_out_bytes = 0
     channel = open_channel(broker)

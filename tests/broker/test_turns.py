@@ -406,7 +406,7 @@ def test_the_way_of_a_dead_letter_is_found_in_steps(broker: Broker) -> None:
     assert bodies(all_) == [b"1"]
 
 
-def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
+def test_the_way_of_an_at_least_once_dead_letter_is_found_in_steps() -> None:
     broker = new_broker(PagingStore(1 << 20))
     new_queue(broker)
     bind_hostile(broker)
@@ -420,7 +420,7 @@ def test_the_way_of_an_assured_letter_is_found_in_steps() -> None:
     assert sorted(take_all(dead, now)) == [b"1", b"2"]
 
 
-def test_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
+def test_dead_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
     broker = new_broker(PagingStore(1 << 20))
     new_queue(broker)
     bind_hostile(broker)
@@ -436,7 +436,7 @@ def test_letters_that_are_on_their_way_are_not_forgotten_at_a_look() -> None:
     assert take_all(dead, 1000) == [b"1"]
 
 
-def test_letters_to_many_queues_are_given_in_steps(broker: Broker) -> None:
+def test_dead_letters_to_many_queues_are_given_in_steps(broker: Broker) -> None:
     queues = fan_out(broker, 3000)
     dying = new_queue(broker, "dying", dead_letter_exchange="amq.fanout")
     dying.publish(run_of([b"1"], Properties(expiration="5")), 0)
@@ -448,7 +448,7 @@ def test_letters_to_many_queues_are_given_in_steps(broker: Broker) -> None:
     assert [queue.ready for queue in queues] == [1] * 2999 + [0]
 
 
-def test_assured_letters_to_many_queues_are_given_in_steps() -> None:
+def test_at_least_once_dead_letters_to_many_queues_are_given_in_steps() -> None:
     broker = new_broker(PagingStore(1 << 20))
     queues = fan_out(broker, 3000)
     queue = source(broker, dead_letter_exchange="amq.fanout")

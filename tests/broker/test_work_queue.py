@@ -82,7 +82,7 @@ def test_who_asks_is_given_nothing_that_has_expired(broker: Broker) -> None:
     assert found == [b"alive"]
 
 
-def test_no_more_dies_than_letters_can_be_sent(
+def test_no_more_dies_than_dead_letters_can_be_sent(
     broker: Broker, store: PagingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_queue, "DROPPED_BYTES_MAX", 1 << 20)
@@ -95,9 +95,7 @@ def test_no_more_dies_than_letters_can_be_sent(
     while queue.ready or queue.dead_lettering_runs:
         before = store.page_ins
         broker.tick(now)
-        assert queue.dead_lettering_runs <= 2, (
-            "one, and the last, behind which none is on the shelf"
-        )
+        assert queue.dead_lettering_runs <= 2, "one, and the last, behind which none is paged out"
         assert store.page_ins - before <= 3
         now += 1
     assert bodies(dead, now) == [b"%02d" % number for number in range(MANY)]

@@ -278,7 +278,7 @@ def test_a_data_folder_without_a_name_is_none(start: Start, tmp_path: Path) -> N
 def test_a_journal_that_cannot_be_closed_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def close(_ledger: JournalStore) -> None:
+    def close(_store: JournalStore) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(JournalStore, "close", close)

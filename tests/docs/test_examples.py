@@ -47,7 +47,7 @@ def test_example(code: str) -> None:
 
 @pytest.mark.parametrize("code", blocks("python", README))
 def test_readme(code: str, recado_broker: recado.Broker) -> None:
-    """It is shorter than a program: imports are left out, and `await` stands by itself."""
+    """It is shorter than a program: `await` stands by itself."""
     names: dict[str, object] = {"recado": recado, "pika": pika, "aio_pika": aio_pika}
     code = code.replace("127.0.0.1:5672", recado_broker.address)
     compiled = compile(code, "README.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

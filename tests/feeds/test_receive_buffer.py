@@ -145,7 +145,7 @@ def test_before_it_has_begun_it_says_what_was_published_since_it_heard() -> None
         receive_buffer.check()
 
 
-def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
+def test_a_unsynced_publisher_begins_behind_what_it_had_published_when_we_began() -> None:
     """RB4: as far as it tells; never before what others have."""
     told = [(8.5, 11), (9.5, 12), (10.1, 13), (11.1, 14)]
     for since, cut, begins in (
@@ -164,7 +164,7 @@ def test_a_stranger_begins_behind_what_it_had_published_when_we_began() -> None:
         receive_buffer.check()
 
 
-def test_a_stranger_is_younger_only_if_its_reports_come_at_its_pace() -> None:
+def test_a_unsynced_publisher_is_younger_only_if_its_reports_come_at_its_pace() -> None:
     """RB4: reports as (age, arrival), and behind which message it begins."""
     for reports, begins in (
         (((0.1, 50.0),), 10),  # its first

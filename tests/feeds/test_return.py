@@ -218,7 +218,7 @@ def test_a_new_publisher_is_heard_at_once(ordered: bool) -> None:
     assert x.bodies() == numbers(1, 1)
 
 
-def test_a_stranger_that_never_tells_its_age_is_taken_as_it_comes() -> None:
+def test_a_unsynced_publisher_that_never_tells_its_age_is_taken_as_it_comes() -> None:
     world = World(ordered=False)
     publisher = world.add(Role.PUBLISHER)
     say(world, publisher, 1, 5)

@@ -26,7 +26,7 @@ EXAMPLES = int(os.environ.get("RECADO_EXAMPLES", "250"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def no_letter_waits() -> Iterator[None]:
+def no_dead_letter_waits() -> Iterator[None]:
     """Of many dead letters at once some come a turn later, and singles are more work than runs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dead_letter, "DEAD_LETTERS_PER_TURN", 1 << 30)

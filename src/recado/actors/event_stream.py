@@ -1,9 +1,9 @@
-"""The event stream of a system: tells published events to the actors that have subscribed to their class.
+"""The event stream of a system: delivers published events to the actors that have subscribed to their class.
 
     system.events.subscribe(self.ref, DeadLetter, Restarted)
     system.events.publish(PriceChanged("A1", 10))
 
-EV1  An event is told once to each subscriber of its class, or of a base class of it.
+EV1  An event is delivered once to each subscriber of its class, or of a base class of it.
 EV2  Subscribers get the events of one publisher in the order in which they were published.
 EV3  The system unsubscribes actors that have stopped, or could not be started.
 EV4  A DeadLetter event that is itself undeliverable is not published as another DeadLetter: that would be an

@@ -63,8 +63,8 @@ class TestWhatItSees:
                 for stop in (start + 1, start + 20, follower.end_offset):
                     stop = min(stop, follower.end_offset)
                     assert follower.last_sequences(start, stop) == expected(path, start, stop)
-                    stretch = follower.journal_extent(start, stop)
-                    with Archive.open(path, stretch) as part, Archive.open(path) as whole:
+                    extent = follower.journal_extent(start, stop)
+                    with Archive.open(path, extent) as part, Archive.open(path) as whole:
                         assert rows_in(part, start, stop) == rows_in(whole, start, stop)
 
     def test_of_the_journal_only_what_is_new_is_read(self, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ def test_a_vhost_is_there_as_long_as_something_is_in_it(node: Node) -> None:
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
-def test_facts_are_remembered(node: Node, *, checkpoint: bool) -> None:
+def test_traits_are_remembered(node: Node, *, checkpoint: bool) -> None:
     node.store.set_metadata("kind", "/", "a", b"1")
     node.store.set_metadata("kind", "/", "a", b"2")
     node.store.set_metadata("kind", "/", "b", b"3")

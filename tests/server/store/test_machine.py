@@ -42,7 +42,7 @@ names = st.sampled_from(NAMES)
 @dataclass
 class Message:
     body: bytes
-    lane: int
+    bucket: int
     persistent: bool
     deliveries: int = 0
     returned: bool = False
@@ -65,7 +65,7 @@ class ModelQueue:
         """In the order in which they leave."""
         held = set(map(id, self.out.values()))
         ready = [each for each in self.messages if id(each) not in held]
-        return sorted(ready, key=lambda each: -each.lane)
+        return sorted(ready, key=lambda each: -each.bucket)
 
     def after_restart(self) -> ModelQueue:
         kept = [each for each in self.messages if each.persistent]
@@ -84,7 +84,7 @@ def lasting(model: Model) -> Model:
     return {name: queue.after_restart() for name, queue in model.items() if queue.durable}
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class JournalStoreMachine(RuleBasedStateMachine):
     @initialize(
         room=st.sampled_from((0, 150, 1 << 30)), segment_size=st.sampled_from((400, 2000, 1 << 20))
     )
@@ -180,8 +180,10 @@ class LedgerMachine(RuleBasedStateMachine):
         channel.publisher.publish(event, 0)
         for key, queue in self.model.items():
             if key == name or (name is None and queue.bound):
-                lane = min(priority, queue.max_priority or 0)
-                queue.messages += [Message(body, lane, queue.keeps(persistent)) for body in bodies]
+                bucket = min(priority, queue.max_priority or 0)
+                queue.messages += [
+                    Message(body, bucket, queue.keeps(persistent)) for body in bodies
+                ]
 
     @rule(name=names, no_ack=st.booleans())
     def get(self, name: str, no_ack: bool) -> None:
@@ -372,5 +374,6 @@ class LedgerMachine(RuleBasedStateMachine):
 
 def test_a_restarted_broker_has_the_written_state() -> None:
     run_state_machine_as_test(
-        LedgerMachine, settings=settings(max_examples=60, stateful_step_count=40, deadline=None)
+        JournalStoreMachine,
+        settings=settings(max_examples=60, stateful_step_count=40, deadline=None),
     )

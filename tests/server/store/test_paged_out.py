@@ -27,8 +27,8 @@ def in_memory(node: Node, name: str = "q") -> int:
     (index,) = [
         each for each in node.store.queue_indexes.values() if each.queue is node.queue(name)
     ]
-    shelved = sum(held.stored_count for held in index.paged_out.values())
-    return node.queue(name).ready - shelved
+    paged_out_count = sum(held.stored_count for held in index.paged_out.values())
+    return node.queue(name).ready - paged_out_count
 
 
 @pytest.mark.parametrize("max_priority", [0, 2])
@@ -159,9 +159,9 @@ def test_the_size_equals_that_of_the_messages_paged_in(
     (index,) = [each for each in store.queue_indexes.values() if each.queue is queue]
     weighed = store.paged_out_bytes(queue)
     runs = []
-    for lane in list(index.paged_out):
-        while lane in index.paged_out:
-            runs += store.page_in(queue, lane)
+    for priority in list(index.paged_out):
+        while priority in index.paged_out:
+            runs += store.page_in(queue, priority)
     assert weighed == sum(sum(run.body_sizes()) for run in runs)
     assert store.paged_out_bytes(queue) == 0
 

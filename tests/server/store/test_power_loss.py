@@ -154,7 +154,7 @@ def test_a_missing_checksum_check_is_detected(
     assert tally.flipped[Result.SILENT] > 10
 
 
-def test_a_message_that_is_settled_before_its_letter(
+def test_a_message_that_is_settled_before_its_dead_letter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def settle_first(turn: TurnBatch, pages: StoreSegments) -> None:

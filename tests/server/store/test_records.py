@@ -35,30 +35,30 @@ def test_runs(
     persistent: bool,
     priority: int,
     names: tuple[str, str],
-    head: bytes,
-    tails: list[bytes],
+    prefix: bytes,
+    payloads: list[bytes],
     kind: int,
 ) -> None:
-    if head:  # then all have the same size
-        tails = [tail.ljust(20) for tail in tails]
+    if prefix:  # then all have the same size
+        payloads = [payload.ljust(20) for payload in payloads]
     origin = Origin(*names)
-    facts = MessageTraits(persistent=persistent, priority=priority)
+    traits = MessageTraits(persistent=persistent, priority=priority)
     record = records.encode_run(
-        destinations, facts, origin.first_delivery_end[1:-1], 7, 4096, head, tails, kind=kind
+        destinations, traits, origin.first_delivery_end[1:-1], 7, 4096, prefix, payloads, kind=kind
     )
     run = records.decode_run(record)
     assert record[0] == kind
     assert records.decode_destinations(record) == destinations
-    assert run.traits == facts
-    assert (run.channel, run.frame_max, run.prefix, run.payloads) == (7, 4096, head, tails)
+    assert run.traits == traits
+    assert (run.channel, run.frame_max, run.prefix, run.payloads) == (7, 4096, prefix, payloads)
     found = records.decode_origin(run.origin_bytes)
     assert (found.exchange, found.routing_key) == names
     for each in destinations:
         assert records.find_destination(record, each[0] & ~records.SPILLED_FLAG)[
             0
         ] & ~records.SPILLED_FLAG == (each[0] & ~records.SPILLED_FLAG)
-    if len(tails) == len(destinations) == 1:
-        assert record[records.payload_offset(record) :] == tails[0]
+    if len(payloads) == len(destinations) == 1:
+        assert record[records.payload_offset(record) :] == payloads[0]
     else:
         assert records.payload_offset(record) == 0
 
@@ -112,7 +112,7 @@ def test_tables_keep_the_types_of_their_values() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"some", None])
-def test_facts(value: bytes | None) -> None:
+def test_traits(value: bytes | None) -> None:
     record = records.encode_metadata("policy", "/", "p", value)
     assert record[0] == (records.METADATA_DELETED if value is None else records.METADATA)
     assert records.decode_metadata(record) == (("policy", "/", "p"), value or b"")

@@ -317,7 +317,7 @@ def test_a_stream_is_removed_once_its_end_is_safe(clerk: Clerk) -> None:
     assert clerk.folders.list_names() == []
 
 
-class Crowded(MemoryFolders):
+class LimitedFolders(MemoryFolders):
     """There is space for some folders; a folder that does not fit remains without its files."""
 
     def __init__(self, space: int) -> None:
@@ -332,7 +332,7 @@ class Crowded(MemoryFolders):
 
 
 def test_an_import_with_streams_is_atomic_on_a_full_disk(disk: MemoryDisk) -> None:
-    folders = Crowded(3)
+    folders = LimitedFolders(3)
     store, broker = started(disk, folders)
     queues = [
         {"name": name, "vhost": "new", "type": kind, "durable": True, "auto_delete": False}

@@ -128,7 +128,7 @@ class BridgeActor(Actor[BridgeActorMessage]):
         last_error = self.bridge.last_error or ConnectionError("unknown")
         elapsed = self._retries.elapsed(clock.time())
         error = ReconnectTimeoutError(elapsed, self._retries.attempt_count, last_error)
-        self.bridge.give_up(error)
+        self.bridge.abandon(error)
 
     async def receive(self, message: BridgeActorMessage) -> None:
         match message:

@@ -324,7 +324,7 @@ class Bridge:
 
     # ── end ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def give_up(self, error: BaseException) -> None:
+    def abandon(self, error: BaseException) -> None:
         """Close the bridge because it was not restored in time."""
         if self.close_reason is None:
             reason = str(error)

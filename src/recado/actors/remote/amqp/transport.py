@@ -171,7 +171,7 @@ class AmqpTransport(TransportMixin):
             f"the broker cannot be reached (reconnect_timeout={timeout:g}): {reason}"
         )
         for link in tuple(self._links.values()):
-            link.bridge.give_up(LinkClosedError(self._close_reason))
+            link.bridge.abandon(LinkClosedError(self._close_reason))
 
     def _close_bridge(self, link: ClientBridgeLink) -> None:
         if self._links.get(link.peer) is link:
