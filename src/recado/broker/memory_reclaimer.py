@@ -8,7 +8,7 @@ between.
 from collections import deque
 from typing import Any
 
-IMMEDIATE_RUNS_MAX = 64  # so few are freed by `add` itself
+IMMEDIATE_RUNS_MAX = 64  # up to this number, `add` frees them itself
 PORTION_MESSAGES_MAX = 50_000  # per tick; takes about 1 ms
 MESSAGE_COSTS_PER_RUN = 8  # freeing the run object itself costs as much as freeing 8 messages
 

@@ -26,7 +26,7 @@ class PeekSettings(msgspec.Struct, frozen=True):
     count: int
     """The maximum number of messages."""
     bytes_max: int
-    """No further messages after so many bytes of bodies and properties."""
+    """No further messages after this many bytes of bodies and properties."""
     skip: int = 0
     """The number of matching messages to leave out first."""
     body_bytes_max: int | None = None

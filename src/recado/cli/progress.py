@@ -7,7 +7,7 @@ from typing import Final, TextIO
 from recado.cli.terminal import escape_unprintable, width_of
 
 SHOWN_BYTES_MIN: Final = 256 << 20
-"""Reading so much takes a second or more."""
+"""Reading this much takes a second or more."""
 WIDTH_COUNT: Final = 30
 
 

@@ -19,7 +19,7 @@ from .diagnosis import Finding, Severity
 
 CHECK: Final = "disk"
 SPACE_WARNING_RATIO: Final = 2
-"""Warn below so many times the minimum of free space."""
+"""Warn below this multiple of the minimum of free space."""
 SYNC_WARNING_S: Final = 0.02
 """More than a hard disk needs."""
 SYNC_COUNT: Final = 20

@@ -29,7 +29,9 @@ COLUMNS = (
 
 
 def add_rendering(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--truncate", type=int, metavar="BYTES", help="only so much of a payload")
+    parser.add_argument(
+        "--truncate", type=int, metavar="BYTES", help="show at most this much of a payload"
+    )
     parser.add_argument("--base64", action="store_true", help="payloads in base64")
 
 

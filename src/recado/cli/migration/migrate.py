@@ -59,7 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         default=WINDOW_COUNT,
         metavar="N",
-        help="messages between two acknowledgements: so many of one queue can be moved twice by an"
+        help="messages between two acknowledgements: up to this many of a queue can be moved twice by an"
         f" interruption; default: {WINDOW_COUNT}",
     )
     add(

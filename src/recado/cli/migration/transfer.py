@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .plan import QueueJob
 
 IDLE_S: Final = 0.1
-"""Without a delivery for so long, the source is asked whether the queue is empty."""
+"""Without a delivery for this long, the source is asked whether the queue is empty."""
 STREAM_IDLE_S: Final = 5.0
-"""A stream that delivers nothing for so long has been copied: brokers count its messages with a delay."""
+"""A stream that delivers nothing for this long has been copied: brokers count its messages with a delay."""
 EXCHANGE_PREFIX: Final = "recado.migration."
 OFFSET_HEADER: Final = "x-stream-offset"
 

@@ -133,7 +133,7 @@ class FailureDetector:
     def _newcomer_delay(self) -> float:
         """Return the heartbeat intervals after which a newcomer calls again, and listens if it still gets no
         answer. If many members start together, the number of those that have called doubles with every tenth of
-        an interval. So few listen early, and the first one answers most of the others before they listen."""
+        an interval. Then only a few listen early, and the first one answers most of the others before they listen."""
         return max(0.1, 1 + log2(member_fraction(self.context.member_id)) / 10)
 
     def _set_listening(self, to_coordinators: bool, now: float) -> None:
