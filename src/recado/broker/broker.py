@@ -25,9 +25,10 @@ from .consumer import Consumer
 from .consumer_timeout import ConsumerTimeouts
 from .dead_letter import DeadLetterRouter
 from .delayed_queue import DelayedQueues
-from .limits import Usage
+from .limits import Usage, VhostLimits
 from .memory_reclaimer import MemoryReclaimer
 from .message_sizes import MessageSizes
+from .observer import IGNORE_CHANGES, Change, ChangeObserver
 from .policy import POLICY_KINDS, Policy
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .queue_timers import QueueTimers
@@ -42,6 +43,8 @@ from .work_queue import WorkQueue
 
 TIMER_UNITS_MAX: Final = TURN_UNITS_MAX // 2  # per tick, for queues whose timers are due
 UNITS_PER_DELETION: Final = 4  # of a queue, in addition to its bindings and consumers
+LIMITS_COMPONENT, LIMITS_PARAMETER = "vhost-limits", "limits"
+"""The limits of a vhost are also a parameter, as in RabbitMQ."""
 
 
 class ReplyQueue(Queue):
@@ -150,6 +153,7 @@ class Broker:
     ) -> None:
         self.new_name = new_name  # returns a name that cannot be guessed
         self.store = store or MessageStore()
+        self.observer: ChangeObserver = IGNORE_CHANGES
         self.users: dict[str, User] = {}
         self.usage = Usage(self.users)
         self.exclusive_queues: dict[Queue, None] = {}  # the reply queues, which the broker owns
@@ -174,6 +178,12 @@ class Broker:
         for name in vhosts:
             self.add_vhost(name)
 
+    def set_observer(self, observer: ChangeObserver) -> None:
+        """Notify this observer of changes from now on, instead of the previous one."""
+        self.observer = observer
+        for vhost in self.vhosts.values():
+            vhost.observer = observer
+
     def add_vhost(self, name: str, *, persist: bool = False) -> None:
         """Add a vhost; with `persist` it is restored at a restart, independently of the configuration."""
         if persist:
@@ -181,6 +191,7 @@ class Broker:
         vhost: Vhost[Queue] = Vhost(
             name, self.store, self.background, self._reclaimer, self.message_sizes
         )
+        vhost.observer = self.observer
         self.vhosts[name] = vhost
         dead_letter_router = self._dead_letters[name] = DeadLetterRouter(vhost)
         context = QueueContext(
@@ -188,6 +199,7 @@ class Broker:
         )
         self._contexts[name] = context
         vhost.delayed_queues = DelayedQueues(context, self._timers)
+        self.observer.vhost_changed(Change.CREATED, name)
 
     def delete_vhost(self, name: str, now: int, on_deleted: Callable[[], None]) -> None:
         """Delete a vhost with its policies, queues and exchanges, and the permissions of users in it.
@@ -198,6 +210,7 @@ class Broker:
         """
         vhost = self.vhosts.pop(name)
         self.deleting_vhosts.add(name)
+        self.observer.vhost_changed(Change.DELETED, name)
         self.background.begin_turn(now)
         self.background.start(self._delete_vhost(vhost, on_deleted))
 
@@ -212,6 +225,7 @@ class Broker:
             yield UNITS_PER_DELETION
         for policy in list(vhost.policies.by_name.values()):
             self.store.set_metadata(policy.kind, vhost.name, policy.name, None)
+            self.observer.policy_changed(Change.DELETED, vhost.name, policy)
             yield 1
         for name in list(self.users):
             self._accesses.get(name, {}).pop(vhost.name, None)
@@ -227,30 +241,40 @@ class Broker:
     def configure_vhost(self, name: str, settings: VhostSettings) -> None:
         """Replace the settings of a vhost, and persist them."""
         self.store.set_metadata("vhost", name, "", msgspec.msgpack.encode(settings))
+        before = self.vhosts[name].settings.limits
         self.vhosts[name].settings = settings
+        self.observer.vhost_changed(Change.CHANGED, name)
+        if settings.limits != before:
+            change = _compare(before != VhostLimits(), settings.limits != VhostLimits())
+            self.observer.parameter_changed(change, LIMITS_COMPONENT, name, LIMITS_PARAMETER)
 
     def set_global_parameter(self, name: str, value: object) -> None:
         """Set a global parameter, a JSON value, or delete it with `msgspec.UNSET`; persist that."""
-        if value is msgspec.UNSET:
+        was_set, is_set = name in self.global_parameters, value is not msgspec.UNSET
+        if not is_set:
             del self.global_parameters[name]
             self.store.set_metadata("global", "", name, None)
         else:
             self.global_parameters[name] = value
             self.store.set_metadata("global", "", name, msgspec.json.encode(value))
+        self.observer.parameter_changed(_compare(was_set, is_set), "", "", name)
 
     def add_user(self, user: User, *, persist: bool = False) -> None:
         """Add a user or replace the one with the same name; `persist` as for vhosts."""
         if persist:
             self.store.set_metadata("user", "", user.name, msgspec.msgpack.encode(user))
+        before = self.users.get(user.name)
         self.users[user.name] = user
         self._update_accesses(user)
+        self.observer.user_changed(before, user)
 
     def delete_user(self, name: str) -> None:
         """Delete a user. Its open connections have no permissions any more; the caller closes them."""
-        del self.users[name]
+        before = self.users.pop(name)
         self.store.set_metadata("user", "", name, None)
         self._update_accesses(User(name))
         self._accesses.pop(name, None)
+        self.observer.user_changed(before, None)
 
     def _update_accesses(self, user: User) -> None:
         """Apply changed permissions to open connections of a user."""
@@ -349,6 +373,8 @@ class Broker:
             queue.attach_log(self.store.open_stream(queue), now)
         if owner is not None:
             owner.exclusive_queues[queue] = None
+        if not queue.is_reply_address:
+            self.observer.queue_changed(Change.CREATED, queue)
         return queue
 
     def create_reply_queue(self, vhost: Vhost[Queue], now: int) -> Queue:
@@ -387,6 +413,8 @@ class Broker:
         count = queue.purge()
         queue.vhost.remove_queue(queue)
         self.store.queue_deleted(queue)
+        if not queue.is_reply_address:
+            self.observer.queue_changed(Change.DELETED, queue)
         if on_deleted is not None:
             on_deleted(count)
         self._timers.cancel(queue)
@@ -433,9 +461,14 @@ class Broker:
 
     def store_policies(self, vhost: str, policies: Collection[Policy]) -> None:
         """Set policies for queues and exchanges that are declared from now on; `apply_policies` does the rest."""
+        known = self.vhosts[vhost].policies.by_name.keys()
+        changes = [
+            _compare((policy.operator, policy.name) in known, is_set=True) for policy in policies
+        ]
         self.vhosts[vhost].policies.set(*policies)
-        for policy in policies:
+        for change, policy in zip(changes, policies, strict=True):
             self.store.set_metadata(policy.kind, vhost, policy.name, msgspec.json.encode(policy))
+            self.observer.policy_changed(change, vhost, policy)
 
     def apply_policies(self, vhost: str, now: int) -> None:
         """Apply the policies to existing queues and exchanges immediately, or in steps if these are many."""
@@ -446,6 +479,7 @@ class Broker:
         """Delete a policy, and restore the settings that it had changed."""
         policy = self.vhosts[vhost].policies.remove(name, operator=operator)
         self.store.set_metadata(policy.kind, vhost, name, None)
+        self.observer.policy_changed(Change.DELETED, vhost, policy)
         self.apply_policies(vhost, now)
 
     def _apply_policies(self, vhost: Vhost[Queue]) -> Steps[None]:
@@ -461,6 +495,7 @@ class Broker:
                 )
                 if settings != queue.settings:
                     queue.reconfigure(settings, self.background.now)
+                    self.observer.queue_changed(Change.CHANGED, queue)
             yield 1
 
     @property
@@ -514,3 +549,10 @@ class Broker:
             )
             assert vhost.consumer_count >= count, "VC1"
             assert vhost.consumer_count == count or self.background, "VC1"
+
+
+def _compare(was_set: bool, is_set: bool) -> Change:
+    """Return the change of an object that was there before or not, and is there now or not."""
+    if not is_set:
+        return Change.DELETED
+    return Change.CHANGED if was_set else Change.CREATED

@@ -37,6 +37,7 @@ from .arguments import ConsumerSettings, describe_entity
 from .background_work import BackgroundWork
 from .consumer import Consumer, PeerConnection
 from .delivery_count import add_delivery_count
+from .observer import Change
 from .publisher import Publisher
 from .queue import Queue
 from .routing import VhostAccess
@@ -185,6 +186,7 @@ class Channel:
         self.access.consumer_timeouts.watch(self, now)
         self._count_shared_channel(consumer, +1)
         queue.add_consumer(consumer, now)
+        self._report(Change.CREATED, consumer)
         return consumer
 
     def check_tag_unused(self, tag: str) -> None:
@@ -198,6 +200,11 @@ class Channel:
         if not consumer.queue.is_reply_address:
             consumer.queue.vhost.consumer_count -= 1
         consumer.queue.remove_consumer(consumer, now)
+        self._report(Change.DELETED, consumer)
+
+    def _report(self, change: Change, consumer: Consumer) -> None:
+        if not consumer.queue.is_reply_address and not consumer.settings.wire_tap:
+            self.access.vhost.observer.consumer_changed(change, consumer)
 
     def cancel_consumer(self, consumer: Consumer, now: int) -> None:
         """Remove a consumer whose queue was deleted, and notify the client if it supports that."""

@@ -47,6 +47,7 @@ from .exchange import (
 from .limits import VhostLimits
 from .memory_reclaimer import MemoryReclaimer
 from .message_sizes import MessageSizes
+from .observer import IGNORE_CHANGES, Change, ChangeObserver
 from .policy import Policies
 from .steps import TURN_UNITS_MAX, Steps
 from .store import MessageStore
@@ -81,6 +82,7 @@ class Vhost(Generic[Q]):
         self.name = name
         self.settings = VhostSettings()
         self.store = store or MessageStore()
+        self.observer: ChangeObserver = IGNORE_CHANGES
         self.background = BackgroundWork() if background is None else background
         self.reclaimer = reclaimer or MemoryReclaimer()
         self.message_sizes = message_sizes or MessageSizes()  # of messages published by clients
@@ -168,6 +170,7 @@ class Vhost(Generic[Q]):
                 exchange.delayed_queue = self.delayed_queues.create(exchange)
             if durable:
                 self.store.exchange_declared(self.name, exchange)
+            self.observer.exchange_changed(Change.CREATED, self.name, exchange)
         else:
             check_exchange_equivalent(
                 self._describe_exchange(name), exchange.declared_settings, settings
@@ -178,9 +181,12 @@ class Vhost(Generic[Q]):
         """Recompute the settings of all exchanges after policies changed."""
         for exchange in list(self.exchanges.values()):
             if exchange is not self.default_exchange:
-                exchange.settings = self.policies.effective_exchange_settings(
+                settings = self.policies.effective_exchange_settings(
                     exchange.name, exchange.declared_settings
                 )
+                if settings != exchange.settings:
+                    exchange.settings = settings
+                    self.observer.exchange_changed(Change.CHANGED, self.name, exchange)
             yield 1
         self.epoch += 1
 
@@ -296,6 +302,7 @@ class Vhost(Generic[Q]):
                 self.store.exchange_deleted(self.name, entity)
             if entity.delayed_queue is not None and self.delayed_queues is not None:
                 self.delayed_queues.delete(entity.delayed_queue)
+            self.observer.exchange_changed(Change.DELETED, self.name, entity)
         else:
             del self.queues[entity.name]
             self._deleting_queues[entity.name] = entity
@@ -410,6 +417,7 @@ class Vhost(Generic[Q]):
             self.epoch += 1
             if _survives_restart(source, binding):
                 self.store.binding_added(self.name, binding)
+            self.observer.binding_changed(Change.CREATED, self.name, binding)
 
     def _unbind(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
@@ -439,6 +447,7 @@ class Vhost(Generic[Q]):
             del self._bindings_by_destination[binding.destination]
         self.binding_count -= 1
         cost = source.unbind(binding)
+        self.observer.binding_changed(Change.DELETED, self.name, binding)
         if not _survives_restart(source, binding):
             return cost + 1
         self.store.binding_removed(self.name, binding)

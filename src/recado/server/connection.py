@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, cast
 from recado.amqp.errors import InternalError
 from recado.amqp.handshake import EXTERNAL, Credentials
 from recado.broker.access import User
+from recado.broker.observer import Change
 
 from .certificate_login import PeerCertificate
 from .options import PASSWORD_MECHANISMS
-from .session import Session, SessionState
+from .session import LOCAL_END, ConnectionEnd, Session, SessionState
 
 if TYPE_CHECKING:
     from .server import Server
@@ -124,6 +125,7 @@ class Connection(asyncio.BufferedProtocol):
             server.refusal_reason(),
             mechanisms,
             self._update_secret,
+            (_read_end(transport, "peername"), _read_end(transport, "sockname")),
         )
         self.transport.set_write_buffer_limits(WRITE_BUFFER_MAX_BYTES)
         peer = transport.get_extra_info("peername")
@@ -422,10 +424,18 @@ class Connection(asyncio.BufferedProtocol):
         """Stop reading from a client that publishes while memory or disk is short."""
         if not self._blocked:
             self._blocked = True
+            self._server.broker.observer.connection_changed(Change.BLOCKED, self.session)
             self.session.send_blocked(reason)
             self._server.blocked.add(self)
 
     def unblock_publisher(self) -> None:
         self._blocked = False
+        self._server.broker.observer.connection_changed(Change.UNBLOCKED, self.session)
         self.session.send_unblocked()
         self.sync_transport()
+
+
+def _read_end(transport: asyncio.BaseTransport, key: str) -> ConnectionEnd:
+    """Return the address and the port of one end of a socket: `peername` or `sockname`."""
+    address = transport.get_extra_info(key)
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple) else LOCAL_END

@@ -415,6 +415,8 @@ class Server:
             for connection in self.blocked:
                 connection.unblock_publisher()
             self.blocked.clear()
+        if alarm != self.alarm:
+            self.broker.observer.alarm_changed(self.alarm, alarm)
         self.alarm = alarm
 
     def _check_unread(self) -> None:

@@ -44,6 +44,7 @@ from recado.amqp.values import encode_table
 from recado.broker.access import User
 from recado.broker.broker import UNITS_PER_DELETION, Broker
 from recado.broker.channel import Channel
+from recado.broker.observer import Change
 from recado.broker.queue import Queue
 from recado.broker.routing import VhostAccess
 from recado.broker.steps import TURN_UNITS_MAX, Steps, StepTask
@@ -61,6 +62,9 @@ _METHOD_BYTES_PER_UNIT = 16
 _ACKS_MAX = 2048  # handled in one call
 _ACKS_PER_UNIT = 2
 _PUBLISH_METHOD, _ACK_METHOD = (60, 40), (60, 80)
+ConnectionEnd: TypeAlias = tuple[str, int]  # address and port
+ConnectionEnds: TypeAlias = tuple[ConnectionEnd, ConnectionEnd]
+LOCAL_END: ConnectionEnd = ("local", 0)  # of a socket without an address
 _DURABLE_CLASSES = (40, 50, 90)  # exchange, queue, tx: their replies promise durability
 
 
@@ -112,6 +116,7 @@ class Session(OutputBuffer):
         "channel_max",
         "channels",
         "client_properties",
+        "ends",
         "exclusive_queues",
         "frame_max",
         "has_ended",
@@ -132,16 +137,19 @@ class Session(OutputBuffer):
         refusal_reason: str | None = None,
         mechanisms: Sequence[str] = PASSWORD_MECHANISMS,
         update_secret: Callable[[bytes], None] | None = None,
+        ends: ConnectionEnds | None = None,
     ) -> None:
         """Start with the handshake, offering the login `mechanisms`.
 
         `verify` must call `accept_login` or `refuse_login`, now or later. `on_output` is called when there is
         output to take. With a `refusal_reason` (the server is full), connection.open is refused.
         `update_secret` must call `confirm_secret` or `fail`, now or later; without it a new secret, which does
-        not matter to a user with a password, is confirmed and ignored.
+        not matter to a user with a password, is confirmed and ignored. `ends` are the addresses of the client
+        and of the server, which name the connection in statistics.
         """
         super().__init__(on_output)
         self.broker = broker
+        self.ends = ends or (LOCAL_END, LOCAL_END)
         self.supports_cancel_notify = False
         self.supports_blocked = False
         self.has_published = False  # reset by `Connection` before each read under an alarm
@@ -498,7 +506,8 @@ class Session(OutputBuffer):
                 f" ({self.channel_max})"
             )
         self.broker.usage.add_channel(self._access.user.name)
-        self.channels[number] = Channel(number, self, self._access)
+        channel = self.channels[number] = Channel(number, self, self._access)
+        self.broker.observer.channel_changed(Change.OPENED, channel)
         self.send(number, m.ChannelOpenOk())
 
     def _remove_channel(self, channel: Channel, now: int) -> None:
@@ -506,6 +515,7 @@ class Session(OutputBuffer):
         del self.channels[channel.number]
         self.broker.usage.remove_channel(channel.access.user.name)
         self.broker.counters.add_channel(channel)
+        self.broker.observer.channel_changed(Change.CLOSED, channel)
         self.broker.close_channel(channel, now)
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────
@@ -521,6 +531,7 @@ class Session(OutputBuffer):
         self._handshake = None
         self._reader.channel_frame_policy = None
         self.state = SessionState.OPEN
+        self.broker.observer.connection_changed(Change.OPENED, self)
 
     def await_verdict(self, credentials: Credentials) -> None:
         """Handle no input after start-ok until the login is accepted or refused, as RabbitMQ does."""
@@ -617,6 +628,7 @@ class Session(OutputBuffer):
         if self._access is not None and not self.has_ended:
             access = self._access
             self.broker.usage.remove_connection(access.user.name, access.vhost.name)
+            self.broker.observer.connection_changed(Change.CLOSED, self)
         self.has_ended = True
         self.broker.background.start(self._release_resources(now))
 

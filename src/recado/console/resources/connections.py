@@ -14,7 +14,7 @@ from recado.broker.consumer import Consumer
 from recado.definitions.exporter import to_json_object
 from recado.server.certificate_login import format_issuer, format_subject, format_validity
 from recado.server.connection import Connection
-from recado.server.session import SessionState
+from recado.server.session import Session, SessionState
 
 from ..access import Access, is_administrator, is_monitor, visible_vhosts
 from ..query import Listing, collect
@@ -36,17 +36,13 @@ DEFAULT_REASON = "Closed via management plugin"
 
 def connection_name(connection: Connection) -> str:
     """Return the name of a connection as RabbitMQ forms it: both ends."""
-    peer, local = _ends(connection)
+    return session_name(connection.session)
+
+
+def session_name(session: Session) -> str:
+    """Return the name of the connection of a session, also when it is closed."""
+    peer, local = session.ends
     return f"{peer[0]}:{peer[1]} -> {local[0]}:{local[1]}"
-
-
-def _ends(connection: Connection) -> tuple[tuple[str, int], tuple[str, int]]:
-    ends = []
-    for key in ("peername", "sockname"):
-        address = connection.transport.get_extra_info(key)
-        known = isinstance(address, tuple)
-        ends.append((str(address[0]), int(address[1])) if known else ("local", 0))
-    return ends[0], ends[1]
 
 
 def _owner(connection: Connection) -> tuple[str, str]:
@@ -56,7 +52,8 @@ def _owner(connection: Connection) -> tuple[str, str]:
 
 def connection_object(request: ApiRequest, connection: Connection) -> dict[str, Any]:
     """Return a connection as RabbitMQ describes it."""
-    session, (peer, local) = connection.session, _ends(connection)
+    session = connection.session
+    peer, local = session.ends
     user, vhost = _owner(connection)
     properties, _ = (
         decode_table(session.client_properties, 0) if session.client_properties else ({}, 0)
@@ -256,7 +253,7 @@ def channel_name(entry: _ChannelEntry) -> str:
 def channel_object(request: ApiRequest, entry: _ChannelEntry) -> dict[str, Any]:
     """Return a channel as RabbitMQ describes it."""
     connection, channel = entry
-    (peer_host, peer_port), _ = _ends(connection)
+    (peer_host, peer_port), _ = connection.session.ends
     user, vhost = _owner(connection)
     publisher = channel.publisher
     described: dict[str, Any] = {
@@ -361,7 +358,7 @@ def consumer_object(request: ApiRequest, consumer: Consumer) -> dict[str, Any]:
     connection = request.connection_of(channel.connection)
     details: dict[str, Any] = {}
     if connection is not None:
-        (peer_host, peer_port), _ = _ends(connection)
+        (peer_host, peer_port), _ = connection.session.ends
         details = {
             "name": channel_name((connection, channel)),
             "number": channel.number,

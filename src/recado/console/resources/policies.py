@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from recado.broker.broker import LIMITS_COMPONENT, LIMITS_PARAMETER
 from recado.broker.errors import InvalidPolicyError
 from recado.broker.limits import VhostLimits
 from recado.broker.policy import ApplyTo, Policy
@@ -151,16 +152,13 @@ _register("operator-policies", Access.ADMINISTRATOR, operator=True)
 
 # ── parameters ──────────────────────────────────────────────────────────────────────────────────────
 
-LIMITS_COMPONENT = "vhost-limits"
-LIMITS_NAME = "limits"
-
 
 def _parameter_object(vhost: Vhost[Queue]) -> dict[str, Any]:
     return {
         "value": msgspec.to_builtins(vhost.settings.limits),
         "vhost": vhost.name,
         "component": LIMITS_COMPONENT,
-        "name": LIMITS_NAME,
+        "name": LIMITS_PARAMETER,
     }
 
 
@@ -212,7 +210,7 @@ def _find_parameter(request: ApiRequest) -> Vhost[Queue]:
     """Return the vhost whose limits the path names. Raises `ApiError` 404 if it has none."""
     vhost = request.vhost()
     key = request.parameters["component"], request.parameters["name"]
-    if key != (LIMITS_COMPONENT, LIMITS_NAME) or vhost.settings.limits == VhostLimits():
+    if key != (LIMITS_COMPONENT, LIMITS_PARAMETER) or vhost.settings.limits == VhostLimits():
         raise not_found()
     return vhost
 
@@ -225,8 +223,8 @@ def put_parameter(request: ApiRequest) -> Answer:
     component, name = request.parameters["component"], request.parameters["name"]
     if component != LIMITS_COMPONENT:
         raise bad_request(f"Validation failed\n\ncomponent {component} not found\n")
-    if name != LIMITS_NAME:
-        raise bad_request(f"name: expected {LIMITS_NAME}, the only parameter of {component}")
+    if name != LIMITS_PARAMETER:
+        raise bad_request(f"name: expected {LIMITS_PARAMETER}, the only parameter of {component}")
     _require_administrator(request)
     created = vhost.settings.limits == VhostLimits()
     set_limits(request, vhost, VhostLimits(), body.value)

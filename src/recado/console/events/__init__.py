@@ -1,0 +1,1 @@
+"""The stream of server-sent events: changes of objects, and figures of every second."""
