@@ -56,6 +56,7 @@ VALUES: list[Any] = [
     *("", "q", "x", "classic", "quorum", "stream", "reject-publish", "((", "\x00", "é" * 200),
     *([], ["q"], {}, {"": None}),
 ]
+ENDLESS = "/api/events"  # whose answer has no end; test_events.py sends it invalid parameters
 BODY_FIELDS = ("arguments", "definition", "value")
 
 
@@ -125,6 +126,8 @@ def test_no_request_is_an_internal_error(
 
     for result in schema.get_all_operations():
         operation: Operation = result.ok()  # type: ignore[union-attr]
+        if operation.path == ENDLESS:
+            continue
         if operation.method != "get":
             restore(api)
         for mode in GenerationMode:

@@ -14,6 +14,7 @@ import recado
 from recado.console.resources.openapi import describe
 from recado.console.routes import API
 
+from .events import EventStream
 from .http import Api
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
@@ -133,6 +134,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         {"value": {"max-queues": 100}},
     ),
     ("PUT", "/api/global-parameters/{name}"): ("/api/global-parameters/g", {"value": [1]}),
+    ("PUT", "/api/events/{stream}/watch"): (
+        "/api/events/STREAM/watch",
+        {"queues": [{"vhost": "/", "name": "q"}]},
+    ),
 }
 ANY_OBJECT = {
     ("POST", "/api/all-configuration"),
@@ -151,6 +156,13 @@ def api() -> Iterator[Api]:
         stream = {"durable": True, "arguments": {"x-queue-type": "stream"}}
         assert running.put("/api/queues/%2F/s", stream) == 201
         yield running
+
+
+@pytest.fixture(scope="module")
+def stream(api: Api) -> Iterator[str]:
+    """The name of an open event stream."""
+    with EventStream(api.port) as opened:
+        yield opened.name
 
 
 @pytest.fixture(scope="module")
@@ -206,9 +218,10 @@ def test_every_body_is_described(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("route", BODIES, ids=" ".join)
 def test_documented_fields_are_accepted(
-    api: Api, document: dict[str, Any], route: tuple[str, str]
+    api: Api, stream: str, document: dict[str, Any], route: tuple[str, str]
 ) -> None:
     path, body = BODIES[route]
+    path = path.replace("STREAM", stream)
     schema = body_schema(document, route)
     assert body.keys() == schema["properties"].keys()
     reply = api.request(route[0], path, body)
@@ -218,9 +231,10 @@ def test_documented_fields_are_accepted(
 
 @pytest.mark.parametrize("route", BODIES, ids=" ".join)
 def test_documented_fields_are_checked(
-    api: Api, document: dict[str, Any], route: tuple[str, str]
+    api: Api, stream: str, document: dict[str, Any], route: tuple[str, str]
 ) -> None:
     path, body = BODIES[route]
+    path = path.replace("STREAM", stream)
     schema = body_schema(document, route)
     for name, field in schema["properties"].items():
         if not field:

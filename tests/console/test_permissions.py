@@ -15,7 +15,7 @@ from recado.broker.access import Permission, User
 from recado.broker.broker import Broker
 from recado.console.access import Access, find_refusal
 from recado.console.management import RESOURCES
-from recado.console.routes import API, ApiRoute
+from recado.console.routes import API, ApiRoute, Content
 from workshop.time_limit import scale
 
 from .http import Api, segment
@@ -52,6 +52,7 @@ VALUES = {
     "properties": "k",
     "name": "n",
     "node": "n",
+    "stream": "s",
     "component": "c",
     "connection": "c",
     "channel": "c",
@@ -106,8 +107,11 @@ def test_every_route_refuses_whom_it_must(running: dict[str, Api], route: ApiRou
         for tag in TAGS:
             if tag in allowed[route.access] and route.method != "GET":
                 continue  # what a change does is tested elsewhere
-            reply = running[tag].request(route.method, path_of(route, vhost), {})
-            if tag in allowed[route.access]:
+            is_allowed = tag in allowed[route.access]
+            is_endless = is_allowed and route.content is Content.EVENTS
+            method = "HEAD" if is_endless else route.method
+            reply = running[tag].request(method, path_of(route, vhost), {})
+            if is_allowed:
                 assert reply.status < 500 or reply.status == 503, (tag, reply)
             else:
                 assert reply.status == 401, (tag, vhost, reply)
@@ -247,6 +251,7 @@ QUERIES = (
 READABLE = sorted(
     {route.path for route in API.routes if route.method == "GET"}
     - {"/api/aliveness-test/{vhost}"}  # creates a queue
+    - {"/api/events"}  # has no end; see test_events.py
 )
 
 

@@ -110,6 +110,7 @@ class Channel:
         "last_queue",
         "next_tag",
         "number",
+        "opened_by",
         "publisher",
         "redelivered_count",
         "unacked",
@@ -118,6 +119,7 @@ class Channel:
     def __init__(self, number: int, connection: PeerConnection, access: VhostAccess) -> None:
         self.number = number
         self.connection = connection
+        self.opened_by = connection  # also after the channel was closed
         self.access = access
         self._store = access.vhost.store
         self.publisher = Publisher(number, connection, access)

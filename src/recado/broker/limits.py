@@ -60,6 +60,18 @@ class Usage:
                 f"connection refused for user '{user}': user connection limit ({limit}) is reached"
             )
 
+    def count_connections(self, user: str | None = None) -> int:
+        """Return the number of open connections, of one user or of all."""
+        if user is not None:
+            return self._connections_of_user.get(user, 0)
+        return self.connections_created - self.connections_closed
+
+    def count_channels(self, user: str | None = None) -> int:
+        """Return the number of open channels, of one user or of all."""
+        if user is not None:
+            return self._channels_of_user.get(user, 0)
+        return self.channels_created - self.channels_closed
+
     def add_connection(self, user: str, vhost: str) -> None:
         self.connections_created += 1
         self._connections_of_vhost[vhost] += 1

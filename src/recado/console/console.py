@@ -27,6 +27,7 @@ from recado.broker.broker import Broker
 from recado.server.throttle import LoginThrottledError
 
 from .audit import AuditLog
+from .events.streams import EventStreams
 from .import_runner import ImportRunner
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
@@ -168,7 +169,7 @@ class Console:
         archives: ArchiveSet | None = None,
         collector: StatusCollector | None = None,
     ) -> None:
-        self.server = server
+        self.server: Server = server
         self.collector = collector
         """Collects status records; None unless `management.status` is set."""
         self.loopback_users = loopback_users
@@ -185,7 +186,8 @@ class Console:
         self.loop_lag = LoopLag()
         self.imports = ImportRunner(server)
         self.data_folder = data_folder
-        self._disk_free_min_bytes = disk_free_min_bytes
+        self.disk_free_min_bytes = disk_free_min_bytes
+        self.events = EventStreams(self)
         self._pending_logins = 0
 
     @property
@@ -208,6 +210,11 @@ class Console:
     @property
     def data_path(self) -> str:
         return str(self.data_folder.path) if self.data_folder is not None else ""
+
+    @property
+    def disk_free_bytes(self) -> int:
+        """The free space of the disk with the data folder; 0 without a data folder."""
+        return self.data_folder.free_bytes() if self.data_folder is not None else 0
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -306,8 +313,8 @@ class Console:
         return ResourceLimits(
             memory_bytes=self.server.memory_limit_bytes,
             memory_alarm=alarm is not None and "memory" in alarm,
-            disk_free_bytes=self.data_folder.free_bytes() if self.data_folder else 0,
-            disk_free_min_bytes=self._disk_free_min_bytes,
+            disk_free_bytes=self.disk_free_bytes,
+            disk_free_min_bytes=self.disk_free_min_bytes,
             disk_alarm=store.disk_shortage() is not None,
             open_files=_count_open_files(),
             open_files_max=soft_limit,

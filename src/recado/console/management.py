@@ -11,6 +11,7 @@ from .resources import (
     compatibility,
     connections,
     definitions,
+    events,
     feeds,
     health,
     logins,
@@ -39,6 +40,7 @@ RESOURCES = (
     compatibility,
     connections,
     definitions,
+    events,
     feeds,
     health,
     logins,
@@ -125,6 +127,7 @@ class Management:
         return cls(console, sites, bound_port, bound_metrics_port)
 
     async def stop(self) -> None:
+        await self.console.events.close()
         await self.console.imports.stop()
         if self.console.collector is not None:
             await self.console.collector.stop()

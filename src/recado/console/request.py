@@ -24,12 +24,15 @@ from .query import Listing
 
 if TYPE_CHECKING:
     from .console import Console
+    from .events.reader import Subscription
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
 
 
 class ApiError(Exception):
     """A request that is answered with an error: `{"error": …, "reason": …}`."""
+
+    closes_connection = False
 
     def __init__(self, status: int, error: str, reason: object) -> None:
         super().__init__(str(reason))
@@ -82,7 +85,7 @@ def storage_error(error: OSError) -> ApiError:
 class Answer(msgspec.Struct, frozen=True):
     """The answer to a request.
 
-    At most one of `body`, `listing` and `stream` is set. `wait` is awaited before the answer is
+    At most one of `body`, `listing`, `stream` and `events` is set. `wait` is awaited before the answer is
     sent, and may replace it.
     """
 
@@ -94,6 +97,8 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     durable: bool = False
     """Send the answer only when all changes up to now are on disk."""
+    events: Subscription | None = None
+    """The answer is a stream of events, which ends with the connection."""
     wait: Callable[[], Awaitable[Answer]] | None = None
     outcome: Callable[[], Mapping[str, Any]] | None = None
     """What a long operation has done; written to the audit log when `wait` has ended."""
@@ -120,6 +125,8 @@ class ApiRequest(msgspec.Struct):
     """The header `Accept`."""
     reason: str = ""
     """The header `X-Reason`, which is sent to the client whose connection is closed."""
+    last_event_id: str = ""
+    """The header `Last-Event-ID`."""
     is_connected: Callable[[], bool] = _is_always_connected
     """Whether the client still waits for the answer."""
     _connections: dict[Session, Connection] | None = None

@@ -31,6 +31,7 @@ class Content(Enum):
     LIST = auto()  # a JSON array, sorted by `sort`
     PAGES = auto()  # a JSON array, or with `page` an object with one page of it
     TEXT = auto()  # metrics
+    EVENTS = auto()  # server-sent events, without an end
 
     @property
     def parameters(self) -> tuple[QueryParameter, ...]:
@@ -42,6 +43,7 @@ _CONTENT_PARAMETERS: Final = {
     Content.LIST: LIST_PARAMETERS,
     Content.PAGES: LIST_PARAMETERS + PAGE_PARAMETERS,
     Content.TEXT: (),
+    Content.EVENTS: (),
 }
 _MESSAGE_ACTIONS: Final = (
     "/publish",
@@ -51,6 +53,7 @@ _MESSAGE_ACTIONS: Final = (
     "/replay",
     "/contents",
     "/route-test",
+    "/watch",
 )
 _OTHER_CHANGES: Final = (
     "/api/all-configuration",

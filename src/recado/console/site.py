@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
+import socket
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import ssl
 
     from .console import Console
+    from .events.reader import Subscription
 
 T = TypeVar("T")
 
@@ -49,6 +52,12 @@ LINE_MAX_BYTES: Final = 8_190  # of the request line, and of a header
 REQUEST_TIMEOUT_S: Final = 30.0  # for the headers, and again for the body, to arrive
 WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
 CONNECTIONS_MAX_COUNT: Final = 2_048
+EVENT_BUFFER_BYTES: Final = 32 * 1024  # that a reader of events may leave unread, apart from TCP's
+EVENT_STREAM_HEADERS: Final = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-store",
+    "x-accel-buffering": "no",  # nginx passes each event on at once
+}
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -193,6 +202,7 @@ class Site:
             now_ms=now_ms(),
             accept=request.headers.get("accept", ""),
             reason=request.headers.get("x-reason", "")[:255],
+            last_event_id=request.headers.get("last-event-id", "")[:255],
             is_connected=lambda: request.transport is not None,
         )
         answer = self._console.handle(route, api_request)
@@ -274,6 +284,8 @@ class Site:
             "vary": "accept, accept-encoding, origin",
         }
         headers.update(answer.headers)
+        if answer.events is not None:
+            return await self._stream_events(request, answer.events, headers)
         if answer.listing is not None:
             paginated = route.content is Content.PAGES
             query = parse_list_query(api_request.query, paginated=paginated)
@@ -290,6 +302,19 @@ class Site:
             body = select_columns(body, columns)
         headers["content-type"] = "application/json"
         return web.Response(status=answer.status, body=msgspec.json.encode(body), headers=headers)
+
+    async def _stream_events(
+        self, request: web.BaseRequest, subscription: Subscription, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        """Send events until the client disconnects or may not see them any more."""
+        headers.update(EVENT_STREAM_HEADERS)
+        if request.method == "HEAD":
+            return web.Response(headers=headers)
+        streams, writer = self._console.events, _EventWriter(request, headers)
+        with streams.open(subscription, writer) as stream, suppress(ConnectionError):
+            await writer.prepare()
+            await streams.run(stream)
+        return writer.response
 
     async def _render_list(
         self,
@@ -341,6 +366,40 @@ class Site:
         await _write(response, b"".join(parts))
         await response.write_eof()
         return response
+
+
+class _EventWriter:
+    """The response that an event stream is written to.
+
+    The buffers of the socket are small, so that a client that does not read uses little memory, also of the kernel.
+    """
+
+    def __init__(self, request: web.BaseRequest, headers: dict[str, str]) -> None:
+        self.response = web.StreamResponse(headers=headers)
+        self.response.force_close()
+        self._request = request
+
+    async def prepare(self) -> None:
+        transport = self._request.transport
+        if transport is None:
+            raise ConnectionResetError("the client has disconnected")
+        transport.set_write_buffer_limits(EVENT_BUFFER_BYTES)
+        peer = transport.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, EVENT_BUFFER_BYTES)
+        await self.response.prepare(self._request)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._request.transport is not None
+
+    async def write(self, data: bytes) -> None:
+        await self.response.write(data)
+        await self._request.writer.drain()
+
+    def abort(self) -> None:
+        if self._request.transport is not None:
+            self._request.transport.abort()
 
 
 ANONYMOUS: Final = User("", "")
@@ -402,4 +461,7 @@ def _error_response(error: ApiError) -> web.Response:
     if not error.reason and error.status == 401:
         return web.Response(status=401, headers={"www-authenticate": REALM, "server": "recado"})
     body = msgspec.json.encode({"error": error.error, "reason": error.reason})
-    return web.Response(status=error.status, headers=headers, body=body)
+    response = web.Response(status=error.status, headers=headers, body=body)
+    if error.closes_connection:
+        response.force_close()
+    return response

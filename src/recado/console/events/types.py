@@ -169,11 +169,12 @@ class OverviewFigures(EventData, frozen=True):
     """Totals of the vhosts that the user sees, or of those that the stream is limited to."""
 
     interval: float
-    """Seconds since the figures before, which the rates are an average of."""
+    """Seconds since the figures before, over which the rates are averages."""
     messages: int
     messages_ready: int
     messages_unacknowledged: int
-    rates: MessageRates
+    rates: MessageRates | None
+    """Null in the first figures that are taken."""
     queues: int
     exchanges: int
     connections: int
@@ -217,7 +218,8 @@ class WatchedQueueFigures(msgspec.Struct, frozen=True):
     messages_ready: int
     messages_unacknowledged: int
     consumers: int
-    rates: MessageRates
+    rates: MessageRates | None
+    """Null in the first figures of the queue that are taken."""
 
 
 class QueuesFigures(EventData, frozen=True):

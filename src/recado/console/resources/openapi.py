@@ -14,6 +14,7 @@ import msgspec
 from recado import __version__
 
 from ..access import Access
+from ..events.types import EVENT_TYPES
 from ..request import NAME_MAX_BYTES, Answer, ApiRequest
 from ..routes import API, ApiRoute, Content
 
@@ -35,6 +36,7 @@ PATH_PARAMETERS: Final[dict[str, tuple[str, Any]]] = {
     "connection": ("The name of a connection.", Name),
     "channel": ("The name of a channel.", Name),
     "node": ("The name of the node.", Name),
+    "stream": ("The name of an event stream, which is in its first event.", Name),
     "feed": ("The name of a feed.", Name),
     "subscriber": ("The name of a subscriber of the feed.", Name),
     "system": ("The name of an actor system.", Name),
@@ -97,7 +99,7 @@ def describe(routes: Sequence[ApiRoute]) -> Schema:
     """Return the description of these routes."""
     bodies = {route.body for route in routes if _is_struct(route.body)}
     _, schemas = msgspec.json.schema_components(
-        [Error, PageOfObjects, *sorted(bodies, key=lambda each: str(each.__name__))],
+        [Error, PageOfObjects, *sorted(bodies | EVENT_DATA, key=lambda each: str(each.__name__))],
         ref_template="#/components/schemas/{name}",
     )
     paths: dict[str, Schema] = {}
@@ -199,6 +201,8 @@ def _describe_responses(route: ApiRoute) -> Schema:
 def _describe_content(content: Content | None) -> Mapping[str, Schema]:
     if content is Content.TEXT:
         return {name: {"schema": {"type": "string"}} for name in _METRICS_TYPES}
+    if content is Content.EVENTS:
+        return {"text/event-stream": {"schema": {"type": "string"}, "x-event-types": EVENT_SCHEMAS}}
     schema: Schema = OBJECT
     if content is Content.LIST:
         schema = OBJECTS
@@ -215,8 +219,11 @@ def _errors(route: ApiRoute) -> list[int]:
     statuses = [400]
     if route.access is not Access.PUBLIC:
         statuses += [401, 429]
-    if "{" in route.path or _names_vhost(route.body):
+    names_object = "{" in route.path or _names_vhost(route.body)
+    if names_object or route.content is Content.EVENTS:
         statuses.append(404)
+    if route.content is Content.EVENTS:
+        statuses.append(503)
     if route.method != "GET":
         statuses += [403, 507]  # a change that another site requests; a full disk
     if route.method == "POST" and route.path.startswith("/api/definitions"):
@@ -231,9 +238,19 @@ def _names_vhost(body: Any) -> bool:
     return _is_struct(body) and "vhost" in body.__struct_fields__
 
 
+EVENT_DATA: Final = {each.data for each in EVENT_TYPES.values()}
+
+
 def _is_struct(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
 def _reference(kind: Any) -> Schema:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
+
+
+EVENT_SCHEMAS: Final = {
+    each.name: {"description": each.description, "data": _reference(each.data)}
+    for each in EVENT_TYPES.values()
+}
+"""The data of each type of event. OpenAPI has no words for server-sent events, so this is an extension."""
