@@ -32,13 +32,16 @@ class EventStream:
         password: str = "guest",
         *,
         last_event_id: str = "",
+        in_header: bool = True,
         authorization: str = "",
         **query: str,
     ) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=scale(TIMEOUT_S))
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         headers = {"authorization": authorization or f"Basic {token}"}
-        if last_event_id:
+        if last_event_id and not in_header:
+            query["last_event_id"] = last_event_id
+        elif last_event_id:
             headers["last-event-id"] = last_event_id
         target = "/api/events" + (f"?{urlencode(query)}" if query else "")
         self._connection.request("GET", target, headers=headers)

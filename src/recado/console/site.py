@@ -12,8 +12,9 @@ import asyncio
 import base64
 import logging
 import socket
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -65,6 +66,8 @@ class _TimedHandler(RequestHandler):
     """Closes a connection on which no request arrives in time, and connections beyond the limit."""
 
     _deadline: asyncio.TimerHandle | None = None
+    on_lost: Callable[[], None] | None = None
+    """Called when the client disconnects, for a response that waits for events."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -112,6 +115,8 @@ class _TimedHandler(RequestHandler):
     def connection_lost(self, error: BaseException | None) -> None:
         self.request_started()
         super().connection_lost(error)
+        if self.on_lost is not None:
+            self.on_lost()
 
 
 class _HttpServer(web.Server):
@@ -312,6 +317,8 @@ class Site:
             return web.Response(headers=headers)
         streams, writer = self._console.events, _EventWriter(request, headers)
         with streams.open(subscription, writer) as stream, suppress(ConnectionError):
+            if isinstance(request.protocol, _TimedHandler):
+                request.protocol.on_lost = partial(streams.wake, stream)
             await writer.prepare()
             await streams.run(stream)
         return writer.response

@@ -149,9 +149,8 @@ class Figures:
             del self._vhosts[name]
         fragments, counters = {}, {}
         for number, key in enumerate(watched, 1):
-            vhost = vhosts.get(key[0])
-            queue = None if vhost is None else vhost.queues.get(key[1])
-            if queue is not None and not queue.is_reply_address:
+            queue = self._find_queue(key)
+            if queue is not None:
                 counters[key] = _read_queue(queue)
                 before = self._watched.get(key)
                 rates = None
@@ -276,13 +275,26 @@ class Figures:
 
     def _render_queues(self, reader: EventReader) -> bytes:
         parts = [
-            self._fragments[name]
+            fragment
             for name in reader.watched
-            if name in self._fragments and reader.sees_queue(name)
+            if reader.sees_queue(name) and (fragment := self._find_fragment(name))
         ]
         at, interval = str(self._at_ms).encode(), msgspec.json.encode(round(self._interval, 3))
         data = b'{"at":%b,"interval":%b,"queues":[%b]}' % (at, interval, b",".join(parts))
         return render(types.QUEUES, data)
+
+    def _find_fragment(self, name: QueueName) -> bytes | None:
+        """Return the JSON of a queue; without rates if it is watched only since the newest figures were taken."""
+        fragment = self._fragments.get(name)
+        if fragment is None and name not in self._watched:
+            queue = self._find_queue(name)
+            return None if queue is None else _render_queue(queue, None)
+        return fragment
+
+    def _find_queue(self, name: QueueName) -> Queue | None:
+        vhost = self._console.broker.vhosts.get(name[0])
+        queue = None if vhost is None else vhost.queues.get(name[1])
+        return None if queue is None or queue.is_reply_address else queue
 
 
 def _add_rates(summands: Iterable[list[float]]) -> types.MessageRates:

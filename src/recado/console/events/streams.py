@@ -136,6 +136,7 @@ class EventStreams:
                 f"the node has {STREAMS_MAX_COUNT} open event streams, the maximum",
             )
         self._start_observing()
+        self._recorder.flush()  # changes up to now are not sent, unless the stream is resumed
         stream = EventReader(os.urandom(16).hex(), subscription, self.log)
         self._streams[stream] = writer
         self._count_of_user[user] += 1
@@ -235,6 +236,13 @@ class EventStreams:
         else:
             self._idle[stream] = turn
         await turn
+
+    def wake(self, stream: EventReader) -> None:
+        """Let a stream notice that its client has disconnected."""
+        turn = self._idle.pop(stream, None)
+        if turn is not None:
+            self._ready.append(turn)
+            self._schedule_release()
 
     def _wake_all(self) -> None:
         self._ready.extend(self._idle.values())
