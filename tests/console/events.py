@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
@@ -33,10 +34,16 @@ class EventStream:
         *,
         last_event_id: str = "",
         in_header: bool = True,
+        receive_buffer_bytes: int | None = None,
         authorization: str = "",
         **query: str,
     ) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=scale(TIMEOUT_S))
+        if receive_buffer_bytes is not None:
+            peer = self._connection.sock = socket.socket()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            peer.settimeout(scale(TIMEOUT_S))
+            peer.connect(("127.0.0.1", port))
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         headers = {"authorization": authorization or f"Basic {token}"}
         if last_event_id and not in_header:
