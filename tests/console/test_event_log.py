@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from recado.broker.access import User
+from recado.broker.broker import Broker
 from recado.broker.observer import Change
+from recado.broker.scopes import make_token_user
 from recado.console.events import log as event_log
 from recado.console.events.log import EventKey, EventLog, render
 from recado.console.events.reader import EventFilter, EventReader, Subscription
@@ -105,6 +107,16 @@ def test_a_step_is_bounded() -> None:
     for _ in range(10):
         log.append(SEEN, b"x" * 10_000)
     assert len(one.collect(0)) < 30_000
+
+
+def test_a_stream_ends_when_its_token_expires() -> None:
+    user = make_token_user("ana", ["tag:management", "read:v/*"], expires_at=10.0)
+    subscription = Subscription(user, EventFilter(), (), "")
+    one, broker = EventReader("r", subscription, EventLog("e")), Broker(lambda: "name")
+    assert one.sees(SEEN)
+    assert not one.sees(UNSEEN)
+    assert one.refresh_user(broker, 9_999) is None
+    assert one.refresh_user(broker, 10_000) == "token_expired"
 
 
 def test_an_id_of_another_form_is_unknown() -> None:

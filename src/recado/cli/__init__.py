@@ -46,6 +46,7 @@ GROUPS: Final = {
         "publish": "publish a message, or each line of standard input",
         "get": "take messages from a queue, or put them back",
         "tap": "print the messages that enter a queue, without taking any",
+        "events": "print changes of queues, clients, users, alarms as they happen",
         "bench": "load a broker for some seconds: messages a second, latencies",
         "context list|set|use|delete": "name servers, so that commands need no --url",
     },

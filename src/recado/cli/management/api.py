@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -110,6 +110,28 @@ class ManagementApi:
             raise UnreachableError(
                 f"{self.address} does not answer as a management API: {error}"
             ) from error
+
+    def stream(self, path: str, query: Mapping[str, str], idle_timeout: float) -> Iterator[bytes]:
+        """Yield the lines of an answer without an end, as they arrive.
+
+        The connection is not used for other requests. Nothing may arrive for `idle_timeout` seconds at most.
+        """
+        target = f"{self.address.prefix}{path}?{urlencode(query)}"
+        connection = self._connect()
+        connection.timeout = max(self._request_timeout, idle_timeout)
+        try:
+            connection.request("GET", target, headers=self._headers)
+            response = connection.getresponse()
+            self.is_recado = response.getheader("server") == "recado"
+            if response.status >= http.client.BAD_REQUEST:
+                data = response.read(ANSWER_MAX_BYTES)
+                raise self._to_error(response.status, response.reason, data, f"GET {path}")
+            while line := response.readline():
+                yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise UnreachableError(self._describe(error)) from error
+        finally:
+            connection.close()
 
     def close(self) -> None:
         if self._connection is not None:
