@@ -10,7 +10,7 @@ from recado.broker.observer import Change
 from recado.broker.scopes import make_token_user
 from recado.console.events import log as event_log
 from recado.console.events.log import EventKey, EventLog, render
-from recado.console.events.reader import EventFilter, EventReader, Subscription
+from recado.console.events.reader import EventFilter, EventReader, StreamRequest
 from recado.console.events.types import CHANGE_TYPES
 
 SEEN = EventKey(CHANGE_TYPES["queue", Change.CREATED], "v")
@@ -19,7 +19,7 @@ ANA = User("ana", tags=("management",), permissions={"v": None})  # type: ignore
 
 
 def reader(log: EventLog, last_event_id: str = "") -> EventReader:
-    return EventReader("r", Subscription(ANA, EventFilter(), (), last_event_id), log)
+    return EventReader("r", StreamRequest(ANA, EventFilter(), (), last_event_id), log)
 
 
 def collect_all(one: EventReader) -> bytes:
@@ -111,8 +111,8 @@ def test_a_step_is_bounded() -> None:
 
 def test_a_stream_ends_when_its_token_expires() -> None:
     user = make_token_user("ana", ["tag:management", "read:v/*"], expires_at=10.0)
-    subscription = Subscription(user, EventFilter(), (), "")
-    one, broker = EventReader("r", subscription, EventLog("e")), Broker(lambda: "name")
+    wanted = StreamRequest(user, EventFilter(), (), "")
+    one, broker = EventReader("r", wanted, EventLog("e")), Broker(lambda: "name")
     assert one.sees(SEEN)
     assert not one.sees(UNSEEN)
     assert one.refresh_user(broker, 9_999) is None

@@ -25,11 +25,14 @@ def run(command: str, port: int) -> None:
     parser.add_argument("-X", dest="method")
     parser.add_argument("-d", dest="body")
     parser.add_argument("-o", dest="file")
+    parser.add_argument("-N", dest="endless", action="store_true")
     parser.add_argument("url")
     arguments = parser.parse_args(shlex.split(command)[1:])
     user, _, password = arguments.user.partition(":")
     body = None if arguments.body is None else arguments.body.encode()
     method = arguments.method or ("GET" if body is None else "POST")
+    if arguments.endless:
+        method = "HEAD"  # of an answer without an end
     path = arguments.url.replace("$api", "/api").replace("http://127.0.0.1:15672", "")
     reply = Api(port, user, password).request(method, path, body)
     assert reply.status < 300, (command, reply)

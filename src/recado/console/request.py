@@ -24,7 +24,7 @@ from .query import Listing
 
 if TYPE_CHECKING:
     from .console import Console
-    from .events.reader import Subscription
+    from .events.reader import StreamRequest
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
 
@@ -97,7 +97,7 @@ class Answer(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     durable: bool = False
     """Send the answer only when all changes up to now are on disk."""
-    events: Subscription | None = None
+    events: StreamRequest | None = None
     """The answer is a stream of events, which ends with the connection."""
     wait: Callable[[], Awaitable[Answer]] | None = None
     outcome: Callable[[], Mapping[str, Any]] | None = None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import ssl
 
     from .console import Console
-    from .events.reader import Subscription
+    from .events.reader import StreamRequest
 
 T = TypeVar("T")
 
@@ -309,14 +309,14 @@ class Site:
         return web.Response(status=answer.status, body=msgspec.json.encode(body), headers=headers)
 
     async def _stream_events(
-        self, request: web.BaseRequest, subscription: Subscription, headers: dict[str, str]
+        self, request: web.BaseRequest, wanted: StreamRequest, headers: dict[str, str]
     ) -> web.StreamResponse:
         """Send events until the client disconnects or may not see them any more."""
         headers.update(EVENT_STREAM_HEADERS)
         if request.method == "HEAD":
             return web.Response(headers=headers)
         streams, writer = self._console.events, _EventWriter(request, headers)
-        with streams.open(subscription, writer) as stream, suppress(ConnectionError):
+        with streams.open(wanted, writer) as stream, suppress(ConnectionError):
             if isinstance(request.protocol, _TimedHandler):
                 request.protocol.on_lost = partial(streams.wake, stream)
             await writer.prepare()

@@ -2,7 +2,7 @@
 
 They are read in slices, as the samples of `sampler.py` are, but only while a reader wants them, and only the
 counters that a chart needs: 0.4 µs for a queue. If one pass took more than a hundredth of a second, the next one
-is started later, so that passes take at most `SHARE_MAX` of the time.
+is started later, so that passes take at most `BUSY_MAX_RATIO` of the time.
 
 Rates are changes of counters since the pass before. The counters of a queue or an exchange that was deleted in
 between are added to those of its vhost, so that queues with a short life count.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..console import Console
 
 INTERVAL_S: Final = 1.0
-SHARE_MAX: Final = 0.01
+BUSY_MAX_RATIO: Final = 0.01
 PORTION_COUNT: Final = 250  # queues between two looks at the time
 
 Counters = list[int]  # publish, deliver_get, ack, redeliver
@@ -77,7 +77,7 @@ def _compute_rates(before: Counters, now: Counters, interval: float) -> list[flo
     return [round(max(0, new - old) / interval, 3) for old, new in zip(before, now, strict=True)]
 
 
-class Figures:
+class LiveFigures:
     """The newest figures, and the events that have them, rendered once for all readers with the same view."""
 
     def __init__(self, console: Console) -> None:
@@ -105,7 +105,7 @@ class Figures:
     @staticmethod
     def pause_after(busy_s: float) -> float:
         """Return the time from the start of a pass that took `busy_s` to the next one."""
-        return max(INTERVAL_S, busy_s / SHARE_MAX)
+        return max(INTERVAL_S, busy_s / BUSY_MAX_RATIO)
 
     # ── deleted objects ─────────────────────────────────────────────────────────────────────────────
 

@@ -45,7 +45,7 @@ class EventFilter(msgspec.Struct, frozen=True):
         )
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class StreamRequest(msgspec.Struct, frozen=True):
     """A valid request for the stream."""
 
     user: User
@@ -80,11 +80,11 @@ def may_see(user: User, key: EventKey) -> bool:
 class EventReader:
     """The state of one stream. Its caller writes what `collect` returns, and decides when."""
 
-    def __init__(self, name: str, subscription: Subscription, log: EventLog) -> None:
+    def __init__(self, name: str, wanted: StreamRequest, log: EventLog) -> None:
         self.name = name
-        self.user = subscription.user
-        self.filter = subscription.filter
-        self.watched = subscription.watched
+        self.user = wanted.user
+        self.filter = wanted.filter
+        self.watched = wanted.watched
         self.figures_seen = 0
         """The generation of the figures that were sent last."""
         self.written_at = 0.0
@@ -93,7 +93,7 @@ class EventReader:
         self._log = log
         self._visible: dict[EventKey, bool] = {}
         self._resets: list[str] = []
-        self._position, self._is_resumed = self._find_position(subscription.last_event_id)
+        self._position, self._is_resumed = self._find_position(wanted.last_event_id)
         self._skipped_count: int | None = None  # while the position is before the log's first event
 
     def _find_position(self, last_event_id: str) -> tuple[int, bool]:

@@ -32,9 +32,9 @@ from recado.server.connection import now_ms
 
 from ..request import ApiError
 from . import types
-from .figures import INTERVAL_S, Figures
+from .figures import INTERVAL_S, LiveFigures
 from .log import EventLog
-from .reader import EndReason, EventReader, QueueName, Subscription
+from .reader import EndReason, EventReader, QueueName, StreamRequest
 from .recorder import ChangeRecorder
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class EventStreams:
         self._console = console
         epoch = f"{time.time_ns() // 1_000_000:x}{os.urandom(4).hex()}"
         self.log = EventLog(epoch)
-        self.figures = Figures(console)
+        self.figures = LiveFigures(console)
         self._recorder = ChangeRecorder(
             self.log,
             now_ms,
@@ -118,9 +118,9 @@ class EventStreams:
     # ── opening and closing ─────────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def open(self, subscription: Subscription, writer: StreamWriter) -> Iterator[EventReader]:
+    def open(self, wanted: StreamRequest, writer: StreamWriter) -> Iterator[EventReader]:
         """Add a stream for as long as the context lasts. Raises `StreamLimitError`."""
-        user = subscription.user.name
+        user = wanted.user.name
         if self._is_closed:
             raise StreamLimitError(503, "service_unavailable", "the node is stopping")
         if self._count_of_user[user] >= STREAMS_OF_USER_MAX_COUNT:
@@ -137,7 +137,7 @@ class EventStreams:
             )
         self._start_observing()
         self._recorder.flush()  # changes up to now are not sent, unless the stream is resumed
-        stream = EventReader(os.urandom(16).hex(), subscription, self.log)
+        stream = EventReader(os.urandom(16).hex(), wanted, self.log)
         self._streams[stream] = writer
         self._count_of_user[user] += 1
         try:

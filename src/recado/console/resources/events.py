@@ -9,7 +9,7 @@ import msgspec
 
 from ..access import Access, visible_vhosts
 from ..body import read_body
-from ..events.reader import EventFilter, QueueName, Subscription
+from ..events.reader import EventFilter, QueueName, StreamRequest
 from ..events.types import EVENT_TYPES, SUBJECTS
 from ..query import VHOST, QueryParameter
 from ..request import Answer, ApiError, ApiRequest, bad_request, not_found
@@ -57,7 +57,7 @@ def stream_events(request: ApiRequest) -> Answer:
     """
     chosen = EventFilter(_read_types(request), _read_vhosts(request))
     last_event_id = request.last_event_id or request.query.get(LAST_EVENT_ID.name, "")
-    return Answer(events=Subscription(request.user, chosen, _read_watched(request), last_event_id))
+    return Answer(events=StreamRequest(request.user, chosen, _read_watched(request), last_event_id))
 
 
 def _read_types(request: ApiRequest) -> frozenset[str]:
