@@ -1,8 +1,9 @@
 """Figures of every second, for the event stream: totals of vhosts, the node, and watched queues.
 
 They are read in slices, as the samples of `sampler.py` are, but only while a reader wants them, and only the
-counters that a chart needs: 0.4 µs for a queue. If one pass took more than a hundredth of a second, the next one
-is started later, so that passes take at most `BUSY_MAX_RATIO` of the time.
+counters that a chart needs: 0.4 µs for a queue. If the totals took more than a hundredth of a second, they are next
+read later than after a second, so that this takes at most `BUSY_MAX_RATIO` of the time. The node and the watched
+queues are read every second all the same.
 
 Rates are changes of counters since the pass before. The counters of a queue or an exchange that was deleted in
 between are added to those of its vhost, so that queues with a short life count.
@@ -87,10 +88,12 @@ class LiveFigures:
     def clear(self) -> None:
         """Forget everything, because no reader is left."""
         self.generation = 0
-        """The number of passes; 0 while there are no figures."""
-        self._at_ms = 0
-        self._passed_at: float | None = None
-        self._interval = INTERVAL_S
+        """How often figures were taken; 0 while there are none."""
+        self.totals_generation = 0
+        """How often totals were taken."""
+        self._at_ms = self._totals_at_ms = 0
+        self._taken_at = self._totals_taken_at = 0.0
+        self._interval = self._totals_interval = INTERVAL_S
         self._vhosts: dict[str, VhostFigures] = {}
         self._watched: dict[QueueName, Counters] = {}
         self._fragments: dict[QueueName, bytes] = {}
@@ -104,7 +107,7 @@ class LiveFigures:
 
     @staticmethod
     def pause_after(busy_s: float) -> float:
-        """Return the time from the start of a pass that took `busy_s` to the next one."""
+        """Return the time from the start of a reading of totals that took `busy_s` to the next one."""
         return max(INTERVAL_S, busy_s / BUSY_MAX_RATIO)
 
     # ── deleted objects ─────────────────────────────────────────────────────────────────────────────
@@ -121,32 +124,41 @@ class LiveFigures:
         if known is not None:
             known.deleted[0] += exchange.published_in
 
-    # ── a pass ──────────────────────────────────────────────────────────────────────────────────────
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, watched: Iterable[QueueName], now_ms: int) -> float:
-        """Read everything once, in slices, and return the time that it took.
-
-        `watched` are the queues that any reader watches.
-        """
+    async def take_totals(self, now_ms: int) -> float:
+        """Read the totals of all vhosts, in slices, and return the time that it took."""
         started_at = asyncio.get_running_loop().time()
-        if self._passed_at is not None:
-            self._interval = max(started_at - self._passed_at, 0.001)
-        is_first, self._passed_at = self._passed_at is None, started_at
-        busy_s = await _run_slices(self._read(list(watched), is_first=is_first))
-        self._at_ms = now_ms
-        self._node = None
+        if self.totals_generation:
+            self._totals_interval = max(started_at - self._totals_taken_at, 0.001)
+        self._totals_taken_at = started_at
+        busy_s = await _run_slices(self._read_vhosts())
+        self._totals_at_ms = now_ms
         self._overviews.clear()
-        self.generation += 1
+        self.totals_generation += 1
         return busy_s
 
-    def _read(self, watched: list[QueueName], *, is_first: bool) -> Iterator[None]:
+    async def take(self, watched: Iterable[QueueName], now_ms: int) -> None:
+        """Read the queues that any reader watches, in slices; the node is read when it is rendered."""
+        started_at = asyncio.get_running_loop().time()
+        if self.generation:
+            self._interval = max(started_at - self._taken_at, 0.001)
+        self._taken_at = started_at
+        await _run_slices(self._read_watched(list(watched)))
+        self._at_ms = now_ms
+        self._node = None
+        self.generation += 1
+
+    def _read_vhosts(self) -> Iterator[None]:
         vhosts = self._console.broker.vhosts
         for name in list(vhosts):
             vhost = vhosts.get(name)
             if vhost is not None:
-                yield from self._read_vhost(vhost, is_first=is_first)
+                yield from self._read_vhost(vhost)
         for name in [name for name in self._vhosts if name not in vhosts]:
             del self._vhosts[name]
+
+    def _read_watched(self, watched: list[QueueName]) -> Iterator[None]:
         fragments, counters = {}, {}
         for number, key in enumerate(watched, 1):
             queue = self._find_queue(key)
@@ -161,12 +173,12 @@ class LiveFigures:
                 yield
         self._watched, self._fragments = counters, fragments
 
-    def _read_vhost(self, vhost: Vhost[Queue], *, is_first: bool) -> Iterator[None]:
+    def _read_vhost(self, vhost: Vhost[Queue]) -> Iterator[None]:
         known = self._vhosts.get(vhost.name)
         if known is None:
             known = self._vhosts[vhost.name] = VhostFigures()
         ready = unacked = delivered = acknowledged = redelivered = queue_count = 0
-        # Taken together, so that an object that is deleted during the pass is counted once.
+        # Taken together, so that an object that is deleted between two slices is counted once.
         queues, exchanges = list(vhost.queues.values()), list(vhost.exchanges.values())
         deleted = list(known.deleted)
         for number, queue in enumerate(queues, 1):
@@ -192,8 +204,8 @@ class LiveFigures:
                 yield
         counters = [published, delivered, acknowledged, redelivered]
         counters = [living + gone for living, gone in zip(counters, deleted, strict=True)]
-        if not is_first:  # the counters of a vhost that is new began at 0
-            known.rates = _compute_rates(known.counters, counters, self._interval)
+        if self.totals_generation:  # the counters of a vhost that is new began at 0
+            known.rates = _compute_rates(known.counters, counters, self._totals_interval)
         known.counters = counters
         known.ready, known.unacked = ready, unacked
         known.queue_count, known.exchange_count = queue_count, len(exchanges)
@@ -202,10 +214,12 @@ class LiveFigures:
     # ── events ──────────────────────────────────────────────────────────────────────────────────────
 
     def render_for(self, reader: EventReader) -> bytes:
-        """Return the events with figures that a reader wants and may see."""
+        """Return the events with figures that a reader wants, may see, and has not got yet."""
         parts = []
         accepts = reader.filter.accepts_type
-        if accepts(types.OVERVIEW):
+        reader.figures_seen = self.generation
+        if accepts(types.OVERVIEW) and reader.totals_seen != self.totals_generation:
+            reader.totals_seen = self.totals_generation
             parts.append(self._render_overview(reader.user, reader.filter.vhosts))
         if accepts(types.NODE) and is_monitor(reader.user):
             parts.append(self._render_node())
@@ -232,10 +246,10 @@ class LiveFigures:
         ready = sum(each.ready for each in visible)
         unacked = sum(each.unacked for each in visible)
         usage = console.broker.usage
-        rates = None if self.generation == 1 else _add_rates(each.rates for each in visible)
+        rates = None if self.totals_generation == 1 else _add_rates(each.rates for each in visible)
         data = types.OverviewFigures(
-            self._at_ms,
-            round(self._interval, 3),
+            self._totals_at_ms,
+            round(self._totals_interval, 3),
             ready + unacked,
             ready,
             unacked,

@@ -87,6 +87,7 @@ class EventReader:
         self.watched = wanted.watched
         self.figures_seen = 0
         """The generation of the figures that were sent last."""
+        self.totals_seen = 0
         self.written_at = 0.0
         self.is_blocked = False
         """Whether a write waits for the client to read."""

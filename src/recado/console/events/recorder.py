@@ -2,7 +2,7 @@
 
 The recorder is the broker's observer while a stream is open. A notification only makes a small object; some
 milliseconds later `flush` renders what was collected. In one such period, `NOTED_MAX_COUNT` changes are kept as they
-are. Further ones are counted by key, which takes 0.5 µs each, and become one `stream.burst` per key; if even the
+are. Further ones are counted by key, which takes 1 µs each, and become one `stream.burst` per key; if even the
 keys are too many, all readers are told to load their lists again.
 """
 

@@ -196,7 +196,6 @@ class EventStreams:
                 return
             data = stream.collect(now_ms())
             if not stream.has_backlog and stream.figures_seen != self.figures.generation:
-                stream.figures_seen = self.figures.generation
                 data += self.figures.render_for(stream)
             if not data and clock() - stream.written_at >= HEARTBEAT_S:
                 data = b": heartbeat\nid: " + stream.event_id + b"\n\n"
@@ -295,11 +294,17 @@ class EventStreams:
     async def _run_clock(self) -> None:
         """Once a second: take figures if a stream wants them, and check all streams."""
         clock = asyncio.get_running_loop().time
-        tick_at = due = clock()
+        tick_at = totals_at = clock()
         try:
             while self._streams:
-                if (started_at := clock()) >= due - INTERVAL_S / 20:
-                    due = started_at + self.figures.pause_after(await self._take_figures())
+                try:
+                    if self._is_wanted(types.OVERVIEW) and clock() >= totals_at - INTERVAL_S / 20:
+                        totals_at = clock()
+                        busy_s = await self.figures.take_totals(now_ms())
+                        totals_at += self.figures.pause_after(busy_s)
+                    await self._take_figures()
+                except Exception:  # a bug met by a figure must not end the streams
+                    log.exception("error while measuring the figures of the event stream")
                 self._abort_ended()
                 self._wake_all()
                 tick_at = max(tick_at + INTERVAL_S, clock())
@@ -308,22 +313,19 @@ class EventStreams:
             self._clock = None
             self.figures.clear()
 
-    async def _take_figures(self) -> float:
-        """Take figures if a stream wants them; return the time that it took."""
-        wanted = (types.OVERVIEW, types.NODE, types.QUEUES)
-        readers = [
-            stream
-            for stream in self._streams
-            if any(stream.filter.accepts_type(each) for each in wanted)
-        ]
-        if not readers:
-            return 0.0
-        watched = dict.fromkeys(name for each in readers for name in each.watched)
-        try:
-            return await self.figures.take(watched, now_ms())
-        except Exception:  # a bug met by a figure must not end the stream
-            log.exception("error while measuring the figures of the event stream")
-            return 0.0
+    def _is_wanted(self, event_type: types.EventType) -> bool:
+        return any(stream.filter.accepts_type(event_type) for stream in self._streams)
+
+    async def _take_figures(self) -> None:
+        """Take the other figures if a stream wants any."""
+        if any(map(self._is_wanted, (types.OVERVIEW, types.NODE, types.QUEUES))):
+            watched = dict.fromkeys(
+                name
+                for stream in self._streams
+                if stream.filter.accepts_type(types.QUEUES)
+                for name in stream.watched
+            )
+            await self.figures.take(watched, now_ms())
 
     async def _stop_clock(self) -> None:
         if self._clock is not None:
