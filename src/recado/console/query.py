@@ -71,7 +71,6 @@ PAGE_SIZE: Final = QueryParameter(
 NAME: Final = QueryParameter(
     "name", "With `page`: only entries whose name contains this text, in any case."
 )
-VHOST: Final = QueryParameter("vhost", "Only objects of this vhost.", repeatable=True)
 USE_REGEX: Final = QueryParameter("use_regex", "`name` is a regular expression (RE2).", bool)
 VHOST: Final = QueryParameter("vhost", "Only objects of this vhost.", repeatable=True)
 
