@@ -98,6 +98,13 @@ def test_a_head_request_has_no_body(api: Api) -> None:
     assert (reply.status, reply.headers["content-type"][:17]) == (200, "text/event-stream")
 
 
+def test_other_sites_cannot_use_up_the_streams_of_a_user(api: Api) -> None:
+    for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert api.request("GET", "/api/events", None, headers).status == 403
+    same = {"origin": f"http://127.0.0.1:{api.port}", "sec-fetch-site": "same-origin"}
+    assert api.request("HEAD", "/api/events", None, same).status == 200
+
+
 @pytest.mark.parametrize(
     ("query", "status", "reason"),
     [

@@ -190,7 +190,7 @@ class Site:
         route = methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             return web.Response(status=405, headers={"allow": _allowed(methods)})
-        _check_origin(request)
+        _check_origin(request, route)
         user = await self._authenticate(request, route, parameters.get("vhost"))
         content = await self._read_body(request, route)
         if route.changes_definitions:
@@ -393,7 +393,8 @@ class _EventWriter:
         transport.set_write_buffer_limits(EVENT_BUFFER_BYTES)
         peer = transport.get_extra_info("socket")
         if peer is not None:
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, EVENT_BUFFER_BYTES)
+            with suppress(OSError):  # the client has disconnected
+                peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, EVENT_BUFFER_BYTES)
         await self.response.prepare(self._request)
 
     @property
@@ -441,9 +442,12 @@ def _decode_basic(encoded: str) -> tuple[str, str]:
     return name, password
 
 
-def _check_origin(request: web.BaseRequest) -> None:
-    """Refuse changes that another site makes a browser send with the user's credentials (CSRF)."""
-    if request.method in SAFE_METHODS:
+def _check_origin(request: web.BaseRequest, route: ApiRoute) -> None:
+    """Refuse changes that another site makes a browser send with the user's credentials (CSRF).
+
+    Event streams are refused as well: another site could not read them, but use up those of the user.
+    """
+    if request.method in SAFE_METHODS and route.content is not Content.EVENTS:
         return
     origin = request.headers.get("origin")
     host = request.headers.get("host")

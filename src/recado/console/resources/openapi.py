@@ -223,7 +223,7 @@ def _errors(route: ApiRoute) -> list[int]:
     if names_object or route.content is Content.EVENTS:
         statuses.append(404)
     if route.content is Content.EVENTS:
-        statuses.append(503)
+        statuses += [403, 503]  # requested by another site; too many streams
     if route.method != "GET":
         statuses += [403, 507]  # a change that another site requests; a full disk
     if route.method == "POST" and route.path.startswith("/api/definitions"):
