@@ -163,7 +163,7 @@ class EventStreams:
             self._clock = asyncio.get_running_loop().create_task(self._run_clock())
 
     def _stop_observing(self) -> None:
-        """Forget all events: nobody has read them for a while."""
+        """Forget all events: no stream was open for a while."""
         for timer in (self._linger_timer, self._flush_timer):
             if timer is not None:
                 timer.cancel()

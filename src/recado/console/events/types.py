@@ -237,7 +237,7 @@ class StreamOpened(EventData, frozen=True):
     resumed: bool
     """Whether the events since `Last-Event-ID` follow."""
     heartbeat: float
-    """After so many seconds without an event, a comment is sent."""
+    """Seconds without an event after which a comment is sent."""
 
 
 class StreamReset(EventData, frozen=True):
@@ -247,13 +247,13 @@ class StreamReset(EventData, frozen=True):
 
 
 class StreamSkipped(EventData, frozen=True):
-    """The client has read too slowly: so many events for it were dropped, at least. It must load its lists again."""
+    """The client has read too slowly: at least this many events for it were dropped. It must load its lists again."""
 
     count: int
 
 
 class StreamBurst(EventData, frozen=True):
-    """So many further events of one type, and of one vhost if it has one, were not sent one by one."""
+    """This many further events of one type, and of one vhost if it has one, were not sent one by one."""
 
     type: str
     vhost: str | None
