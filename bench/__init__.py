@@ -15,7 +15,7 @@ The shared modules, in reading order:
     book.py       the samples taken so far, and the reasons of failed scenarios
     aims.py       the required figures, from aims.toml, and how results are judged by them
     report.py     the table, the summary line, the JSON file
-    picture.py    the chart
+    picture.py    the chart; a benchmark with `illustrate` writes tables and plots of its own
     generator.py  compiles and runs the load generator, loadgen/*.c
     load.py       the loads, and how samples of them are taken from both brokers
     processes.py  processes, memory and processor time of a broker, read from /proc

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from bench import picture, report
 from bench.aims import Result, judge, load_aims
@@ -34,6 +34,7 @@ BENCHES = (
     "migration",
     "pipeline",
     "pipeline-crash",
+    "population",
     "powerloss",
     "selector",
 )
@@ -50,6 +51,16 @@ class Bench(Protocol):
     @property
     def run(self) -> Callable[[Plan, Book], Iterator[str]]:
         """Take the samples; yield the name of each scenario when it is finished."""
+        ...
+
+
+@runtime_checkable
+class Illustrated(Protocol):
+    """A benchmark with tables and plots of its own instead of the chart."""
+
+    @property
+    def illustrate(self) -> Callable[[str, Sequence[Result], Plan, Path], list[Path]]:
+        """Write them beside the JSON file; return their paths."""
         ...
 
 
@@ -73,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     book, results = measure(asked.bench, bench, plan)
     file = asked.json or RESULTS / f"{asked.bench}.json"
-    write(asked.bench, book.peer, results, plan, file)
+    write(asked.bench, bench, book.peer, results, plan, file)
     print(report.summary(asked.bench, results, plan))
     return 0 if results and all(result.passes for result in results) else 1
 
@@ -146,15 +157,20 @@ def measure(name: str, bench: Bench, plan: Plan) -> tuple[Book, list[Result]]:
     return book, [judge(scenario, aims.get(scenario.name), book, plan) for scenario in chosen]
 
 
-def write(name: str, peer: str, results: Sequence[Result], plan: Plan, file: Path) -> None:
+def write(
+    name: str, bench: Bench, peer: str, results: Sequence[Result], plan: Plan, file: Path
+) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     content = report.as_json(name, peer, results, plan)
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-    drawing = file.with_suffix(".png")
-    picture.draw(name, peer, results, plan, drawing)
+    if isinstance(bench, Illustrated):
+        drawings = bench.illustrate(peer, results, plan, file)
+    else:
+        drawings = [file.with_suffix(".png")]
+        picture.draw(name, peer, results, plan, drawings[0])
     for text in report.notes(results):
         print(text)
-    print(f"written: {file} and {drawing}")
+    print(f"written: {', '.join(map(str, [file, *drawings]))}")
 
 
 if __name__ == "__main__":

@@ -36,10 +36,54 @@ static void connect_socket(Connection *connection, const Address *address)
     setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
-static void put_start_ok(Connection *connection)
+static void put_property(Buffer *table, const char *name, const char *value)
+{
+    put_short_string(table, name);
+    put_u8(table, 'S');
+    put_long_string(table, value);
+}
+
+static void put_table(Buffer *buffer, const Buffer *table)
+{
+    put_u32(buffer, (uint32_t)table->size);
+    put_bytes(buffer, table->bytes, table->size);
+}
+
+static void put_capability(Buffer *table, const char *name)
+{
+    put_short_string(table, name);
+    put_u8(table, 't');
+    put_u8(table, 1);
+}
+
+/* Those of rabbitmq-c 0.10, the library of Debian's amqp-publish and amqp-consume. */
+static void put_client_properties(Buffer *buffer)
+{
+    Buffer properties = {0};
+    Buffer capabilities = {0};
+    put_property(&properties, "product", "rabbitmq-c");
+    put_property(&properties, "version", "0.10.0");
+    put_property(&properties, "platform", "Linux");
+    put_property(&properties, "copyright",
+                 "Copyright (c) 2007-2014 VMWare Inc, Tony Garnock-Jones, and Alan Antonuk.");
+    put_property(&properties, "information", "See https://github.com/alanxz/rabbitmq-c");
+    put_capability(&capabilities, "authentication_failure_close");
+    put_capability(&capabilities, "consumer_cancel_notify");
+    put_short_string(&properties, "capabilities");
+    put_u8(&properties, 'F');
+    put_table(&properties, &capabilities);
+    put_table(buffer, &properties);
+    release(&capabilities);
+    release(&properties);
+}
+
+static void put_start_ok(Connection *connection, bool introduced)
 {
     size_t frame = begin_method(&connection->out, 0, CONNECTION_START_OK);
-    put_u32(&connection->out, 0); /* client-properties: an empty table */
+    if (introduced)
+        put_client_properties(&connection->out);
+    else
+        put_u32(&connection->out, 0); /* client-properties: an empty table */
     put_short_string(&connection->out, "PLAIN");
     put_u32(&connection->out, sizeof PLAIN_GUEST);
     put_bytes(&connection->out, PLAIN_GUEST, sizeof PLAIN_GUEST);
@@ -84,7 +128,7 @@ static void open_group(const Address *address, uint16_t channel, Connection *gro
     }
     for (size_t i = 0; i < count; i++) {
         expect(&group[i], CONNECTION_START);
-        put_start_ok(&group[i]);
+        put_start_ok(&group[i], address->introduced);
         send_out(&group[i]);
     }
     for (size_t i = 0; i < count; i++) {
@@ -114,15 +158,33 @@ void open_connections(const Address *address, uint16_t channel, Connection *all,
     }
 }
 
+static void put_close(Connection *connection, uint16_t channel, uint32_t method)
+{
+    size_t frame = begin_method(&connection->out, channel, method);
+    put_u16(&connection->out, 200);
+    put_short_string(&connection->out, "done");
+    put_u32(&connection->out, 0); /* no method caused it */
+    end_frame(&connection->out, frame);
+}
+
+void take_leave(Connection *connection)
+{
+    make_blocking(connection, true);
+    put_close(connection, connection->channel, CHANNEL_CLOSE);
+    call(connection, CHANNEL_CLOSE_OK);
+    put_close(connection, 0, CONNECTION_CLOSE);
+    call(connection, CONNECTION_CLOSE_OK);
+    shutdown(connection->fd, SHUT_WR);
+    uint8_t rest[64];
+    while (recv(connection->fd, rest, sizeof rest, 0) > 0)
+        continue;
+}
+
 static void close_group(Connection *group, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         make_blocking(&group[i], true);
-        size_t frame = begin_method(&group[i].out, 0, CONNECTION_CLOSE);
-        put_u16(&group[i].out, 200);
-        put_short_string(&group[i].out, "done");
-        put_u32(&group[i].out, 0); /* no method caused it */
-        end_frame(&group[i].out, frame);
+        put_close(&group[i], 0, CONNECTION_CLOSE);
         send_out(&group[i]);
     }
     for (size_t i = 0; i < count; i++) {

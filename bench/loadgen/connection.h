@@ -17,6 +17,7 @@ typedef struct {
     const char *host;
     uint16_t port;
     unsigned stall_seconds;
+    bool introduced; /* with client-properties as those of rabbitmq-c, not with an empty table */
 } Address;
 
 typedef struct {
@@ -39,6 +40,10 @@ typedef struct {
  * together, so that the broker always has work while answers travel. */
 void open_connections(const Address *address, uint16_t channel, Connection *all, size_t count);
 void close_connections(Connection *all, size_t count);
+
+/* Closes the channel, then the connection, and waits until the broker has closed the socket. The
+ * socket itself stays open, so that its counters can be read. */
+void take_leave(Connection *connection);
 
 /* Blocking: sends what `out` holds; waits for this one method and fails on any other. */
 void send_out(Connection *connection);

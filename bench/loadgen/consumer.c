@@ -36,13 +36,14 @@ static void check_message(Consumer *consumer)
     uint64_t sequence = consumer->stamp & (((uint64_t)1 << SEQUENCE_BITS) - 1);
     if (publisher >= options->publishers)
         fail_with(STATUS_WRONG, "a body that no publisher sent");
-    if (sequence < consumer->next_of[publisher])
+    if (consumer->next_of != NULL && sequence < consumer->next_of[publisher])
         fail_with(STATUS_WRONG, "queue %zu: message %" PRIu64 " came after message %" PRIu64,
                   consumer->queue, sequence, consumer->next_of[publisher] - 1);
     if (consumer->body_size != size_of(options, sequence))
         fail_with(STATUS_WRONG, "queue %zu: message %" PRIu64 " has %" PRIu64 " bytes",
                   consumer->queue, sequence, consumer->body_size);
-    consumer->next_of[publisher] = sequence + 1;
+    if (consumer->next_of != NULL)
+        consumer->next_of[publisher] = sequence + 1;
 }
 
 static void take_message(Consumer *consumer)
@@ -52,6 +53,7 @@ static void take_message(Consumer *consumer)
     load->tallies[consumer->queue].messages++;
     load->tallies[consumer->queue].stamps += consumer->stamp;
     load->delivered++;
+    consumer->delivered++;
     acknowledge(consumer);
 }
 
@@ -138,8 +140,10 @@ void open_consumer(Consumer *consumer, Load *load, Connection *connection, size_
     *consumer = (Consumer){
         .endpoint = {connection, load, on_input, on_room, false},
         .queue = queue,
-        .next_of = calloc(load->options->publishers, sizeof(uint64_t)),
     };
+    if (load->unordered)
+        return;
+    consumer->next_of = calloc(load->options->publishers, sizeof(uint64_t));
     if (consumer->next_of == NULL)
         fail("out of memory for a consumer");
 }

@@ -13,7 +13,8 @@ typedef struct {
     uint64_t stamp;        /* the first eight bytes of its body */
     uint64_t unacked;      /* deliveries since the last acknowledgement */
     size_t acks_sent;      /* bytes of the connection's `out` that the socket took */
-    uint64_t *next_of;     /* per publisher: the least sequence that may come now */
+    uint64_t delivered;
+    uint64_t *next_of;     /* per publisher: the least sequence that may come now; NULL if unordered */
 } Consumer;
 
 void open_consumer(Consumer *consumer, Load *load, Connection *connection, size_t queue);

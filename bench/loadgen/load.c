@@ -32,15 +32,10 @@ void want_room(Endpoint *endpoint, bool wanted)
     watch(endpoint, EPOLL_CTL_MOD);
 }
 
-void turn_loop(Load *load)
+bool turn_loop_within(Load *load, int milliseconds)
 {
     struct epoll_event events[EVENTS_PER_TURN];
-    int patience = (int)load->options->address.stall_seconds * 1000;
-    int count = epoll_wait(load->epoll, events, EVENTS_PER_TURN, patience);
-    if (count == 0)
-        fail_with(STATUS_STALL,
-                  "stalled with %" PRIu64 " sent, %" PRIu64 " confirmed, %" PRIu64 " delivered",
-                  load->sent, load->confirmed, load->delivered);
+    int count = epoll_wait(load->epoll, events, EVENTS_PER_TURN, milliseconds);
     for (int i = 0; i < count; i++) {
         Endpoint *endpoint = events[i].data.ptr;
         /* Errors and hang-ups come out of the read as well, with their reason. */
@@ -49,4 +44,14 @@ void turn_loop(Load *load)
         if (events[i].events & EPOLLOUT)
             endpoint->on_room(endpoint);
     }
+    return count > 0;
+}
+
+void turn_loop(Load *load)
+{
+    int patience = (int)load->options->address.stall_seconds * 1000;
+    if (!turn_loop_within(load, patience))
+        fail_with(STATUS_STALL,
+                  "stalled with %" PRIu64 " sent, %" PRIu64 " confirmed, %" PRIu64 " delivered",
+                  load->sent, load->confirmed, load->delivered);
 }

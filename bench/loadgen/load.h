@@ -22,6 +22,7 @@ typedef struct {
 typedef struct {
     const Options *options;
     int epoll;
+    bool unordered; /* do not check the order: that takes memory for each publisher and consumer */
     uint64_t sent;
     uint64_t confirmed;
     uint64_t delivered;
@@ -40,6 +41,9 @@ struct Endpoint {
 
 void join_loop(Endpoint *endpoint);
 void want_room(Endpoint *endpoint, bool wanted);
+
+/* Handles what happens within so many milliseconds, once; false if nothing does. */
+bool turn_loop_within(Load *load, int milliseconds);
 
 /* Handles what happens once; fails if nothing does for too long. */
 void turn_loop(Load *load);

@@ -26,6 +26,7 @@ static const struct {
     {"ping", run_ping},
     {"probe", run_probe},
     {"idle", run_idle},
+    {"population", run_population},
 };
 
 int main(int argc, char **argv)

@@ -1,4 +1,5 @@
-/* What a run can be. Each prints one line of JSON and returns when all is closed again. */
+/* What a run can be. Each prints one line of JSON, population several, and returns when all is
+ * closed again. */
 #ifndef LOADGEN_MODES_H
 #define LOADGEN_MODES_H
 
@@ -13,5 +14,6 @@ void run_drain(const Options *options);
 void run_ping(const Options *options);
 void run_probe(const Options *options);
 void run_idle(const Options *options);
+void run_population(const Options *options);
 
 #endif

@@ -19,6 +19,7 @@ static const char USAGE[] =
     "  drain       consume what fill has left, then delete the queue\n"
     "  probe       ask for little, again and again, until standard input closes\n"
     "  idle        open connections and hold them until standard input closes\n"
+    "  population  many clients of one queue, at a steady rate; prints several lines\n"
     "\n"
     "  --host ADDRESS          127.0.0.1\n"
     "  --prefix NAME           of queues and exchanges; fill and drain must agree (loadgen)\n"
@@ -39,6 +40,9 @@ static const char USAGE[] =
     "  --ack-every N           1: each one singly; N: multiple (auto-ack)\n"
     "  --connections N         for idle (1000)\n"
     "  --pause MICROSECONDS    for ping and probe, between round trips (0)\n"
+    "  --spread MILLISECONDS   for population: time over which its messages are spread (1000)\n"
+    "  --marks N               for population: lines of figures meanwhile (10)\n"
+    "  --arriving              for population: each publisher connects for one message\n"
     "  --watch PID             report the processor time of this process; may be repeated\n"
     "  --stall SECONDS         give up when nothing moves for so long (20)\n"
     "  --seconds SECONDS       give up after so long (120)\n";
@@ -46,7 +50,7 @@ static const char USAGE[] =
 enum Key {
     HOST, PORT, PREFIX, MESSAGES, SIZES, RICH, DURABLE, PUBLISHERS, QUEUES, CONSUMERS, FAN_OUT,
     ROTATE, PUBLISH_CHANNEL, CONSUME_CHANNEL, PER_SEND, CONFIRM_WINDOW, PREFETCH, ACK_EVERY,
-    CONNECTIONS, PAUSE, WATCH, STALL, SECONDS,
+    CONNECTIONS, SPREAD, MARKS, ARRIVING, PAUSE, WATCH, STALL, SECONDS,
 };
 
 static const struct option NAMES[] = {
@@ -69,6 +73,9 @@ static const struct option NAMES[] = {
     {"prefetch", required_argument, NULL, PREFETCH},
     {"ack-every", required_argument, NULL, ACK_EVERY},
     {"connections", required_argument, NULL, CONNECTIONS},
+    {"spread", required_argument, NULL, SPREAD},
+    {"marks", required_argument, NULL, MARKS},
+    {"arriving", no_argument, NULL, ARRIVING},
     {"pause", required_argument, NULL, PAUSE},
     {"watch", required_argument, NULL, WATCH},
     {"stall", required_argument, NULL, STALL},
@@ -120,9 +127,9 @@ static void apply(Options *options, int key, char *value)
     case SIZES: parse_sizes(options, value); break;
     case RICH: options->rich = true; break;
     case DURABLE: options->durable = true; break;
-    case PUBLISHERS: options->publishers = number(value, 1, 1000); break;
+    case PUBLISHERS: options->publishers = number(value, 0, 60000); break;
     case QUEUES: options->queues = number(value, 1, 1000); break;
-    case CONSUMERS: options->consumers = number(value, 1, 1000); break;
+    case CONSUMERS: options->consumers = number(value, 0, 60000); break;
     case FAN_OUT: options->fan_out = true; break;
     case ROTATE: options->rotate = true; break;
     case PUBLISH_CHANNEL: options->publish_channel = (uint16_t)number(value, 1, 2047); break;
@@ -132,6 +139,9 @@ static void apply(Options *options, int key, char *value)
     case PREFETCH: options->prefetch = (uint16_t)number(value, 1, UINT16_MAX); break;
     case ACK_EVERY: options->ack_every = number(value, 1, UINT16_MAX); break;
     case CONNECTIONS: options->connections = number(value, 1, 60000); break;
+    case SPREAD: options->spread_ms = (unsigned)number(value, 1, 3600000); break;
+    case MARKS: options->marks = (unsigned)number(value, 1, 1000); break;
+    case ARRIVING: options->arriving = true; break;
     case PAUSE: options->pause_us = (unsigned)number(value, 0, 1000000); break;
     case WATCH: watch(options, value); break;
     case STALL: options->address.stall_seconds = (unsigned)number(value, 1, 3600); break;
@@ -145,6 +155,9 @@ static void check(const Options *options)
 {
     if (options->address.port == 0)
         refuse("--port is missing");
+    bool may_be_empty = strcmp(options->mode, "population") == 0;
+    if ((options->publishers == 0 || options->consumers == 0) && !may_be_empty)
+        refuse("only a population may have no publishers or no consumers");
     if (options->fan_out && options->rotate)
         refuse("--fan-out and --rotate exclude each other");
     if (options->prefetch > 0 && options->ack_every > options->prefetch)
@@ -168,6 +181,8 @@ Options parse_options(int argc, char **argv)
         .publish_channel = 1,
         .consume_channel = 1,
         .connections = 1000,
+        .spread_ms = 1000,
+        .marks = 10,
         .seconds = 120,
     };
     optind = 2;

@@ -36,6 +36,9 @@ typedef struct {
     uint64_t ack_every; /* 0: auto-ack; 1: each message singly; k: every k-th, with multiple */
 
     size_t connections; /* in mode idle */
+    unsigned spread_ms; /* time over which mode population spreads its messages */
+    unsigned marks;     /* lines of figures that it prints meanwhile */
+    bool arriving;      /* each publisher comes for one message and leaves */
     unsigned pause_us;  /* between round trips in modes ping and probe */
 
     pid_t watched[MAX_WATCHED]; /* processes whose processor time is reported */
