@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -17,31 +18,43 @@ from workshop.time_limit import scale
 WINDOW_COUNT = 200
 TIME_LIMIT_S = 1_800.0
 LINES_BEFORE_KILL_MAX_COUNT = 3
-MOMENT_MAX_S = 0.2
+START_MAX_S = 1.0  # a run without a finished queue is killed before this
 
 
 def migrate_with_kills(
     source: Server, target: Server, kills: int, random: Random, folder: Path
 ) -> float:
-    """Migrate; return the seconds of all runs. The first `kills` runs are killed while they move a queue."""
+    """Migrate; return the seconds of all runs. The first `kills` runs are killed. Raises NotMeasuredError."""
     started = time.monotonic()
     for _ in range(kills):
         process = start(source, target, folder)
-        assert process.stderr is not None
-        # One line per finished queue; the next one is being moved when the process is killed.
-        for _ in range(random.randint(1, LINES_BEFORE_KILL_MAX_COUNT)):
-            if not process.stderr.readline():
-                break
-        moment = time.monotonic() + random.uniform(0, MOMENT_MAX_S)
-        while time.monotonic() < moment and process.poll() is None:
-            os.sched_yield()
+        wait_for_moment(process, random)
         process.kill()
-        process.communicate()
+        _, printed = process.communicate()
+        if process.returncode >= 0:
+            status = process.returncode
+            raise NotMeasuredError(f"recado migrate ended with {status}, not killed: {printed}")
     process = start(source, target, folder)
     _, printed = process.communicate(timeout=scale(TIME_LIMIT_S))
     if process.returncode:
         raise NotMeasuredError(f"recado migrate ended with {process.returncode}: {printed[-2000:]}")
     return time.monotonic() - started
+
+
+def wait_for_moment(process: subprocess.Popen[str], random: Random) -> None:
+    """Wait for some finished queues, and for a part of the time that the last one took.
+
+    So each moment is as likely: of the connection, the definitions, and any part of a queue.
+    """
+    assert process.stderr is not None
+    longest_s = START_MAX_S
+    for _ in range(random.randint(0, LINES_BEFORE_KILL_MAX_COUNT)):
+        begun = time.monotonic()
+        if not process.stderr.readline():  # it has ended
+            return
+        longest_s = time.monotonic() - begun
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(random.uniform(0, longest_s))
 
 
 def start(source: Server, target: Server, folder: Path, *flags: str) -> subprocess.Popen[str]:

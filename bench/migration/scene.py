@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import msgspec
+
+from recado.amqp.values import FieldValue
 from recado.cli.management.api import ManagementApi, path_of
 from recado.cli.management.server_address import parse_url
-from recado.cli.migration.topology import IDENTITIES, JsonObject, compare
-from recado.client import Connection, Delivery, Properties, encode_properties
+from recado.cli.migration.topology import (
+    IDENTITIES,
+    SKIPPED_GLOBAL_PARAMETERS,
+    JsonObject,
+    compare,
+)
+from recado.client import (
+    Channel,
+    Connection,
+    Delivery,
+    Properties,
+    encode_properties,
+)
 from workshop.peers import Server
+from workshop.time_limit import scale
 
 VHOSTS = ("/", "shop/eu")
 EXCHANGE = "events"
@@ -20,6 +35,7 @@ PRIORITIES_COUNT = 5
 HOUR_MS = 3_600_000
 DRAIN_COUNT = 2_000  # messages between two waits while filling
 IDLE_S = 0.1
+EXPIRY_LIMIT_S = 120.0
 
 
 class Kind(NamedTuple):
@@ -28,13 +44,23 @@ class Kind(NamedTuple):
     name: str
     arguments: dict[str, str | int]
     has_priorities: bool = False
+    is_of_dead_letters: bool = False
+    """Whether all messages have expired in another queue, and have the header x-death."""
 
 
 KINDS = (
     Kind("plain", {}),
     Kind("priority", {"x-max-priority": PRIORITIES_COUNT}, has_priorities=True),
-    Kind("ttl", {"x-message-ttl": HOUR_MS, "x-dead-letter-exchange": DEAD_LETTERS}),
-    Kind("limited", {"x-max-length": 10_000_000, "x-overflow": "reject-publish"}),
+    Kind(
+        "ttl",
+        {
+            "x-message-ttl": HOUR_MS,
+            "x-dead-letter-exchange": DEAD_LETTERS,
+            "x-max-length": 10_000_000,
+            "x-overflow": "reject-publish",
+        },
+    ),
+    Kind("dead", {}, is_of_dead_letters=True),
     Kind("quorum", {"x-queue-type": "quorum", "x-delivery-limit": 50}),
 )
 
@@ -48,7 +74,6 @@ class Verdict:
     out_of_order: int = 0
     twice: int = 0
     changed: list[str] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
 
 
 def api_of(server: Server) -> ManagementApi:
@@ -61,6 +86,17 @@ def http_port(server: Server) -> int:
         return server.http_port
     announced = server.log.read_text().partition("management API on http://")[2]
     return int(announced.partition("/")[0].rpartition(":")[2])
+
+
+def definitions_of(server: Server) -> JsonObject:
+    """Return everything but what is not migrated: the login itself, and the names of the server."""
+    api = api_of(server)
+    found: JsonObject = api.get(path_of("definitions"))
+    api.close()
+    left_out = {"users": {"guest"}, "global_parameters": SKIPPED_GLOBAL_PARAMETERS}
+    for kind, names in left_out.items():
+        found[kind] = [each for each in found.get(kind, []) if each["name"] not in names]
+    return found
 
 
 def amqp_url(server: Server, vhost: str) -> str:
@@ -106,36 +142,59 @@ class Scene:
                 path = path_of("bindings", vhost, "e", EXCHANGE, "q", name)
                 api.request("POST", path, binding)
             await self._fill(server, vhost)
-        definitions: JsonObject = api.get(path_of("definitions"))
         api.close()
-        return definitions
+        return definitions_of(server)
 
     async def _fill(self, server: Server, vhost: str) -> None:
         connection = await Connection.open(amqp_url(server, vhost))
         channel = await connection.channel(confirms=True)
         for name, kind in self.queues[vhost].items():
+            exchange, key = EXCHANGE, f"{name}.new"
+            if kind.is_of_dead_letters:
+                exchange, key = "", f"{name} before"
+                await self._declare_expiring(channel, key, f"{name}.new")
             for number in range(self.depth):
                 channel.publish(
-                    EXCHANGE,
-                    f"{name}.new",
+                    exchange,
+                    key,
                     b"%d" % number,
                     encode_properties(properties_of(name, kind, number)),
                 )
                 if number % DRAIN_COUNT == DRAIN_COUNT - 1:
                     await channel.wait_for_confirms()
             await channel.wait_for_confirms()
+            if kind.is_of_dead_letters:
+                await self._wait_for_dead_letters(channel, name)
+                await channel.delete_queue(key)
         await connection.close()
 
-    async def check(self, server: Server, before: JsonObject) -> Verdict:
-        """Take all messages from the server and compare them, and the definitions, with those of `before`."""
-        verdict = Verdict()
-        api = api_of(server)
-        now = api.get(path_of("definitions"))
-        verdict.differences += [str(each) for each in compare(before, now)]
+    async def _declare_expiring(self, channel: Channel, name: str, routing_key: str) -> None:
+        """Declare a queue whose messages expire immediately and are routed again with this key."""
+        arguments: dict[str, FieldValue] = {
+            "x-message-ttl": 1,
+            "x-dead-letter-exchange": EXCHANGE,
+            "x-dead-letter-routing-key": routing_key,
+        }
+        await channel.declare_queue(name, durable=True, arguments=arguments)
+
+    async def _wait_for_dead_letters(self, channel: Channel, name: str) -> None:
+        async with asyncio.timeout(scale(EXPIRY_LIMIT_S)):
+            while (await channel.declare_queue(name, passive=True)).message_count < self.depth:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(IDLE_S)
+
+    def find_differences(self, server: Server, before: JsonObject) -> list[str]:
+        """Return how the definitions of a server differ from those of `before`."""
+        now = definitions_of(server)
         # And nothing more than before.
         kept = {kind: now.get(kind, []) for kind in IDENTITIES}
-        verdict.differences += [f"new: {each}" for each in compare(kept, before)]
-        api.close()
+        return [
+            *(f"{server.name}: {each}" for each in compare(before, now)),
+            *(f"{server.name}, new: {each}" for each in compare(kept, before)),
+        ]
+
+    async def check(self, server: Server) -> Verdict:
+        """Take all messages from the server and compare them with the published ones."""
+        verdict = Verdict()
         for vhost, queues in self.queues.items():
             connection = await Connection.open(amqp_url(server, vhost))
             for name, kind in queues.items():
@@ -196,6 +255,10 @@ def find_change(delivery: Delivery, queue: str, kind: Kind, number: int) -> str 
     headers = dict(received.headers or {})
     for added in ("x-delivery-count",):  # by a quorum queue, after an interruption
         headers.pop(added, None)
+    if kind.is_of_dead_letters:
+        if (problem := find_change_of_death(headers, queue, number)) is not None:
+            return f"{queue} {number}: {problem}"
+        expected = msgspec.structs.replace(expected, expiration=None)  # as RabbitMQ removes it
     if headers != expected.headers:
         return f"{queue} {number}: headers {headers}"
     for name in ("message_id", "correlation_id", "priority", "expiration", "timestamp"):
@@ -204,3 +267,19 @@ def find_change(delivery: Delivery, queue: str, kind: Kind, number: int) -> str 
     if delivery.routing_key != f"{queue}.new":
         return f"{queue} {number}: routing key {delivery.routing_key!r}"
     return None
+
+
+def find_change_of_death(headers: dict[str, Any], queue: str, number: int) -> str | None:
+    """Take the headers of a dead letter out of `headers`; return what is wrong with them."""
+    source = f"{queue} before"
+    first = {key: headers.pop(f"x-first-death-{key}", None) for key in ("queue", "reason")}
+    headers.pop("x-first-death-exchange", None)
+    deaths = headers.pop("x-death", None)
+    if first != {"queue": source, "reason": "expired"}:
+        return f"first death {first}"
+    if not isinstance(deaths, list) or len(deaths) != 1:
+        return f"x-death {deaths!r}"
+    expected = {"queue": source, "reason": "expired", "count": 1, "routing-keys": [source]}
+    if number % 7 == 0:
+        expected["original-expiration"] = str(HOUR_MS)
+    return None if expected.items() <= deaths[0].items() else f"x-death {deaths!r}"
