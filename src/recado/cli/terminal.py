@@ -43,6 +43,37 @@ def paint(text: str, colour: Colour, *, enabled: bool) -> str:
     return f"\x1b[{colour.value}m{text}\x1b[0m" if enabled else text
 
 
+def width_of_text(text: str) -> int:
+    """Return the columns that a printable text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(map(_width_of_character, text))
+
+
+def cut_text(text: str, width: int) -> str:
+    """Return the text, or as much of its beginning as fits together with an ellipsis."""
+    if width_of_text(text) <= width:
+        return text
+    taken = ""
+    left = width - 1
+    for character in text:
+        left -= _width_of_character(character)
+        if left < 0:
+            break
+        taken += character
+    return f"{taken}…"
+
+
+def _width_of_character(character: str) -> int:
+    if character.isascii():
+        return 1
+    from unicodedata import combining, east_asian_width
+
+    if combining(character):
+        return 0
+    return 2 if east_asian_width(character) in ("W", "F") else 1
+
+
 def width_of(stream: TextIO) -> int:
     """Return the columns of the window; COLUMNS overrides it."""
     asked = os.environ.get("COLUMNS", "")

@@ -19,6 +19,7 @@ from recado.cli.management.output import (
     format_rate,
     format_value,
     plural,
+    plural_or_unknown,
     text,
 )
 
@@ -39,6 +40,22 @@ def test_a_table() -> None:
     assert render(Form.TABLE) == (
         "name          messages  args\njobs            12,345  x=yes\na\\x1b[31m\\tb\n"
     )
+
+
+def test_wide_and_combining_characters() -> None:
+    """Columns are aligned by what a terminal shows, not by the number of characters."""
+    names = ("東京", "cafe\u0301", "x")
+    lines = list(Output(Form.TABLE).render(COLUMNS, [{"name": name} for name in names], 80))
+    items = [{"name": name, "messages": 1} for name in names]
+    lines = list(Output(Form.TABLE).render(COLUMNS, items, 80))
+    assert lines[1:] == ["東京         1", "cafe\u0301         1", "x            1"]
+    long = [{"name": "東京" * 20, "messages": 1}]
+    assert next(iter(list(Output(Form.TABLE).render(COLUMNS, long, 30))[1:])).startswith("東京東")
+
+
+def test_counts_that_are_not_known_yet() -> None:
+    assert plural_or_unknown(1, "message") == "1 message"
+    assert plural_or_unknown(None, "message") == "an unknown number of messages"
 
 
 def test_plain_lines() -> None:

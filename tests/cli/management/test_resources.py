@@ -43,6 +43,24 @@ def test_delete_conditions(recado_on: Run) -> None:
     assert "not empty" in refused.err
 
 
+@pytest.mark.parametrize("condition", ["--if-empty", "--if-unused"])
+def test_a_dry_run_of_a_deletion_that_would_be_refused(
+    broker: recado.Broker, recado_on: Run, condition: str
+) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.queue_declare("jobs", durable=True)
+    if condition == "--if-empty":
+        recado_on("publish", "", "jobs", "hello")
+    else:
+        channel.basic_consume("jobs", lambda *_: None)
+    would = recado_on("queues", "delete", "jobs", condition, "--dry-run")
+    refused = recado_on("queues", "delete", "jobs", condition)
+    connection.close()
+    assert (would.status, refused.status) == (1, 1)
+    assert ("not empty" if condition == "--if-empty" else "in use") in would.err
+
+
 def test_bindings_with_arguments(recado_on: Run) -> None:
     recado_on("exchanges", "declare", "orders", "--type", "headers")
     recado_on("queues", "declare", "big orders")
@@ -119,6 +137,11 @@ def test_streams(recado_on: Run) -> None:
     assert [row[1] for row in recado_on("streams", "list").rows] == ["log"]
     shown = recado_on("streams", "show", "log", "--json").json
     assert shown["arguments"] == {"x-queue-type": "stream", "x-max-age": "7D"}
+    wrong = recado_on("streams", "delete", "jobs")
+    assert (wrong.status, "queue 'jobs' in vhost '/' is no stream" in wrong.err) == (2, True)
+    deleted = recado_on("streams", "delete", "log").out
+    assert deleted == "deleted stream 'log' in vhost '/' with 0 messages\n"
+    assert [row[1] for row in recado_on("queues", "list").rows] == ["jobs"]
 
 
 def test_publish_and_get(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,12 +164,30 @@ def test_filters_of_a_list(recado_on: Run) -> None:
     newest = recado_on("queues", "list", "--sort", "name", "--reverse", "--limit", "1").rows
     assert [row[1] for row in newest] == ["b1"]
     assert recado_on("queues", "list", "--name", "(").status == 2
+    negative = recado_on("queues", "list", "--limit", "-1")
+    assert (negative.status, "--limit: at least 0, not -1" in negative.err) == (2, True)
+    unsorted = recado_on("queues", "list", "--sort", "sise")
+    assert (unsorted.status, len(unsorted.rows)) == (0, 3)
+    assert "no queues have a field 'sise'" in unsorted.err
+
+
+def test_the_name_of_objects_without_a_name(broker: recado.Broker, recado_on: Run) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    for name in ("jobs", "later"):
+        channel.queue_declare(name)
+        channel.basic_consume(name, lambda *_: None, consumer_tag=f"worker of {name}")
+    assert [row[2] for row in recado_on("bindings", "list", "--name", "^jobs$").rows] == ["jobs"]
+    rows = recado_on("consumers", "list", "--name", "of later").rows
+    assert [row[1] for row in rows] == ["later"]
+    assert [row[1] for row in recado_on("permissions", "list", "--name", "^gue").rows] == ["guest"]
+    connection.close()
 
 
 def test_status(recado_on: Run) -> None:
     done = recado_on("status")
     assert done.status == 0
-    assert "recado, with the API of RabbitMQ" in done.out
+    assert f"recado {recado.__version__}, with the API of RabbitMQ" in done.out
     assert done.out.endswith("no alarms\n")
     assert recado_on("status", "--json").json["alarms"] == []
 

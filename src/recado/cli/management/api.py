@@ -25,6 +25,10 @@ REUSE_MAX_S: Final = 5.0
 """A connection that was idle for longer is not reused: the server may be closing it."""
 
 
+HTML_ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&"}
+"""RabbitMQ escapes some reasons for web pages."""
+
+
 class ManagementError(Exception):
     """The server answered a request with an error."""
 
@@ -189,14 +193,16 @@ class ManagementApi:
             )
         if isinstance(error, TimeoutError):
             return f"{self.address} did not answer in {self._request_timeout:g} s (--timeout)"
-        detail = str(error) or type(error).__name__
+        detail = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return f"{self.address} cannot be reached: {detail}"
 
     def _to_error(self, status: int, phrase: str, data: bytes, request: str) -> ManagementError:
         reason = _read_reason(data) or phrase
         match status:
             case http.client.NOT_FOUND:
-                return ObjectNotFoundError(status, f"not found: {request} ({reason})")
+                if reason.lower() == phrase.lower():
+                    reason = f"it does not exist, or user '{self.address.user}' may not see it"
+                return ObjectNotFoundError(status, f"not found: {request}: {reason}")
             # RabbitMQ writes `not_authorized` if the login failed, `not_authorised` if a permission is missing.
             case http.client.UNAUTHORIZED if "not_authorized" in data.decode("utf-8", "replace"):
                 return AccessDeniedError(
@@ -217,4 +223,8 @@ def _read_reason(data: bytes) -> str:
     reason = body.get("reason") if isinstance(body, dict) else None
     if reason is None:
         return ""
-    return reason if isinstance(reason, str) else msgspec.json.encode(reason).decode()
+    if not isinstance(reason, str):
+        return msgspec.json.encode(reason).decode()
+    for entity, character in HTML_ENTITIES.items():
+        reason = reason.replace(entity, character)
+    return ": ".join(filter(None, map(str.strip, reason.splitlines())))

@@ -79,7 +79,7 @@ def _delete(call: Invocation) -> None:
 
 COMMAND = Resource(
     {
-        "list": list_command("bindings", COLUMNS),
+        "list": list_command("bindings", COLUMNS, names=("source", "destination")),
         "declare": Command("Bind a queue or an exchange to an exchange.", _add_ends, _declare),
         "delete": Command(
             "Delete the binding with this key and these arguments.",

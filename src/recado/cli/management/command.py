@@ -147,20 +147,31 @@ def list_command(
     columns: Sequence[TableColumn],
     *,
     has_vhost: bool = True,
+    names: Sequence[str] = ("name",),
+    title: str | None = None,
     keep: Callable[[JsonObject], bool] | None = None,
 ) -> Command:
-    """Return the command that lists the objects of `/api/PLURAL`, of all vhosts or of one."""
+    """Return the command that lists the objects of `/api/PLURAL`, of all vhosts or of one.
+
+    `names` are the fields that --name is compared with, and `title` is what the objects are called, if it is not
+    `plural`.
+    """
+    title = title or plural
 
     def add(parser: argparse.ArgumentParser) -> None:
         if has_vhost:
             add_vhost(parser, "only this vhost; default: all")
-        parser.add_argument("--name", metavar="REGEX", help="only names that match")
+        matched = "names" if names == ("name",) else " or ".join(names)
+        parser.add_argument("--name", metavar="REGEX", help=f"only if it matches ({matched})")
         parser.add_argument("--sort", metavar="FIELD", help="sort by a field of the JSON")
         parser.add_argument("--reverse", action="store_true", help="the largest first")
         parser.add_argument("--limit", type=int, metavar="N", help="at most N")
 
     def execute(call: Invocation) -> None:
         args = call.args
+        if args.limit is not None and args.limit < 0:
+            raise ValueError(f"--limit: at least 0, not {args.limit}")
+        matches = compile_pattern(args.name) if args.name else None
         query = {}
         if args.sort:
             query["sort"] = args.sort
@@ -170,15 +181,20 @@ def list_command(
         path = path_of(plural) if vhost is None else path_of(plural, vhost)
         items = call.api.get(path, query)
         items = [item for item in items if keep is None or keep(item)]
-        if args.name:
-            matches = compile_pattern(args.name)
-            items = [item for item in items if matches(str(item.get("name", "")))]
+        if args.sort and items and not any(args.sort.partition(".")[0] in each for each in items):
+            print(f"--sort: no {title} have a field '{args.sort}'; not sorted", file=sys.stderr)
+        if matches is not None:
+            items = [
+                item
+                for item in items
+                if any(matches(str(item[name])) for name in names if name in item)
+            ]
         shown = items if args.limit is None else items[: args.limit]
-        call.output.table(columns, shown, f"no {plural}")
+        call.output.table(columns, shown, f"no {title}")
         if len(shown) < len(items) and call.output.form is Form.TABLE:
             print(f"{len(shown):,} of {len(items):,}", file=sys.stderr)
 
-    return Command(f"List {plural}.", add, execute)
+    return Command(f"List {title}.", add, execute)
 
 
 def compile_pattern(pattern: str) -> Callable[[str], bool]:

@@ -18,4 +18,4 @@ COLUMNS = (
     text("arguments", "arguments"),
 )
 
-COMMAND = Resource({"list": list_command("consumers", COLUMNS)})
+COMMAND = Resource({"list": list_command("consumers", COLUMNS, names=("consumer_tag",))})

@@ -13,7 +13,15 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import msgspec
 
-from recado.cli.terminal import Colour, escape_unprintable, is_coloured, paint, width_of
+from recado.cli.terminal import (
+    Colour,
+    cut_text,
+    escape_unprintable,
+    is_coloured,
+    paint,
+    width_of,
+    width_of_text,
+)
 
 GAP: Final = "  "
 CELL_MIN_COUNT: Final = 12
@@ -98,6 +106,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def plural_or_unknown(number: int | None, noun: str) -> str:
+    """As `plural`; RabbitMQ publishes the counts of new objects only after seconds."""
+    return f"an unknown number of {noun}s" if number is None else plural(number, noun)
+
+
 def format_rate(value: Any) -> str:
     if not isinstance(value, int | float):
         return ""
@@ -157,8 +170,9 @@ class Output:
             if self.form is Form.PLAIN:
                 self._write(f"{escape_unprintable(name)}\t{_plain(item[name])}")
                 continue
-            title = paint(f"{name:{width}}", Colour.DIM, enabled=self._is_coloured)
-            self._write(f"{title}{GAP}{escape_unprintable(format_value(item[name]))}".rstrip())
+            value = escape_unprintable(format_value(item[name]))
+            title = f"{name:{width}}{GAP}" if value else name
+            self._write(f"{paint(title, Colour.DIM, enabled=self._is_coloured)}{value}")
 
     def done(self, line: str, result: JsonObject) -> None:
         """Print the outcome of a change: a line for people, an object for programs."""
@@ -187,7 +201,7 @@ class Output:
         """Yield the lines of a table, cut to a width."""
         rows = [[_escape(column.show(column.read(item))) for column in columns] for item in items]
         titles = [column.title for column in columns]
-        widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
+        widths = [max(map(width_of_text, cells)) for cells in zip(titles, *rows, strict=True)]
         widths = fit(widths, width)
         yield self.paint(_join(columns, titles, widths), Colour.BOLD)
         for row in rows:
@@ -219,8 +233,9 @@ def _second(widths: Sequence[int], widest: int) -> int:
 def _join(columns: Sequence[TableColumn], cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = []
     for column, cell, width in zip(columns, cells, widths, strict=True):
-        short = cell if len(cell) <= width else f"{cell[: width - 1]}…"
-        padded.append(f"{short:>{width}}" if column.is_number else f"{short:{width}}")
+        short = cut_text(cell, width)
+        space = " " * (width - width_of_text(short))
+        padded.append(f"{space}{short}" if column.is_number else f"{short}{space}")
     return GAP.join(padded).rstrip()
 
 

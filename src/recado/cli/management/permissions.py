@@ -63,7 +63,7 @@ def _delete(call: Invocation) -> None:
 
 COMMAND = Resource(
     {
-        "list": list_command("permissions", COLUMNS, has_vhost=False),
+        "list": list_command("permissions", COLUMNS, has_vhost=False, names=("user",)),
         "show": Command("Show the permissions of a user in a vhost.", _add_user, _show),
         "declare": Command("Set the permissions of a user in a vhost.", _add_declare, _declare),
         "delete": Command(

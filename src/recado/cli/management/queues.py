@@ -19,7 +19,7 @@ from .command import (
     show_command,
 )
 from .messages import add_rendering, print_messages, render_request
-from .output import count, plural, rate, text
+from .output import count, plural, plural_or_unknown, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
@@ -128,31 +128,43 @@ def _alter(call: Invocation) -> None:
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("--if-empty", action="store_true", help="refuse if it has messages")
+    parser.add_argument("--if-empty", action="store_true", help="refuse if it has ready messages")
     parser.add_argument("--if-unused", action="store_true", help="refuse if it has consumers")
 
 
 def _delete(call: Invocation) -> None:
     queue = call.api.get(queue_path(call))
-    messages, consumers = queue.get("messages", 0), queue.get("consumers", 0)
-    content = f"{plural(messages, 'message')} and {plural(consumers, 'consumer')}"
-    change = f"delete {describe(call)} with {content}"
+    messages, consumers = queue.get("messages"), queue.get("consumers")
+    held = plural_or_unknown(messages, "message")
+    change = f"delete {describe(call)} with {held} and {plural_or_unknown(consumers, 'consumer')}"
+    if call.is_dry_run:
+        _check_conditions(call, queue.get("messages_ready"), consumers)
     result = {"queue": call.args.name, "messages": messages, "consumers": consumers}
     if not confirm(call, change, result):
         return
     query = {"if-empty": call.args.if_empty, "if-unused": call.args.if_unused}
     call.api.delete(queue_path(call), {name: "true" for name, asked in query.items() if asked})
-    call.output.done(f"deleted {describe(call)} with {plural(messages, 'message')}", result)
+    call.output.done(f"deleted {describe(call)} with {held}", result)
+
+
+def _check_conditions(call: Invocation, ready: int | None, consumers: int | None) -> None:
+    """Refuse what the server would refuse. Raises `ManagementError`."""
+    if call.args.if_empty and ready:
+        held = plural(ready, "ready message")
+        raise ManagementError(400, f"{describe(call)} is not empty: {held}")
+    if call.args.if_unused and consumers:
+        raise ManagementError(400, f"{describe(call)} is in use: {plural(consumers, 'consumer')}")
 
 
 def _purge(call: Invocation) -> None:
     queue = call.api.get(queue_path(call))
-    ready = queue.get("messages_ready", 0)
+    ready = queue.get("messages_ready")
     result = {"queue": call.args.name, "messages": ready}
-    if not confirm(call, f"drop {plural(ready, 'ready message')} of {describe(call)}", result):
+    change = f"drop {plural_or_unknown(ready, 'ready message')} of {describe(call)}"
+    if not confirm(call, change, result):
         return
     call.api.delete(queue_path(call, "contents"))
-    call.output.done(f"dropped {plural(ready, 'message')} of {describe(call)}", result)
+    call.output.done(f"dropped {plural_or_unknown(ready, 'message')} of {describe(call)}", result)
 
 
 # ── operations that RabbitMQ does not have ──────────────────────────────────────────────────────────
@@ -167,8 +179,20 @@ def request_extension(
     except ManagementError as error:
         if call.api.is_recado:
             raise
-        reason = f"{operation}: {call.api.address} is not recado; RabbitMQ cannot do this"
-        raise ManagementError(error.status, reason) from error
+        raise _not_recado(call, operation) from error
+
+
+def _not_recado(call: Invocation, operation: str) -> ManagementError:
+    reason = f"{operation}: {call.api.address} is not recado; RabbitMQ cannot do this"
+    return ManagementError(404, reason)
+
+
+def _count_ready(call: Invocation, operation: str) -> int:
+    """Return how many messages an operation may affect; refuse it before any question if it is impossible."""
+    queue = call.api.get(queue_path(call))
+    if not call.api.is_recado:
+        raise _not_recado(call, operation)
+    return int(queue.get("messages_ready", 0))
 
 
 def _add_peek(parser: argparse.ArgumentParser) -> None:
@@ -209,7 +233,7 @@ def _move(call: Invocation) -> None:
     body = {"destination": args.to, **_selection(args)}
     if args.to_vhost is not None:
         body["destination_vhost"] = args.to_vhost
-    ready = call.api.get(queue_path(call)).get("messages_ready", 0)
+    ready = _count_ready(call, "move")
     change = f"move messages of {describe(call)} ({ready:,} ready) to '{args.to}'"
     if confirm(call, change, {"queue": args.name, "messages_ready": ready}):
         answer = request_extension(call, "move", body)
@@ -223,7 +247,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay(call: Invocation) -> None:
-    ready = call.api.get(queue_path(call)).get("messages_ready", 0)
+    ready = _count_ready(call, "replay")
     change = f"return dead letters of {describe(call)} ({ready:,} ready) to where they died"
     if confirm(call, change, {"queue": call.args.name, "messages_ready": ready}):
         answer = request_extension(call, "replay", _selection(call.args))

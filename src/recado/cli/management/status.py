@@ -84,7 +84,8 @@ def _print(
 def _product(call: Invocation, overview: dict[str, Any]) -> str:
     version = overview.get("product_version", overview.get("rabbitmq_version", ""))
     if call.api.is_recado:
-        return f"recado, with the API of RabbitMQ {version}"
+        own = overview.get("erlang_full_version", "recado").removesuffix(" on Python")
+        return f"{own}, with the API of RabbitMQ {version}"
     return f"{overview.get('product_name', 'RabbitMQ')} {version}"
 
 

@@ -11,12 +11,13 @@ from .command import (
     Resource,
     add_arguments_option,
     add_vhost,
+    confirm,
     list_command,
     parse_pairs,
     report_declared,
     show_command,
 )
-from .output import count, rate, text
+from .output import count, plural_or_unknown, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
@@ -46,14 +47,39 @@ def _declare(call: Invocation) -> None:
         arguments["x-max-age"] = args.max_age
     body = {"durable": True, "auto_delete": False, "arguments": arguments}
     is_new = call.api.put(queues.queue_path(call), body)
-    report_declared(call, f"stream '{args.name}'", is_new=is_new)
+    report_declared(call, f"stream '{args.name}' in vhost '{call.vhost}'", is_new=is_new)
+
+
+def _add_delete(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="STREAM")
+    add_vhost(parser)
+
+
+def _delete(call: Invocation) -> None:
+    what = f"stream '{call.args.name}' in vhost '{call.vhost}'"
+    queue = call.api.get(queues.queue_path(call))
+    if queue.get("type") != "stream":
+        raise ValueError(f"{queues.describe(call)} is no stream; see `recado queues delete`")
+    messages = queue.get("messages")
+    content = plural_or_unknown(messages, "message")
+    result = {"stream": call.args.name, "messages": messages}
+    if confirm(call, f"delete {what} with {content}", result):
+        call.api.delete(queues.queue_path(call))
+        call.output.done(f"deleted {what} with {content}", result)
 
 
 COMMAND = Resource(
     {
-        "list": list_command("queues", COLUMNS, keep=lambda item: item.get("type") == "stream"),
+        "list": list_command(
+            "queues",
+            COLUMNS,
+            title="streams",
+            keep=lambda item: item.get("type") == "stream",
+        ),
         "show": show_command("stream", "queues", queues.SHOWN_FIRST, has_vhost=True),
         "declare": Command("Declare a stream.", _add_declare, _declare),
-        "delete": queues.COMMAND.verbs["delete"],
+        "delete": Command(
+            "Delete a stream and its messages.", _add_delete, _delete, is_destructive=True
+        ),
     }
 )

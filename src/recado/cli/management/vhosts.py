@@ -15,7 +15,15 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import TableColumn, count, format_value, plural, read_path, text
+from .output import (
+    TableColumn,
+    count,
+    format_value,
+    plural,
+    plural_or_unknown,
+    read_path,
+    text,
+)
 
 
 def _show_type(value: Any) -> str:
@@ -60,9 +68,10 @@ def _delete(call: Invocation) -> None:
     name = call.args.name
     call.api.get(path_of("vhosts", name))
     queues = call.api.get(path_of("queues", name), {"columns": "name,messages"})
-    messages = sum(queue.get("messages", 0) for queue in queues)
+    counts = [queue.get("messages") for queue in queues]
+    messages = None if None in counts else sum(counts)
     result = {"vhost": name, "queues": len(queues), "messages": messages}
-    content = f"{plural(len(queues), 'queue')} and {plural(messages, 'message')}"
+    content = f"{plural(len(queues), 'queue')} and {plural_or_unknown(messages, 'message')}"
     change = f"delete vhost '{name}' with {content}"
     if confirm(call, change, result):
         call.api.delete(path_of("vhosts", name))

@@ -179,10 +179,11 @@ def format_megabytes(value: Any) -> str:
 
 
 def format_ms(value: Any) -> str:
-    """Return milliseconds with three digits at least."""
+    """Return milliseconds with three digits."""
     if not isinstance(value, int | float):
         return ""
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
+    decimals = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{decimals}f} ms"
 
 
 def latency(percentile: str) -> TableColumn:
