@@ -50,6 +50,7 @@ JAVA = Program(
 NATS = Program("nats-server", "nats-server")
 ZSH = Program("zsh", "zsh")
 FISH = Program("fish", "fish")
+TMUX = Program("tmux", "tmux")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
 
@@ -70,6 +71,7 @@ FOR_TESTS = (
     PROMETHEUS,
     ZSH,
     FISH,
+    TMUX,
 )
 
 POLICY = Path("/usr/sbin/policy-rc.d")

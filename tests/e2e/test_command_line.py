@@ -1,6 +1,6 @@
 """The commands that administer a server: the same tables and JSON on recado and on RabbitMQ 3.10.
 
-The expected tables are in the folder `golden`, one for both servers. After a change on purpose,
+The expected outputs are in the folder `golden`, one for both servers. After a change on purpose,
 `GOLDEN_TABLES=write` rewrites them: read the difference.
 """
 
@@ -10,6 +10,8 @@ import json
 import os
 import pty
 import re
+import resource
+import shlex
 import subprocess
 import sys
 import time
@@ -22,7 +24,20 @@ import pika
 import pytest
 
 from bench.migration.scene import amqp_url, http_port
-from workshop import peers
+from recado.cli.management import (
+    bindings,
+    channels,
+    connections,
+    consumers,
+    exchanges,
+    permissions,
+    policies,
+    queues,
+    streams,
+    users,
+    vhosts,
+)
+from workshop import peers, system
 from workshop.peers import Server
 from workshop.time_limit import scale
 
@@ -60,13 +75,48 @@ TABLES = {
     "bindings-plain": ("bindings", "list", "-V", VHOST, "--sort", "destination"),
 }
 
+# The fields that do not depend on the server, the moment, or the machine.
+JSON_FIELDS = {
+    "queues": (
+        *("name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments"),
+        *("messages", "messages_ready", "messages_unacknowledged", "consumers"),
+    ),
+    "exchanges": ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments"),
+    "bindings": ("source", "vhost", "destination", "destination_type", "routing_key", "arguments"),
+    "users": ("name", "tags", "limits", "password_hash", "hashing_algorithm"),
+    "vhosts": (
+        *("name", "description", "tags", "tracing", "default_queue_type", "metadata"),
+        *("messages", "messages_ready", "messages_unacknowledged"),
+    ),
+    "permissions": ("user", "vhost", "configure", "write", "read"),
+    "policies": ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+    "operator-policies": ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
+}
+RATE_COLUMNS = ("in", "out", "bytes in", "bytes out")
+
+COLUMNS_OF = {
+    "queues": queues.COLUMNS,
+    "streams": streams.COLUMNS,
+    "exchanges": exchanges.COLUMNS,
+    "bindings": bindings.COLUMNS,
+    "connections": connections.COLUMNS,
+    "channels": channels.COLUMNS,
+    "consumers": consumers.COLUMNS,
+    "users": users.COLUMNS,
+    "vhosts": vhosts.COLUMNS,
+    "permissions": permissions.COLUMNS,
+    "policies": policies.COLUMNS,
+}
+
+START_LIMIT_S = 0.150
+
 
 class Shell:
     """Runs commands against one server."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.server = server
-        self._environment = {
+        self.environment = {
             **os.environ,
             "RECADO_URL": f"http://guest:guest@{server.host}:{http_port(server)}",
             "XDG_CONFIG_HOME": str(folder),
@@ -82,7 +132,7 @@ class Shell:
             text=True,
             stdin=subprocess.DEVNULL,
             timeout=scale(TIME_LIMIT_S),
-            env=self._environment,
+            env=self.environment,
             check=False,
         )
         assert done.returncode == status, (words, done.stdout, done.stderr)
@@ -99,7 +149,7 @@ class Shell:
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
-            env=self._environment,
+            env=self.environment,
         )
         os.close(terminal)
         shown = b""
@@ -169,13 +219,41 @@ def without_rates(table: str) -> str:
 def test_tables(shell: Shell, name: str) -> None:
     words = TABLES[name]
     shown = shell.run(*words) if name.endswith("-plain") else without_rates(shell.show(*words))
-    file = GOLDEN / f"{name}.txt"
+    compare_with_golden(f"{name}.txt", shown)
+
+
+def compare_with_golden(name: str, shown: str) -> None:
+    file = GOLDEN / name
     if os.environ.get("GOLDEN_TABLES") == "write":
         file.write_text(shown)
     assert shown == file.read_text()
 
 
-def test_json_has_everything_that_the_table_shows(shell: Shell) -> None:
+@pytest.mark.parametrize("name", JSON_FIELDS)
+def test_json(shell: Shell, name: str) -> None:
+    items = shell.read(*TABLES[name])
+    chosen = [
+        {field: each[field] for field in JSON_FIELDS[name] if field in each} for each in items
+    ]
+    compare_with_golden(f"{name}.json", f"{json.dumps(chosen, indent=2, sort_keys=True)}\n")
+
+
+@pytest.mark.parametrize("kind", COLUMNS_OF)
+def test_json_has_every_cell_of_the_table(shell: Shell, kind: str) -> None:
+    shell.wait_for(lambda: shell.read(kind, "list") != [])
+    columns = [each for each in COLUMNS_OF[kind] if each.title not in RATE_COLUMNS]
+    rows = [line.split("\t") for line in shell.run(kind, "list").splitlines()]
+    items = shell.read(kind, "list")
+    if kind == "streams":
+        items = [each for each in items if each["type"] == "stream"]
+    assert len(rows) == len(items) > 0
+    for row, item in zip(rows, items, strict=True):
+        for cell, column in zip(row, columns, strict=False):
+            value = column.read(item)
+            assert cell == ("" if value is None else value) or json.loads(cell) == value
+
+
+def test_json_of_a_queue(shell: Shell) -> None:
     (queue,) = [
         each for each in shell.read("queues", "list", "-V", VHOST) if each["name"] == "jobs"
     ]
@@ -199,7 +277,7 @@ def test_status(shell: Shell) -> None:
     shown = shell.show("status")
     assert f"{MESSAGES_COUNT - 1} ready, 1 unacked" in shown
     assert "no alarms" in shown
-    product = "recado, with" if shell.server.name == "recado" else "RabbitMQ 3.10"
+    product = "recado 0." if shell.server.name == "recado" else "RabbitMQ 3.10"
     assert product in shown
 
 
@@ -219,6 +297,80 @@ def test_changes(shell: Shell) -> None:
     shell.run("queues", "show", "temporary", "-V", VHOST, status=3)
     shell.run("queues", "declare", "jobs", "-V", VHOST, "--type", "quorum", status=1)
     shell.run("bindings", "delete", "orders", "rest", "#", "--to-exchange", "-V", VHOST, status=3)
+
+
+def test_a_command_starts_quickly(shell: Shell) -> None:
+    """The time of recado itself, without that of the server: the best of several, on a busy machine."""
+    seconds = []
+    for _ in range(5):
+        begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+        shell.run("status")
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(ended.ru_utime + ended.ru_stime - begun.ru_utime - begun.ru_stime)
+    assert min(seconds) < START_LIMIT_S
+
+
+class Tmux:
+    """A terminal of 100 columns and 20 lines."""
+
+    def __init__(self, shell: Shell, folder: Path) -> None:
+        self._program = system.need(system.TMUX)[0]
+        self._socket = folder / "tmux"
+        self._shell = shell
+
+    def run(self, *words: str, is_allowed_to_fail: bool = False) -> str:
+        done = subprocess.run(
+            [self._program, "-S", str(self._socket), "-f", "/dev/null", *words],
+            capture_output=True,
+            text=True,
+            timeout=scale(TIME_LIMIT_S),
+            env={**self._shell.environment, "LC_ALL": "C.UTF-8"},
+            check=False,
+        )
+        assert is_allowed_to_fail or done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    def capture(self) -> str:
+        return self.run("capture-pane", "-p", is_allowed_to_fail=True)
+
+    def wait_for(self, *texts: str) -> str:
+        """Return the screen as soon as it has all texts."""
+        end_at = time.monotonic() + scale(TIME_LIMIT_S)
+        while True:
+            screen = self.capture()
+            if all(text in screen for text in texts):
+                return screen
+            assert time.monotonic() < end_at, screen
+
+    def is_running(self) -> bool:
+        return self.run("list-sessions", is_allowed_to_fail=True) != ""
+
+
+@pytest.fixture
+def tmux(shell: Shell, tmp_path: Path) -> Iterator[Tmux]:
+    terminal = Tmux(shell, tmp_path)
+    yield terminal
+    terminal.run("kill-server", is_allowed_to_fail=True)
+
+
+def test_top_in_tmux(shell: Shell, tmux: Tmux) -> None:
+    command = [sys.executable, "-m", "recado", "top", "-V", VHOST, "--interval", "0.5"]
+    tmux.run("new-session", "-d", "-x", "100", "-y", "20", shlex.join(command))
+    lengths = f"{MESSAGES_COUNT - 1} ready  1 unacked\n"
+    screen = tmux.wait_for("messages▾", "jobs", "1 consumer ", lengths, "q quit")
+    address, totals, *_ = screen.splitlines()
+    assert address.startswith("http://guest@127.0.0.1:")
+    assert "1 connection  1 channel  1 consumer" in totals
+    compare_with_golden("top.txt", queues_of_top(screen))
+    tmux.run("send-keys", "n")
+    compare_with_golden("top-by-name.txt", queues_of_top(tmux.wait_for("name▾", "q quit")))
+    tmux.run("send-keys", "q")
+    shell.wait_for(lambda: not tmux.is_running())
+
+
+def queues_of_top(screen: str) -> str:
+    """Return the table, without rates."""
+    return without_rates(screen[screen.index("vhost") :]).rstrip("\n") + "\n"
 
 
 def test_top(shell: Shell) -> None:

@@ -19,7 +19,7 @@ from recado.cli.terminal import Colour, width_of
 
 from .api import UnreachableError, path_of
 from .command import Command, Invocation
-from .output import Form, JsonObject, TableColumn, count, format_count, rate, text
+from .output import Form, JsonObject, TableColumn, count, format_count, plural, rate, text
 
 INTERVAL_S: Final = 2.0
 INTERVAL_MIN_S: Final = 0.2
@@ -103,8 +103,8 @@ def render(
     totals, lengths = overview.get("object_totals", {}), overview.get("queue_totals", {})
     yield output.paint(f"{call.api.address}  {time.strftime('%H:%M:%S')}  {note}", Colour.BOLD)
     yield "  ".join(
-        f"{format_count(totals.get(name, 0))} {name}"
-        for name in ("connections", "channels", "consumers", "queues")
+        plural(totals.get(f"{noun}s", 0), noun)
+        for noun in ("connection", "channel", "consumer", "queue")
     )
     yield (
         f"{format_count(lengths.get('messages_ready', 0))} ready"
