@@ -12,6 +12,7 @@ import pytest
 import recado
 from recado.cli import main
 from recado.cli.completion import SCRIPTS, find_candidates
+from tests.tmux import start_tmux
 from workshop import system
 from workshop.time_limit import scale
 
@@ -77,22 +78,33 @@ SHELLS = {
 }
 
 
-@pytest.mark.parametrize("shell", SHELLS)
-def test_the_scripts(shell: str, tmp_path: Path) -> None:
-    program, code = SHELLS[shell]
-    path = "/bin/bash" if program is None else system.need(program)[0]
-    (tmp_path / "script").write_text(SCRIPTS[shell])
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """Variables of a shell whose `recado` is the one of this tree."""
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "recado"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m recado "$@"\n')
     command.chmod(0o755)
-    environment = {
+    return {
         **os.environ,
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "SCRIPT": str(tmp_path / "script"),
         "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / ".config"),
+        "PS1": "$ ",
     }
+
+
+def path_of_shell(program: system.Program | None) -> str:
+    return "/bin/bash" if program is None else system.need(program)[0]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_scripts(shell: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    program, code = SHELLS[shell]
+    path = path_of_shell(program)
+    (tmp_path / "script").write_text(SCRIPTS[shell])
     done = subprocess.run(
         [path, "-c", code],
         env=environment,
@@ -102,3 +114,41 @@ def test_the_scripts(shell: str, tmp_path: Path) -> None:
         check=False,
     )
     assert (done.stdout.strip(), done.stderr) == ("purge", "")
+
+
+# How a shell is started, where its script is installed, and what it needs in its first line.
+INSTALLED = {
+    "bash": ("--norc --noprofile -i", "recado.bash", 'source "$HOME/recado.bash"'),
+    "zsh": (
+        "-f -i",
+        "functions/_recado",
+        'fpath=("$HOME/functions" $fpath); autoload -Uz compinit; compinit -u -D',
+    ),
+    "fish": ("-i", ".config/fish/completions/recado.fish", "true"),
+}
+
+
+@pytest.mark.parametrize("shell", INSTALLED)
+def test_the_tab_key(shell: str, tmp_path: Path, environment: dict[str, str]) -> None:
+    """In the shell itself, with the script where the usage says: the first press has to complete."""
+    flags, place, first_line = INSTALLED[shell]
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text(SCRIPTS[shell])
+    (tmp_path / "topology.json").write_text("{}")
+    with start_tmux(environment) as terminal:
+        terminal.open(f"{path_of_shell(SHELLS[shell][0])} {flags}")
+        terminal.type(f"{first_line} && echo rea''dy")
+        terminal.press("Enter")
+        terminal.wait_for("ready\n")
+        terminal.type(f"cd {tmp_path}")
+        terminal.press("Enter")
+        terminal.type("recado queues pu")
+        terminal.press("Tab")
+        terminal.wait_for("recado queues purge")
+        terminal.type("--dr")
+        terminal.press("Tab")
+        terminal.wait_for("recado queues purge --dry-run")
+        terminal.press("C-c")
+        terminal.type("recado definitions import top")
+        terminal.press("Tab")
+        terminal.wait_for("recado definitions import topology.json")

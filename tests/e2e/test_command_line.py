@@ -37,7 +37,8 @@ from recado.cli.management import (
     users,
     vhosts,
 )
-from workshop import peers, system
+from tests.tmux import Tmux, start_tmux
+from workshop import peers
 from workshop.peers import Server
 from workshop.time_limit import scale
 
@@ -310,62 +311,25 @@ def test_a_command_starts_quickly(shell: Shell) -> None:
     assert min(seconds) < START_LIMIT_S
 
 
-class Tmux:
-    """A terminal of 100 columns and 20 lines."""
-
-    def __init__(self, shell: Shell, folder: Path) -> None:
-        self._program = system.need(system.TMUX)[0]
-        self._socket = folder / "tmux"
-        self._shell = shell
-
-    def run(self, *words: str, is_allowed_to_fail: bool = False) -> str:
-        done = subprocess.run(
-            [self._program, "-S", str(self._socket), "-f", "/dev/null", *words],
-            capture_output=True,
-            text=True,
-            timeout=scale(TIME_LIMIT_S),
-            env={**self._shell.environment, "LC_ALL": "C.UTF-8"},
-            check=False,
-        )
-        assert is_allowed_to_fail or done.returncode == 0, (words, done.stderr)
-        return done.stdout
-
-    def capture(self) -> str:
-        return self.run("capture-pane", "-p", is_allowed_to_fail=True)
-
-    def wait_for(self, *texts: str) -> str:
-        """Return the screen as soon as it has all texts."""
-        end_at = time.monotonic() + scale(TIME_LIMIT_S)
-        while True:
-            screen = self.capture()
-            if all(text in screen for text in texts):
-                return screen
-            assert time.monotonic() < end_at, screen
-
-    def is_running(self) -> bool:
-        return self.run("list-sessions", is_allowed_to_fail=True) != ""
-
-
 @pytest.fixture
-def tmux(shell: Shell, tmp_path: Path) -> Iterator[Tmux]:
-    terminal = Tmux(shell, tmp_path)
-    yield terminal
-    terminal.run("kill-server", is_allowed_to_fail=True)
+def tmux(shell: Shell) -> Iterator[Tmux]:
+    with start_tmux(shell.environment) as terminal:
+        yield terminal
 
 
 def test_top_in_tmux(shell: Shell, tmux: Tmux) -> None:
     command = [sys.executable, "-m", "recado", "top", "-V", VHOST, "--interval", "0.5"]
-    tmux.run("new-session", "-d", "-x", "100", "-y", "20", shlex.join(command))
+    tmux.open(shlex.join(command), lines=20)
     lengths = f"{MESSAGES_COUNT - 1} ready  1 unacked\n"
     screen = tmux.wait_for("messages▾", "jobs", "1 consumer ", lengths, "q quit")
     address, totals, *_ = screen.splitlines()
     assert address.startswith("http://guest@127.0.0.1:")
     assert "1 connection  1 channel  1 consumer" in totals
     compare_with_golden("top.txt", queues_of_top(screen))
-    tmux.run("send-keys", "n")
+    tmux.press("n")
     compare_with_golden("top-by-name.txt", queues_of_top(tmux.wait_for("name▾", "q quit")))
-    tmux.run("send-keys", "q")
-    shell.wait_for(lambda: not tmux.is_running())
+    tmux.press("q")
+    tmux.wait_for_end()
 
 
 def queues_of_top(screen: str) -> str:

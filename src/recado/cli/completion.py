@@ -35,11 +35,23 @@ _recado() {
     candidates=("${(@f)$(recado complete "${(@)words[2,$CURRENT]}" 2>/dev/null)}")
     [[ -n "$candidates" ]] && compadd -- "${candidates[@]}" || _files
 }
-compdef _recado recado
+# In a folder of fpath this file is the function itself, which then has to complete; sourced, it only registers.
+if [[ "${funcstack[1]}" = _recado ]]; then
+    _recado "$@"
+else
+    compdef _recado recado
+fi
 """,
     "fish": """\
-complete --command recado --no-files --arguments \\
-    '(recado complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+function __recado_candidates
+    set --local candidates (recado complete (commandline -opc)[2..] (commandline -ct) 2>/dev/null)
+    if test (count $candidates) -gt 0
+        printf '%s\\n' $candidates
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete --command recado --no-files --arguments '(__recado_candidates)'
 """,
 }
 INSTALL: Final = {
