@@ -127,6 +127,11 @@ def test_gc_without_grace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
             store.append([MessageBatch(bytes(16), first, Block.build([b"x"]))])
             store.seal()
     gc = ["feed", "gc", str(tmp_path), "--max-messages", "1", "--grace", "0s", "--json"]
+    assert main([*gc, "--dry-run"]) == 0
+    (would,) = told(capsys)
+    assert (would["dry_run"], would["files"], would["messages"]) == (True, 1, 1)
+    assert main([*gc[:-1], "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("would remove 1 files with 1 messages (")
     assert main(gc) == 0
     assert main(gc) == 0
     let_go, deleted = told(capsys)

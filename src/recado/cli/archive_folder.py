@@ -57,6 +57,8 @@ def collect_garbage(args: argparse.Namespace) -> int:
         with Archive.open(args.folder) as archive:
             feed = archive.feed
         with ArchiveStore(args.folder, feed) as store:
+            if args.dry_run:
+                return print_expired(args, store.select_expired(limits))
             report = store.apply_retention(limits, grace=args.grace)
     except FolderInUseError:
         hint = "set the limits of `recado feed archive` instead"
@@ -71,6 +73,16 @@ def collect_garbage(args: argparse.Namespace) -> int:
             f"{report.removed} files ({report.freed:,} bytes) deleted after their grace period; "
             f"the oldest message now has offset {report.first}"
         )
+    return EXIT_OK
+
+
+def print_expired(args: argparse.Namespace, files: Sequence[DataFile]) -> int:
+    messages, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+    if args.json:
+        result = {"dry_run": True, "files": len(files), "messages": messages, "bytes": size}
+        print(msgspec.json.encode(result).decode())
+    else:
+        print(f"would remove {len(files):,} files with {messages:,} messages ({size:,} bytes)")
     return EXIT_OK
 
 

@@ -169,8 +169,10 @@ def build_parser(verb: str) -> argparse.ArgumentParser:
                 action="store_true",
                 help="with --repair: drop rows that cannot be restored",
             )
+        case "gc":
+            add("--dry-run", action="store_true", help="print what would happen, change nothing")
         case _:
-            pass  # gc has only common options
+            pass
     if verb in ("subscribe", "replay"):
         add(
             "--selector",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 
 import pika
@@ -10,6 +11,21 @@ import pytest
 import recado
 
 from .conftest import Run
+
+RESOURCES = (
+    *("queues", "streams", "exchanges", "bindings", "connections", "channels", "consumers"),
+    *("users", "vhosts", "permissions", "policies"),
+)
+
+
+DESTRUCTIVE_VERBS = frozenset({"alter", "delete", "purge", "move", "replay", "close"})
+
+
+def test_every_destructive_verb_has_a_dry_run() -> None:
+    for name in RESOURCES:
+        resource = importlib.import_module(f"recado.cli.management.{name}").COMMAND
+        for verb, command in resource.verbs.items():
+            assert command.is_destructive is (verb in DESTRUCTIVE_VERBS), f"{name} {verb}"
 
 
 def test_the_life_of_a_queue(recado_on: Run) -> None:
