@@ -27,7 +27,7 @@ def scenarios_of(count: int) -> dict[str, Scenario]:
     too_many = count > QUICK_LARGEST_COUNT
     join = Scenario(
         f"consumers-join-{count}",
-        f"{title}: until all are there",
+        f"{title}: joining",
         "ms",
         Comparison.SHARE_OF_PEER,
         full_only=too_many,

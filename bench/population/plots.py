@@ -159,9 +159,10 @@ def draw_course(axes: Axes, count: int, measured: Measured) -> None:
     steps = range(1, marks_count + 1)
     for side in Side:
         values = [measured.detail(name, side, f"cpu_percent_{step}") for step in steps]
-        if None not in values:
-            places = [step / marks_count * publishers for step in steps]
-            axes.plot(places, values, color=COLOURS[side], marker="o", zorder=3)
+        places = [step / marks_count * publishers for step in steps]
+        points = [(place, value) for place, value in zip(places, values, strict=True) if value]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=COLOURS[side], marker="o", zorder=3)
     axes.plot(
         [share * publishers for share, _ in CPU_COURSES[count]],
         [percent for _, percent in CPU_COURSES[count]],
@@ -171,7 +172,7 @@ def draw_course(axes: Axes, count: int, measured: Measured) -> None:
         zorder=2,
     )
     shape(axes, f"CPU with {count} clients, %")
-    axes.set_ylim(0, 100)
+    set_logarithmic(axes)
     axes.set_xlabel("publishers that have come", loc="left", fontsize=9)
 
 

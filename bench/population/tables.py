@@ -11,7 +11,7 @@ from bench.picture import circumstances
 from bench.plan import Plan
 from bench.population import clients, consumers
 from bench.population.published import CAPTURES, CONSUMERS_REFUSED_COUNT
-from bench.report import detail, number
+from bench.report import detail, significant
 from bench.scenario import Side
 
 NOT_SHOWN = "–"
@@ -119,6 +119,13 @@ def verdict_of_slides(count: int) -> str:
     if count >= CONSUMERS_REFUSED_COUNT:
         return "not supported"
     return "supported" if count == consumers.COUNTS[0] else "not always"
+
+
+def number(value: float | None) -> str:
+    """Return about three significant digits, with separators of thousands."""
+    if value is None:
+        return NOT_SHOWN
+    return f"{value:,.0f}" if value >= 100 else significant(value)
 
 
 def whole(value: float | None) -> str:
