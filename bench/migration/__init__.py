@@ -65,7 +65,8 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
         for _ in range(plan.rounds):  # a limit counts the total, so every round has it
             book.enter("lost", Side.RECADO, Sample(verdict.lost))
             book.enter("out-of-order", Side.RECADO, Sample(verdict.out_of_order))
-            book.enter("twice", Side.RECADO, Sample(max(0, verdict.twice - allowed)))
+            repeated = {"moved_twice": float(verdict.twice)}
+            book.enter("twice", Side.RECADO, Sample(max(0, verdict.twice - allowed), repeated))
             book.enter("changed", Side.RECADO, Sample(len(verdict.changed)))
             book.enter("definitions", Side.RECADO, Sample(len(differences)))
             book.enter("to-recado", Side.RECADO, Sample(scene.total / there))
