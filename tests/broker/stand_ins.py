@@ -12,7 +12,7 @@ class StandInQueue:
         self.name = name
         self.declared_settings = settings or QueueSettings()
         self.owner = owner
-        self.survives_restart = (
+        self.stores_bindings = self.has_stored_bindings = (
             self.declared_settings.durable and not self.declared_settings.exclusive
         )
         self.deleted = False

@@ -30,6 +30,10 @@ class BackgroundWork:
         """Whether there is unfinished work."""
         return bool(self._unfinished)
 
+    def __len__(self) -> int:
+        """Return the number of unfinished tasks."""
+        return len(self._unfinished)
+
     def begin_turn(self, now: int) -> None:
         """Set the time at which the following steps run."""
         self.now = now

@@ -33,8 +33,12 @@ class Destination(Protocol):
         """The settings of the declaration, without policies."""
 
     @property
-    def survives_restart(self) -> bool:
-        """Whether the queue exists after a restart."""
+    def stores_bindings(self) -> bool:
+        """Whether new bindings to the queue are stored, if their source is durable."""
+
+    @property
+    def has_stored_bindings(self) -> bool:
+        """Whether existing bindings may be stored."""
 
     @property
     def owner(self) -> object | None:

@@ -17,7 +17,7 @@ from recado.amqp.errors import NotAllowedError, PreconditionFailedError
 from recado.amqp.traits import DIRECT_REPLY_TO
 
 from .access import User
-from .arguments import QUEUE_TYPES, QueueSettings, describe_entity
+from .arguments import QUEUE_TYPES, QueueSettings, QueueType, describe_entity
 from .background_work import BackgroundWork
 from .channel import Channel
 from .coalescer import Coalescer
@@ -135,6 +135,15 @@ class DeletedQueueCounters:
         self.get_count += other.get_count
         self.get_no_ack_count += other.get_no_ack_count
         self.get_empty_count += other.get_empty_count
+
+    def move(self, queue: "Queue", other: "DeletedQueueCounters") -> None:
+        """Let the totals of a queue so far stay with these, although it is going to be counted with others."""
+        self.add(queue)
+        reversed_totals = DeletedQueueCounters()
+        for name in self.__slots__:
+            if name not in ("ready", "unacked"):
+                setattr(reversed_totals, name, -getattr(queue, name))
+        other.add(reversed_totals)
 
     def copy(self) -> "DeletedQueueCounters":
         copied = DeletedQueueCounters()
@@ -426,6 +435,11 @@ class Broker:
             if consumer in queue.consumers or consumer in queue.wire_taps:
                 consumer.channel.cancel_consumer(consumer, now)
             yield queue.removal_cost
+
+    def count_altered_type(self, queue: Queue, queue_type: QueueType) -> None:
+        """Count what a queue does with its new type from now on, so that no total decreases."""
+        counters = self.deleted_queue_counters
+        counters[queue.declared_settings.queue_type].move(queue, counters[queue_type])
 
     def cancel(self, consumer: Consumer, now: int) -> None:
         consumer.channel.remove_consumer(consumer, now)

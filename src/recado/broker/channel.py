@@ -22,7 +22,7 @@ meanwhile; the channel requeues its messages after that.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from recado.amqp.errors import (
     AccessRefusedError,
@@ -45,9 +45,15 @@ from .run import Run
 from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, run_to_completion
 from .unacked_deliveries import UnackedDeliveries
 
+if TYPE_CHECKING:
+    from .work_queue import WorkQueue
+
 # Entries of `UnackedDeliveries` to settle, including the dispatch of the messages that replace them.
 _ENTRIES_PER_UNIT: Final = 2
 _CONSUMERS_PER_UNIT: Final = 8  # consumers to check, when searching for one with ready messages
+_LATE_MESSAGES_PER_STEP: Final = (
+    STEP_UNITS_MAX // 2
+)  # to store, one by one if they are not adjacent
 _RESUMED_CONSUMERS_PER_UNIT: Final = 32  # to wake, without ready messages: 0.07 to 0.15 µs each
 
 ATOMIC_UNITS_MAX: Final = TURN_UNITS_MAX // 2
@@ -400,6 +406,30 @@ class Channel:
             yield 1 + len(consumers)
         if was_at_limit:
             self.resume(background.now)
+
+    def store_unacked_late(self, queue: "WorkQueue") -> Steps[None]:
+        """Store the unsettled deliveries of a queue that must be stored late (see `alteration`)."""
+        for start, end in self._tag_ranges(0, self.next_tag - 1):
+            entries = [
+                (entry, high)
+                for entry, _, high in self.unacked.spans(start, end)
+                if entry.holder.queue is queue
+            ]
+            yield STEP_UNITS_MAX // 4
+            for entry, high in entries:
+                run = entry.run
+                was_recorded = run.stored and queue.survives_restart
+                for low in range(0, high, _LATE_MESSAGES_PER_STEP):
+                    if not entry.unsettled_count:
+                        break
+                    # First: what is settled from now on must be settled in the store, too.
+                    if not queue.store_unacked_late(
+                        entry.unsettled_runs(low, min(high, low + _LATE_MESSAGES_PER_STEP)),
+                        was_recorded=was_recorded,
+                    ):
+                        break
+                    run.stored = True
+                    yield STEP_UNITS_MAX
 
     def _has_shared_limit(self) -> bool:
         """Whether several consumers share a prefetch.

@@ -50,6 +50,11 @@ class ConsumerTimeouts:
         self.next_check: int | None = None
         """Time of the next check, or None if no channel consumes."""
 
+    @property
+    def channels(self) -> list["Channel"]:
+        """The open channels that may have unacknowledged deliveries."""
+        return list(self._channels)
+
     def watch(self, channel: "Channel", now: int) -> None:
         """Check the channel from now on."""
         if channel not in self._channels:

@@ -11,3 +11,7 @@ class InvalidValueError(BrokerError):
 
 class InvalidPolicyError(BrokerError, ValueError):
     """The policy is invalid; the message says why."""
+
+
+class InvalidAlterationError(BrokerError, ValueError):
+    """A queue cannot get other settings; the message begins with the setting and says why."""

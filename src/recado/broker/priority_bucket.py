@@ -179,6 +179,22 @@ class PriorityBucket:
             for run in runs:
                 fresh.insert(bisect_right(fresh, run.first_position, key=first_position), run)
 
+    def merge_requeued(self, run_count: int) -> bool:
+        """Move up to `run_count` requeued runs among the fresh ones; return whether there were any."""
+        had_requeued = bool(self._requeued)
+        self._merge_requeued(run_count)
+        return had_requeued
+
+    def find(self, position: int) -> Run | None:
+        """Return the first fresh run with messages from `position` on. It is not a copy."""
+        fresh = self._fresh
+        if not fresh:
+            return None
+        start = bisect_right(fresh, position, key=first_position) - 1
+        if start < 0 or fresh[start].end_position <= position:
+            start += 1
+        return fresh[start] if start < len(fresh) else None
+
     def remove(self, removed: Sequence[Run]) -> None:
         """Remove messages that `read` has just returned: parts of its runs, in order."""
         fresh = self._fresh

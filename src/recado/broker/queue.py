@@ -15,10 +15,10 @@ import msgspec
 
 from recado.amqp.traits import MessageTraits
 
-from .arguments import QueueSettings
+from .arguments import DeduplicationSettings, QueueSettings
 from .consumer import Consumer
 from .consumer_ring import ConsumerRing
-from .deduplication import create_window
+from .deduplication import RecordId, create_window, find_recorder
 from .memory_reclaimer import MemoryReclaimer
 from .run import Run
 from .store import MessageStore
@@ -75,8 +75,10 @@ class Queue(ABC):
         "get_count",
         "get_empty_count",
         "get_no_ack_count",
+        "has_stored_bindings",
         "held_dead_letter_bytes",
         "held_dead_letters",
+        "is_altering",
         "name",
         "owner",
         "ready",
@@ -84,6 +86,7 @@ class Queue(ABC):
         "settings",
         "shared_channel_consumers",
         "stalled",
+        "stores_bindings",
         "survives_restart",
         "unacked",
         "vhost",
@@ -118,6 +121,10 @@ class Queue(ABC):
         self.held_dead_letter_bytes = 0
         self.stalled = False  # too many dead letters are waiting: deliver and drop nothing
         self.survives_restart = settings.durable and not settings.exclusive
+        # Of bindings to durable exchanges: whether new ones are stored, and whether existing ones may be. They
+        # differ from `survives_restart` while the queue becomes durable or transient.
+        self.stores_bindings = self.has_stored_bindings = self.survives_restart
+        self.is_altering = False  # see `alteration`
         self.deduplication_window = create_window(
             settings.deduplication, store, vhost.name, self, persist=self.survives_restart
         )
@@ -228,6 +235,62 @@ class Queue(ABC):
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
         """Apply changed policies."""
+
+    def alter(self, settings: QueueSettings, now: int) -> None:
+        """Replace the declared settings. Everything that `alteration` prepares must have been done."""
+        had_single_active_consumer = self.settings.single_active_consumer
+        self.declared_settings = settings
+        self._set_storage(settings)
+        self._alter_window(settings.deduplication)
+        self._store.queue_altered(self)
+        self.vhost.epoch += 1  # routes depend on the settings of their queues
+        self.reconfigure(self.vhost.policies.effective_queue_settings(self.name, settings), now)
+        if self.settings.single_active_consumer != had_single_active_consumer:
+            self._rebuild_ring()
+        self.dispatch(now)
+
+    def abandon_alteration(self) -> None:
+        """Be as before what was done for an alteration that does not take place."""
+        self._set_storage(self.declared_settings)
+        if self.deduplication_window is not None:
+            self._alter_window(self.declared_settings.deduplication)
+        self._store.end_storing(self)
+
+    def _set_storage(self, settings: QueueSettings) -> None:
+        """Set what survives a restart."""
+        self.survives_restart = settings.durable and not settings.exclusive
+        self._stores_persistent = self.survives_restart and self._store.has_disk
+        self.stores_bindings = self.survives_restart
+        self.has_stored_bindings |= self.survives_restart
+
+    def _alter_window(self, settings: DeduplicationSettings | None) -> None:
+        window, persist = self.deduplication_window, self.survives_restart
+        if window is None or settings is None:
+            self.deduplication_window = create_window(
+                settings, self._store, self.vhost.name, self, persist=persist
+            )
+        else:
+            window.configure(settings)
+            window.set_recorder(find_recorder(self._store, self.vhost.name, self, persist=persist))
+
+    def record_message_ids(self) -> RecordId:
+        """Store the ids of new messages from now on, as of a durable queue; return the function that stores one."""
+        record = find_recorder(self._store, self.vhost.name, self, persist=True)
+        assert record is not None, "there is a disk"
+        assert self.deduplication_window is not None
+        self.deduplication_window.set_recorder(record)
+        return record
+
+    def _rebuild_ring(self) -> None:
+        """Choose anew which consumers receive messages."""
+        self._ring = ConsumerRing()
+        self._active_consumer = None
+        for consumer in self.consumers:
+            consumer.is_awake = False
+            if not self.settings.single_active_consumer:
+                self._ring.wake(consumer)
+        if self.settings.single_active_consumer:
+            self._elect_active_consumer()
 
     def restore(
         self, next_position: int, paged_out: Mapping[int, int], now: int, *, has_ttl: bool

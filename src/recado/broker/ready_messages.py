@@ -59,6 +59,15 @@ class ReadyMessages:
         self._position = 0
         self._paged_out: Iterator[tuple[list[Run], int]] | None = None
 
+    def passed_bytes(self, run: Run, priority: int) -> int:
+        """Return the size of those messages that were read, or that entered after the beginning."""
+        sizes = run.body_sizes()
+        if priority > self._priority:
+            return sum(sizes)
+        passed = self._position if priority == self._priority else 0
+        read = count_before(run, passed)
+        return sum(sizes[:read]) + sum(sizes[max(count_before(run, self._end), read) :])
+
     def read(self) -> Portion | None:
         """Return the next messages, None at the end or if the queue was deleted."""
         queue = self.queue
@@ -89,6 +98,11 @@ class ReadyMessages:
                 if run.first_position < self._end
             ]
         return runs
+
+
+def count_before(run: Run, position: int) -> int:
+    """Return how many messages of a run are before a position."""
+    return min(max(-(-(position - run.first_position) // run.stride), 0), len(run))
 
 
 class StreamMessages:

@@ -11,8 +11,10 @@ MS2  A message is settled after the dead letters that replace it were stored, so
 MS3  A message is identified by its queue and its position, which is never assigned twice.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
+
+from recado.amqp.traits import MessageTraits
 
 from .run import Run
 from .steps import Steps
@@ -85,11 +87,40 @@ class MessageStore:
     def queue_deleted(self, queue: "Queue") -> None:
         """A queue, durable or not, was deleted with its messages."""
 
+    def begin_storing(self, queue: "Queue", end_position: int) -> Steps[None]:
+        """Messages of a queue are stored from now on as if it survived a restart, which it perhaps does not yet.
+
+        `end_position` is the position of the next message. Until `queue_altered`, a restart forgets a queue
+        that does not survive it. The steps prepare `store_late`.
+        """
+        return _no_steps()
+
+    def end_storing(self, queue: "Queue") -> None:
+        """Undo `begin_storing`: the queue is not altered after all."""
+
+    def store_late(self, queue: "Queue", run: Run) -> None:
+        """Store messages that are in a queue already, ready or delivered, at their positions.
+
+        They were not stored when they entered it, or in such a way that a restart forgets them.
+        """
+
+    def store_paged_out_late(
+        self, queue: "Queue", stores_late: Callable[[MessageTraits], bool], end_position: int
+    ) -> Steps[None]:
+        """Do the same for paged-out messages before a position, if they have certain traits."""
+        yield from ()
+
+    def queue_altered(self, queue: "Queue") -> None:
+        """The declared settings of a queue have changed, perhaps also whether it survives a restart.
+
+        All its messages that survive a restart now have been stored before, also with `store_late`.
+        """
+
     def binding_added(self, vhost: str, binding: "Binding[Any]") -> None:
-        """A binding was added."""
+        """A binding was added; the store may know it already."""
 
     def binding_removed(self, vhost: str, binding: "Binding[Any]") -> None:
-        """A binding was removed."""
+        """A binding was removed; the store may not know it."""
 
     def append_run(self, queue: "Queue", run: Run) -> None:
         """Store persistent messages of a durable queue, at their positions.
@@ -198,3 +229,7 @@ class MessageStore:
 
     def notify_when_durable(self, listener: DurabilityListener) -> None:
         """Call `listener.on_durable` when `durable_lsn` has reached the current `lsn`."""
+
+
+def _no_steps() -> Steps[None]:
+    yield from ()

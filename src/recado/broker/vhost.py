@@ -415,9 +415,27 @@ class Vhost(Generic[Q]):
             self._bindings_by_destination.setdefault(destination, {})[binding] = None
             self.binding_count += 1
             self.epoch += 1
-            if _survives_restart(source, binding):
+            if _is_stored(source, destination):
                 self.store.binding_added(self.name, binding)
             self.observer.binding_changed(Change.CREATED, self.name, binding)
+
+    def record_bindings(self, queue: Q) -> Steps[None]:
+        """Store the bindings of a queue that becomes durable; new ones are stored already."""
+        for binding in list(self.bindings_to(queue)):
+            source = self.exchanges.get(binding.source)
+            if source is not None and source.settings.durable and self._is_bound(binding):
+                self.store.binding_added(self.name, binding)
+            yield _UNITS_PER_RECORD
+
+    def forget_bindings(self, queue: Q) -> Steps[None]:
+        """Remove the bindings of a queue that has become transient from the store; new ones are not stored."""
+        for binding in list(self.bindings_to(queue)):
+            source = self.exchanges.get(binding.source)
+            if queue.deleted:  # another one may have its name
+                return
+            if source is not None and source.settings.durable and self._is_bound(binding):
+                self.store.binding_removed(self.name, binding)
+            yield _UNITS_PER_RECORD
 
     def _unbind(
         self, source: Exchange[Q], destination: Q | Exchange[Q], key: str, arguments: FieldTable
@@ -448,7 +466,10 @@ class Vhost(Generic[Q]):
         self.binding_count -= 1
         cost = source.unbind(binding)
         self.observer.binding_changed(Change.DELETED, self.name, binding)
-        if not _survives_restart(source, binding):
+        end = binding.destination
+        if not source.settings.durable or not (
+            end.settings.durable if isinstance(end, Exchange) else end.has_stored_bindings
+        ):
             return cost + 1
         self.store.binding_removed(self.name, binding)
         return cost + _UNITS_PER_RECORD
@@ -511,11 +532,11 @@ def _pop_all(items: Collection[T]) -> Iterator[T]:
         yield left.pop()
 
 
-def _survives_restart(source: Exchange[Q], binding: Binding[Q | Exchange[Q]]) -> bool:
-    """Whether a binding survives a restart, which it does if both its ends do."""
-    end = binding.destination
-    lasting = end.settings.durable if isinstance(end, Exchange) else end.survives_restart
-    return source.settings.durable and lasting
+def _is_stored(source: Exchange[Q], destination: Q | Exchange[Q]) -> bool:
+    """Whether a new binding survives a restart, which it does if both its ends do."""
+    if isinstance(destination, Exchange):
+        return source.settings.durable and destination.settings.durable
+    return source.settings.durable and destination.stores_bindings
 
 
 def _reject_default_exchange(name: str) -> None:

@@ -20,9 +20,10 @@ and so its delivery tags (`shared_channel_consumers`), if the queue dead-letters
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, islice
+from typing import Protocol
 
 from recado.amqp.frames import read_body_size
 from recado.amqp.traits import MessageTraits
@@ -31,7 +32,7 @@ from .arguments import QueueSettings
 from .consumer import DELIVERY_OVERHEAD_BYTES, DISPATCH_BYTES, UNLIMITED_COUNT
 from .priority_bucket import PriorityBucket, ReadLimits
 from .queue import ExclusiveOwner, Queue, QueueContext
-from .run import Run, merge_adjacent
+from .run import Run, first_position, merge_adjacent
 from .steps import STEP_UNITS_MAX, Steps
 
 DISPATCHED_RUNS_MAX = 512  # per turn, if they may be paged in one by one: about 15 ms
@@ -43,7 +44,16 @@ DROPPED_RUNS_MAX = 4096
 """Runs dropped per turn from a bucket in memory: 0.7 µs each, twice that with a journal."""
 DROPPED_RUNS_MIN = 2  # per published message, so that a queue at its limit stays there
 _CHANGES_PER_UNIT = 2  # messages dropped or delivered
+_BUCKETS_PER_UNIT = 8  # to find a run by its position
+_BYTES_PER_UNIT = 8192  # to encode a run and write it to the journal
 _RUNS_PER_STEP = STEP_UNITS_MAX  # of a purge, mostly the cost of the journal
+
+
+class ByteSurvey(Protocol):
+    """Measures the ready messages of a queue in steps, between which the queue is used."""
+
+    def measured_bytes(self, run: Run, priority: int) -> int:
+        """Return the size of those messages of a run that it has found, or never will because they are new."""
 
 
 class DropBudget:
@@ -84,9 +94,12 @@ class WorkQueue(Queue):
         "_has_limits",
         "_has_ttl",
         "_is_simple",
+        "_measures_bytes",
         "_ready_bytes",
         "_rejects_publishes",
         "_stores_all",
+        "_stores_late",
+        "_survey",
         "has_dead_letter_exchange",
     )
 
@@ -98,8 +111,11 @@ class WorkQueue(Queue):
         owner: ExclusiveOwner | None,
         now: int,
     ) -> None:
+        self._survey: ByteSurvey | None = (
+            None  # while the size of the ready messages is being measured
+        )
         super().__init__(context, name, settings, owner, now)
-        self._ready_bytes = 0  # maintained only if there is a limit in bytes
+        self._ready_bytes = 0  # maintained only if there is a limit in bytes, or soon will be
         self._has_ttl = False  # some messages have a time to live
         self._drop_budget = DropBudget()
         self._drop_retry_at = 0  # when to continue dropping
@@ -107,12 +123,15 @@ class WorkQueue(Queue):
         self._add_bucket()
         # Quorum queues store transient messages too.
         self._stores_all = self._stores_persistent and settings.queue_type == "quorum"
+        # Which messages must be stored that were not when they entered, while the queue is altered.
+        self._stores_late: Callable[[MessageTraits], bool] | None = None
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────────
 
     def _apply_settings(self, settings: QueueSettings) -> None:
         """Set the effective settings, and the flags derived from them."""
         super()._apply_settings(settings)
+        self._measures_bytes = settings.max_length_bytes is not None or self._survey is not None
         self._has_limits = settings.max_length is not None or settings.max_length_bytes is not None
         self._rejects_publishes = self._has_limits and settings.overflow != "drop-head"
         self.has_dead_letter_exchange = settings.dead_letter_exchange is not None
@@ -126,7 +145,9 @@ class WorkQueue(Queue):
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
         """Apply changed policies. Messages in the queue keep their time to live."""
-        was_measured = self.settings.max_length_bytes is not None
+        was_measured = self._measures_bytes
+        if settings.max_length_bytes is not None and self._survey is not None:
+            self._survey, was_measured = None, False  # the limit applies before the survey is done
         self._apply_settings(settings)
         if settings.max_length_bytes is not None and not was_measured:
             self._measure_ready_bytes()
@@ -250,6 +271,7 @@ class WorkQueue(Queue):
             run.redelivered = True
         # Otherwise messages that were requeued singly would also be delivered singly.
         for run in merge_adjacent(runs):
+            self.store_late(run)
             self._count_ready(run)
             self._buckets[self._bucket_index(run)].requeue(run)
         self._drop_excess(now)
@@ -539,8 +561,14 @@ class WorkQueue(Queue):
 
     def _count_ready(self, run: Run) -> None:
         self.ready += len(run)
-        if self.settings.max_length_bytes is not None:
-            self._ready_bytes += sum(run.body_sizes())
+        if self._measures_bytes:
+            self._ready_bytes += self._measured_bytes(run)
+
+    def _measured_bytes(self, run: Run) -> int:
+        """Return the size of those messages that `_ready_bytes` includes, if they are ready."""
+        if self._survey is None:
+            return sum(run.body_sizes())
+        return self._survey.measured_bytes(run, self._bucket_index(run))
 
     def _front_bucket(self) -> PriorityBucket:
         """Return the non-empty bucket of the highest priority."""
@@ -556,8 +584,8 @@ class WorkQueue(Queue):
 
     def _uncount_ready(self, run: Run) -> None:
         self.ready -= len(run)
-        if self.settings.max_length_bytes is not None:
-            self._ready_bytes -= sum(run.body_sizes())
+        if self._measures_bytes:
+            self._ready_bytes -= self._measured_bytes(run)
 
     def _measure_ready_bytes(self) -> None:
         """Compute the size of all ready messages, including paged-out ones, for a limit in bytes."""
@@ -571,6 +599,105 @@ class WorkQueue(Queue):
     @property
     def paged_out_bytes(self) -> int:
         return sum(bucket.paged_out_bytes for bucket in self._buckets)
+
+    # ── alterations ───────────────────────────────────────────────────────────────────────────────────
+
+    def _set_storage(self, settings: QueueSettings) -> None:
+        super()._set_storage(settings)
+        self._stores_all = self._stores_persistent and settings.queue_type == "quorum"
+        self._stores_late = None
+
+    def begin_survey(self, survey: ByteSurvey) -> None:
+        """Measure the ready messages in steps: those that the survey finds, and all that it does not."""
+        self._survey, self._ready_bytes, self._measures_bytes = survey, 0, True
+
+    def is_surveyed_by(self, survey: ByteSurvey) -> bool:
+        """Whether the survey is still needed."""
+        return self._survey is survey
+
+    def add_surveyed(self, size: int) -> None:
+        self._ready_bytes += size
+
+    def end_survey(self, *, keep: bool) -> None:
+        """End it. With `keep`, the size goes on being counted until the settings change."""
+        self._survey = None
+        self._measures_bytes = keep or self.settings.max_length_bytes is not None
+
+    def store_late_messages(self, settings: QueueSettings) -> Steps[bool]:
+        """Store what these settings require: new messages from now on, and in steps the ready ones.
+
+        Returns whether there can be messages that were not stored, because the queue is not durable or they
+        are transient. Those that return to the queue from now on are stored, too.
+        """
+        stored_persistent, stored_all = self._stores_persistent, self._stores_all
+        stores_persistent = settings.durable and self._store.has_disk
+        stores_all = stores_persistent and settings.queue_type == "quorum"
+        is_late_persistent = stores_persistent and not stored_persistent
+        is_late_transient = stores_all and not stored_all
+        if not (is_late_persistent or is_late_transient):
+            return False
+        end = self._next_position
+        recording = self._store.begin_storing(self, end)
+        self._stores_persistent, self._stores_all = True, stores_all or stored_all
+        yield from recording
+        if self.deleted:
+            return True
+
+        def stores_late(traits: MessageTraits) -> bool:
+            return is_late_persistent if traits.persistent else is_late_transient
+
+        self._stores_late = stores_late
+        yield from self._store_ready_late(end)
+        if not self.deleted:
+            yield from self._store.store_paged_out_late(self, stores_late, end)
+        return True
+
+    def abandon_alteration(self) -> None:
+        super().abandon_alteration()
+        if self._survey is not None:
+            self.end_survey(keep=False)
+
+    def store_late(self, run: Run, *, was_recorded: bool = False) -> bool:
+        """Store messages if `begin_storing` made that necessary; return whether it did.
+
+        `was_recorded` tells whether the store knows of their deliveries.
+        """
+        if self._stores_late is None or not self._stores_late(run.traits):
+            return False
+        self._store.store_late(self, run)
+        if run.redelivered and not was_recorded:
+            for _ in range(max(run.delivery_count, 1)):
+                self.record_delivery(run)
+        return True
+
+    def store_unacked_late(self, runs: Iterable[Run], *, was_recorded: bool) -> bool:
+        """Store deliveries if they must be stored late; return whether they must."""
+        for run in runs:
+            if not self.store_late(run, was_recorded=was_recorded):
+                return False
+            if not was_recorded:
+                self.record_delivery(run)  # the current one
+        return True
+
+    def _store_ready_late(self, end: int) -> Steps[None]:
+        position = 0
+        for bucket in self._buckets:
+            while bucket.merge_requeued(
+                _RUNS_PER_STEP
+            ):  # those that return later are stored as they do
+                yield STEP_UNITS_MAX
+        while not self.deleted:
+            # In order of position over all priorities, so that the store has few fragments.
+            found = [bucket.find(position) for bucket in self._buckets]
+            runs = [run for run in found if run is not None and run.first_position < end]
+            if not runs:
+                break
+            run = min(runs, key=first_position)
+            position = run.end_position
+            cost = 1 + len(found) // _BUCKETS_PER_UNIT
+            if self.store_late(run, was_recorded=run.stored and self.survives_restart):
+                cost += 1 + run.memory_bytes() // _BYTES_PER_UNIT
+            yield cost
 
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────
 

@@ -78,6 +78,8 @@ class TrialQueue:
     def survives_restart(self) -> bool:
         return self.declared_settings.durable and not self.declared_settings.exclusive
 
+    stores_bindings = has_stored_bindings = survives_restart
+
 
 class TrialVhost:
     """The copies of the objects of a vhost."""

@@ -1,18 +1,19 @@
-"""Operations on queues that RabbitMQ does not have: peek, move and replay."""
+"""Operations on queues that RabbitMQ does not have: peek, move, replay and alter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
 from recado.amqp.errors import AccessRefusedError
 from recado.amqp.properties import decode_properties
-from recado.amqp.values import STORED_MAX_ENTRY_COUNT, Int64
+from recado.amqp.values import STORED_MAX_ENTRY_COUNT, FieldValue, Int64
 from recado.broker import checks
-from recado.broker.errors import InvalidValueError
+from recado.broker.alteration import AlteredSettings, alter, compare_settings, plan_alteration
+from recado.broker.errors import InvalidAlterationError, InvalidValueError
 from recado.broker.move import MoveProgress, move
 from recado.broker.peek import PeekedMessage, PeekSettings, peek
 from recado.broker.queue import Queue
@@ -21,15 +22,16 @@ from recado.broker.replay import ReplayProgress, replay
 from recado.broker.steps import Steps
 from recado.broker.stream import Stream
 from recado.broker.work_queue import WorkQueue
+from recado.definitions.exporter import to_json_object
 
 from ..access import Access
 from ..body import Integer, read_body
 from ..broker_steps import run_broker_steps
-from ..query import Listing
+from ..query import Listing, QueryParameter
 from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised
 from ..routes import API, Content
 from .messages import GET_MAX_BYTES, GET_MAX_COUNT, encode_payload, properties_object
-from .topology import access_to, find_queue
+from .topology import access_to, find_queue, read_arguments
 
 if TYPE_CHECKING:
     from recado.broker.message_filter import MessageFilter
@@ -302,3 +304,95 @@ def _write_predicate(request: ApiRequest) -> Callable[[str], bool]:
         return True
 
     return may_write
+
+
+# ── alter ───────────────────────────────────────────────────────────────────────────────────────────
+
+ALTER_DRY_RUN: Final = QueryParameter(
+    "dry_run", "Change nothing; answer with the settings that would change.", bool
+)
+
+
+class QueueAlteration(msgspec.Struct):
+    """The settings of a queue that are to change; others stay as they are."""
+
+    type: Annotated[
+        Literal["classic", "quorum", "stream"] | msgspec.UnsetType,
+        msgspec.Meta(description="The queue type."),
+    ] = msgspec.UNSET
+    durable: bool | msgspec.UnsetType = msgspec.UNSET
+    auto_delete: bool | msgspec.UnsetType = msgspec.UNSET
+    arguments: Annotated[
+        dict[str, Any] | msgspec.UnsetType,
+        msgspec.Meta(description="All arguments; those that are absent are removed."),
+    ] = msgspec.UNSET
+
+
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/alter",
+    Access.VHOST,
+    answers=(200, 409, 503),
+    body=QueueAlteration,
+    query=(ALTER_DRY_RUN,),
+)
+def alter_queue(request: ApiRequest) -> Answer:
+    """Change settings of a queue that a declaration cannot change; messages, bindings and consumers stay.
+
+    The answer has the value of each changed setting before and after. All settings change at once, or none.
+    """
+    queue = find_queue(request)
+    access = access_to(request, queue.vhost)
+    access.permissions.check_configure("queue", queue.name)
+    queue.vhost.find_accessible_queue(None, queue.name)  # refuses exclusive queues
+    altered = _read_alteration(request)
+    with _alteration_errors_as_answers():
+        settings = plan_alteration(access, queue, altered)
+    changes = compare_settings(queue.declared_settings, settings)
+    body = {
+        name: {"before": _to_json(each.before), "after": _to_json(each.after)}
+        for name, each in changes.items()
+    }
+    if ALTER_DRY_RUN.is_true(request.query) or not changes:
+        return Answer(body={"altered": False, "changes": body}, is_change=False)
+    if queue.is_altering:
+        raise ApiError(409, "conflict", "another alteration of the queue is in progress")
+    if settings.durable and not queue.survives_restart:
+        _refuse_during_alarm(request)
+    is_done = False
+
+    async def wait() -> Answer:
+        nonlocal is_done
+        with _alteration_errors_as_answers():
+            await run_broker_steps(request, alter(request.broker, queue, settings))
+        is_done = True
+        return Answer(body={"altered": True, "changes": body}, durable=True)
+
+    return Answer(wait=wait, outcome=lambda: {"altered": is_done, "changes": body})
+
+
+def _read_alteration(request: ApiRequest) -> AlteredSettings:
+    if "exclusive" in request.object():
+        raise bad_request(
+            "exclusive: cannot be altered, because an exclusive queue belongs to the connection that declared it"
+        )
+    body = read_body(request, QueueAlteration)
+    arguments = body.arguments
+    return AlteredSettings(
+        queue_type=None if body.type is msgspec.UNSET else body.type,
+        durable=None if body.durable is msgspec.UNSET else body.durable,
+        auto_delete=None if body.auto_delete is msgspec.UNSET else body.auto_delete,
+        arguments=None if arguments is msgspec.UNSET else read_arguments(arguments),
+    )
+
+
+@contextmanager
+def _alteration_errors_as_answers() -> Iterator[None]:
+    try:
+        yield
+    except InvalidAlterationError as error:
+        raise bad_request(str(error)) from error
+
+
+def _to_json(value: FieldValue) -> Any:
+    return to_json_object({"value": value})["value"]

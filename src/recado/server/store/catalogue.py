@@ -69,15 +69,18 @@ class StoreCatalogue:
         del self.queues[queue_id]
         return records.encode_tables(records.QUEUE_DELETED, {"number": queue_id})
 
-    def add_binding(self, vhost: str, binding: Binding[Any]) -> bytes:
+    def add_binding(self, vhost: str, binding: Binding[Any]) -> bytes | None:
+        """Return None if the binding is known already."""
         record = records.encode_tables(records.BINDING, *_encode_binding(vhost, binding))
+        if record[1:] in self._bindings:
+            return None
         self._bindings[record[1:]] = record
         return record
 
-    def remove_binding(self, vhost: str, binding: Binding[Any]) -> bytes:
+    def remove_binding(self, vhost: str, binding: Binding[Any]) -> bytes | None:
+        """Return None if the binding is not known."""
         record = records.encode_tables(records.BINDING_DELETED, *_encode_binding(vhost, binding))
-        del self._bindings[record[1:]]
-        return record
+        return record if self._bindings.pop(record[1:], None) is not None else None
 
     def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> bytes:
         if value is None:

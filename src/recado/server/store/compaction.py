@@ -115,6 +115,9 @@ class Compactor:
             if index is not None:
                 parts = _live_parts(index, destination[1], count, source)
                 if parts:
+                    # The flag of an old record is wrong if the queue was altered since.
+                    flag = SPILLED_FLAG if index.is_spilled(run.traits) else 0
+                    destination = (index.queue_id | flag, *destination[1:])
                     shared.setdefault(parts, []).append((index, destination))
         size = 0
         for parts, receivers in shared.items():

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from recado.amqp.traits import MessageTraits
 from recado.amqp.values import FieldTable
 from recado.broker.arguments import QueueSettings
 from recado.broker.binding import Binding
@@ -33,10 +34,16 @@ from .lsn import DeferredActions, LsnTracker
 from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
 from .records import (
+    MOVED_RUN,
+    NO_EXPIRY_CODE,
+    SETTLED,
+    decode_run,
     encode_checkpoint,
     encode_message_ids,
     encode_message_ids_start,
     encode_queue_index,
+    encode_ranges,
+    encode_run,
 )
 from .segments import StoreSegments
 from .streams import StreamFolders, StreamJournals
@@ -46,6 +53,8 @@ from .turn_batch import TurnBatch
 REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoint
 IDS_PER_STEP = 1024
 UNITS_PER_FOLDER = 40  # to remove the folder of a stream: 0.2 ms
+SETTLED_RANGES_PER_STEP = 2048
+UNITS_PER_LATE_RECORD = 2  # to encode messages and write them to the journal
 PAGE_OUT_BYTES = (
     64 << 20
 )  # ready messages of one priority of a queue in memory; further ones are paged out
@@ -180,17 +189,107 @@ class JournalStore(LsnTracker):
             index.discard()
             self._batch.discard(index)
             del self.queue_indexes[index.queue_id]
-            if index.durable:
+            if index.queue_id in self.catalogue.queues:
                 self.append_record(self.catalogue.remove_queue(index.queue_id))
             if self.streams is not None and queue.declared_settings.queue_type == "stream":
                 self.streams.delete(index.queue_id)
 
+    def begin_storing(self, queue: Queue, end_position: int) -> Steps[None]:
+        self.flush()  # messages before `end_position` are in records of their own
+        index = self._index_of.get(queue) or self._open_index(queue)
+        index.durable = True
+        index.reserve(end_position)
+        return self._record_settled(index, end_position)
+
+    def _record_settled(self, index: QueueIndex, end_position: int) -> Steps[None]:
+        """Record which positions are settled: recovery cannot know those that were never stored."""
+        position = 0
+        while position < end_position and not index.deleted:
+            ranges = index.settled.ranges_from(position, SETTLED_RANGES_PER_STEP)
+            if not ranges:
+                break
+            self.append_record(encode_ranges(SETTLED, [(index.queue_id, ranges)]))
+            position = ranges[-1][1]
+            yield STEP_UNITS_MAX
+
+    def end_storing(self, queue: Queue) -> None:
+        if queue in self._index_of:
+            self._index_of[queue].durable = queue.survives_restart
+
+    def store_late(self, queue: Queue, run: Run) -> None:
+        expires_at = NO_EXPIRY_CODE if run.expires_at is None else run.expires_at
+        self._append_late(
+            self._index_of[queue],
+            run.first_position,
+            expires_at,
+            run.traits,
+            run.origin.first_delivery_end[1:-1],
+            *(run.channel, run.frame_max, run.prefix),
+            run.payloads[run.taken_count :] if run.taken_count else run.payloads,
+        )
+        run.stored = True
+
+    def _append_late(
+        self,
+        index: QueueIndex,
+        first: int,
+        expires_at: int,
+        traits: MessageTraits,
+        origin_bytes: bytes,
+        channel: int,
+        frame_max: int,
+        prefix: bytes,
+        payloads: list[bytes],
+    ) -> None:
+        self.flush()  # settlements must precede the messages in the journal, as for moved ones
+        record = encode_run(
+            ((index.queue_id, first, expires_at),),
+            *(traits, origin_bytes, channel, frame_max, prefix, payloads),
+            kind=MOVED_RUN,
+        )
+        stats, offset = self.segments.append(record)
+        index.add_late(first, first + len(payloads), offset, len(record), stats)
+        self.durable_ops += 1
+
+    def store_paged_out_late(
+        self, queue: Queue, stores_late: Callable[[MessageTraits], bool], end_position: int
+    ) -> Steps[None]:
+        index = self._index_of[queue]
+        first = min((each.next_position for each in index.paged_out.values()), default=end_position)
+        cursor = PagedOutBucket(first)
+        while cursor.next_position < end_position and not index.deleted:
+            self.flush()  # what is read is live
+            with self._reporting_read_errors(queue):
+                found, cost = paged_out.read_located(self.journal, index, cursor, end_position)
+            for record, record_first, low, high, expires_at in found:
+                run = decode_run(record)
+                if stores_late(run.traits):
+                    self._append_late(
+                        *(index, low, expires_at, run.traits, run.origin_bytes),
+                        *(run.channel, run.frame_max, run.prefix),
+                        run.payloads[low - record_first : high - record_first],
+                    )
+            yield cost + UNITS_PER_LATE_RECORD * len(found)
+
+    def queue_altered(self, queue: Queue) -> None:
+        index = self._index_of.get(queue)
+        if queue.survives_restart:
+            assert index is not None
+            self.append_record(self.catalogue.add_queue(index.queue_id, queue))
+        elif index is not None and index.queue_id in self.catalogue.queues:
+            index.durable = False
+            self.append_record(self.catalogue.remove_queue(index.queue_id))
+
     def binding_added(self, vhost: str, binding: Binding[Any]) -> None:
         if self.restored_indexes is None:
-            self.append_record(self.catalogue.add_binding(vhost, binding))
+            record = self.catalogue.add_binding(vhost, binding)
+            if record is not None:
+                self.append_record(record)
 
     def binding_removed(self, vhost: str, binding: Binding[Any]) -> None:
-        self.append_record(self.catalogue.remove_binding(vhost, binding))
+        record = self.catalogue.remove_binding(vhost, binding)
+        if record is not None:
+            self.append_record(record)
 
     def set_metadata(self, kind: str, vhost: str, name: str, value: bytes | None) -> None:
         if self.metadata.get((kind, vhost, name)) != value:

@@ -6,6 +6,7 @@ as one run where they are alike, so that handling them costs no more than if the
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from recado.broker.priority_bucket import ReadLimits
 from recado.broker.run import Run
@@ -136,6 +137,48 @@ def read_portion(
             cursor.extents, cursor.journal_position = extents, journal_position
             return runs, cost, False
     return runs, cost, True
+
+
+class LocatedRun(NamedTuple):
+    """Paged-out messages of a queue [low, high) in a record, whose first position is `record_first`."""
+
+    record: bytes
+    record_first: int
+    low: int
+    high: int
+    expires_at: int
+
+
+def read_located(
+    journal: Journal, index: QueueIndex, cursor: PagedOutBucket, end: int
+) -> tuple[list[LocatedRun], int]:
+    """Return some paged-out messages from the cursor on and before `end`, of any priority, and the cost.
+
+    The cursor advances. The journal may change between two calls.
+    """
+    found: list[LocatedRun] = []
+    cost = 0
+    for extents, journal_position, record in _scan(journal, index, cursor, _READ_MIN_BYTES):
+        cursor.next_position = max(cursor.next_position, extents.first)
+        if cost >= STEP_UNITS_MAX:
+            cursor.extents, cursor.journal_position = extents, journal_position
+            return found, cost
+        cost += _UNITS_PER_RECORD + len(record) // _BYTES_PER_UNIT
+        located = _locate(index, cursor.next_position, extents, record)
+        if located is not None:
+            priority, low, high, record_first, expires_at = located
+            bucket, high = index.paged_out.get(priority), min(high, end)
+            if bucket is not None:
+                live = index.settled.missing(max(low, bucket.next_position), high)
+                found += [
+                    LocatedRun(record, record_first, start, stop, expires_at)
+                    for start, stop in _untaken(live, bucket)
+                ]
+            cursor.next_position = high
+            if high == end:
+                return found, cost
+    cursor.next_position = end
+    return found, cost
 
 
 def _page_in_unwritten(bucket: PagedOutBucket) -> list[Run]:

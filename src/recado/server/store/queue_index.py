@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
+from recado.amqp.traits import MessageTraits
 from recado.broker.queue import Queue
 
 from .pending_run import PagedOutBucket
@@ -146,6 +147,10 @@ class QueueIndex:
         """
         return self.queue is None or self.queue.declared_settings.queue_type == "quorum"
 
+    def is_spilled(self, traits: MessageTraits) -> bool:
+        """Whether stored messages with these traits were only paged out, so that a restart forgets them."""
+        return not self.durable or (self.queue is not None and not self.queue.should_store(traits))
+
     # ── where messages are ────────────────────────────────────────────────────────────────────────────
 
     def add_stored(
@@ -195,10 +200,44 @@ class QueueIndex:
             return 0
         return max(bisect_right(self.segment_extents, position, key=_first_position) - 1, 0)
 
+    def reserve(self, end: int) -> None:
+        """Count all positions before `end` as stored; those that never were are settled until `add_late`."""
+        if end > self.stored_end:
+            self.settled.add(self.stored_end, end)
+            self.stored_end = end
+        self.end_position = max(self.end_position, end)
+
+    def add_late(self, first: int, end: int, offset: int, size: int, stats: SegmentStats) -> None:
+        """Add messages that are in the queue already, whether they have been stored before or not."""
+        for each in self.segment_extents[self.find_extents(first) :]:
+            if each.first >= end:
+                break
+            low, high = max(first, each.first), min(end, each.end)
+            if low < high:  # live again, until they are moved out of these extents
+                revived = self.settled.count(low, high)
+                each.live_count += revived
+                each.stats.live_count += revived
+        self.settled.remove(first, end)
+        self.add_moved(first, end, offset, size, stats)
+
     def add_moved(self, first: int, end: int, offset: int, size: int, stats: SegmentStats) -> None:
-        """Move live messages: compaction stored them again in another segment."""
+        """Move live messages: they were stored again in another segment."""
+        extents = self.segment_extents
+        while first < end:  # one part for each of the extents where they were
+            index = bisect_right(extents, first, key=_first_position)
+            part_end = end
+            if index and first < extents[index - 1].end:
+                part_end = min(end, extents[index - 1].end)
+            elif index < len(extents):
+                part_end = min(end, extents[index].first)
+            self._move(index, first, part_end, offset, size, stats)
+            first = part_end
+
+    def _move(
+        self, index: int, first: int, end: int, offset: int, size: int, stats: SegmentStats
+    ) -> None:
+        """Move messages that were in the extents before `index`, or in none."""
         extents, count = self.segment_extents, end - first
-        index = bisect_right(extents, first, key=_first_position)
         if index and first < extents[index - 1].end:
             index = self._remove_moved(index - 1, first, end)
         before = extents[index - 1] if index else None
@@ -209,6 +248,12 @@ class QueueIndex:
         stats.live_count += count
         stats.stored_count += count
         before.extend(first, end, offset, size)
+        newest = self._newest_extents
+        if newest is not None and newest.first < first and newest is not before:
+            # These extents are after it, so new messages cannot be added to it any more.
+            self._newest_extents = None
+            if not newest.live_count and not self._is_recovering:
+                extents.remove(newest)
 
     def _remove_moved(self, index: int, first: int, end: int) -> int:
         """Remove moved messages from their old extents; return the index of what follows them.
@@ -311,6 +356,7 @@ class QueueIndex:
 
     def finish_recovery(self) -> None:
         """After the journal was read: settle the positions in no extents, and count the live messages."""
+        self.stored_end = max(self.stored_end, self.settled.end)  # see `reserve`
         end = 0
         for each in self.segment_extents:
             if end < each.first:

@@ -8,6 +8,7 @@ RA1  Ranges are ordered and not empty, and neither overlap nor touch.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import itemgetter
 
 END_POSITION = 1 << 64
@@ -101,6 +102,15 @@ class RangeSet:
         """The smallest position that is not in the set."""
         first = self._chunks[0] if self._chunks else None
         return first.ends[0] if first is not None and not first.starts[0] else 0
+
+    @property
+    def end(self) -> int:
+        """The position after the largest in the set."""
+        return self._last_ends[-1] if self._last_ends else 0
+
+    def ranges_from(self, position: int, count: int) -> list[tuple[int, int]]:
+        """Return the first `count` ranges that end after a position."""
+        return list(islice(self._ranges_after(position), count))
 
     def add(self, start: int, end: int) -> None:
         chunks, last_ends = self._chunks, self._last_ends

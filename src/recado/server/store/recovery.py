@@ -113,7 +113,10 @@ class RecoveredState:
             elif record[0] == records.RUN:
                 index.add_stored(first, count, offset, len(record), stats)
             else:
-                # It was live when it was moved, even if the record that first stored it is gone.
+                # It was live when it was moved, even if the record that first stored it is gone, or was that
+                # of a spilled message.
+                if index.queue_id in self._spilled:
+                    self._spilled[index.queue_id].remove(first, end)
                 index.settled.remove(first, end)
                 index.stored_end = max(index.stored_end, end)
                 index.add_moved(first, end, offset, len(record), stats)
