@@ -36,6 +36,11 @@ class PagingStore(MessageStore):
         assert not positions & self.live[queue], "a position is assigned once"
         self.live[queue] |= positions
 
+    def store_late(self, queue: Queue, run: Run) -> None:
+        self._note(f"{len(run)} late to {queue.name}")
+        run.stored = True
+        self.live[queue] |= {run.first_position + i * run.stride for i in range(len(run))}
+
     def page_out(self, queue: Queue, run: Run, priority: int, *, durable: bool) -> None:
         self.append_run(queue, run)
         self._paged_out[queue, priority].append(run.slice(0, len(run)))
