@@ -54,6 +54,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/queues/%2F/q/actions",
         {"action": "sync"},
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/alter"): (
+        "/api/queues/%2F/q/alter",
+        {"type": "classic", "durable": False, "auto_delete": False, "arguments": {}},
+    ),
     ("POST", "/api/bindings/{vhost}/e/{source}/{destination_type}/{destination}"): (
         "/api/bindings/%2F/e/amq.topic/q/q",
         {"routing_key": "k", "arguments": {"a": 1}},

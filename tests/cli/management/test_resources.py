@@ -51,6 +51,36 @@ def test_the_life_of_a_queue(recado_on: Run) -> None:
     assert recado_on("queues", "list").rows == []
 
 
+def test_alter_a_queue(recado_on: Run) -> None:
+    recado_on("queues", "declare", "jobs", "-a", "x-max-length=5", "-a", "x-message-ttl=60000")
+    recado_on("publish", "", "jobs", "hello")
+    change = ("queues", "alter", "jobs", "-a", "x-max-length=7", "--remove-argument")
+    would = recado_on(*change, "x-message-ttl", "--dry-run", "--json")
+    changes = {
+        "x-max-length": {"before": 5, "after": 7},
+        "x-message-ttl": {"before": 60000, "after": None},
+    }
+    assert would.json["changes"] == changes
+    assert recado_on("queues", "show", "jobs", "--json").json["arguments"]["x-max-length"] == 5
+    done = recado_on(*change, "x-message-ttl")
+    line = "altered queue 'jobs' in vhost '/': x-max-length 5 -> 7, x-message-ttl 60000 -> none\n"
+    assert (done.status, done.out) == (0, line)
+    assert recado_on("queues", "alter", "jobs", "--durable").out == (
+        "unchanged: queue 'jobs' in vhost '/'\n"
+    )
+    shown = recado_on("queues", "show", "jobs", "--json").json
+    assert (shown["arguments"], shown["messages"]) == ({"x-max-length": 7}, 1)
+
+    assert recado_on("queues", "alter", "jobs", "--type", "quorum").status == 0
+    assert recado_on("queues", "list").rows[0][:6] == ["/", "jobs", "quorum", "true", "", "1"]
+    refused = recado_on("queues", "alter", "jobs", "--no-durable")
+    assert refused.status == 1
+    assert "invalid property 'non-durable'" in refused.err
+    missing = recado_on("queues", "alter", "jobs", "--remove-argument", "x-expires")
+    assert "has no argument 'x-expires'" in missing.err
+    assert recado_on("queues", "alter", "none", "--auto-delete").status == 3
+
+
 def test_delete_conditions(recado_on: Run) -> None:
     recado_on("queues", "declare", "jobs")
     recado_on("publish", "", "jobs", "hello")

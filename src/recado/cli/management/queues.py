@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from .api import ManagementError, path_of
@@ -122,8 +123,23 @@ def _alter(call: Invocation) -> None:
         raise ValueError("nothing to alter; see --type, --durable, --auto-delete, --argument")
     query = {"dry_run": "true"} if call.is_dry_run else None
     answer = request_extension(call, "alter", changes, query)
-    state = "would be altered" if call.is_dry_run else "altered"
-    call.output.done(f"{describe(call)} {state}", answer or {})
+    if answer["changes"]:
+        verb = "would alter" if call.is_dry_run else "altered"
+        line = f"{verb} {describe(call)}: {_describe_changes(answer['changes'])}"
+    else:
+        line = f"unchanged: {describe(call)}"
+    call.output.done(line, answer)
+
+
+def _describe_changes(changes: dict[str, dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{name} {_describe_value(each['before'])} -> {_describe_value(each['after'])}"
+        for name, each in changes.items()
+    )
+
+
+def _describe_value(value: object) -> str:
+    return "none" if value is None else json.dumps(value) if not isinstance(value, str) else value
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:

@@ -22,7 +22,7 @@ from ..routes import API
 
 DOWNLOAD: Final = QueryParameter("download", "The name of the file that a browser stores.")
 DRY_RUN: Final = QueryParameter(
-    "dry_run", "Change nothing; answer 200 with the difference that an import would make.", bool
+    "dry_run", "Change nothing; answer 200 with the changes that the request would make.", bool
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -27,9 +27,10 @@ from recado.definitions.exporter import to_json_object
 from ..access import Access
 from ..body import Integer, read_body
 from ..broker_steps import run_broker_steps
-from ..query import Listing, QueryParameter
+from ..query import Listing
 from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised
 from ..routes import API, Content
+from .definitions import DRY_RUN
 from .messages import GET_MAX_BYTES, GET_MAX_COUNT, encode_payload, properties_object
 from .topology import access_to, find_queue, read_arguments
 
@@ -308,10 +309,6 @@ def _write_predicate(request: ApiRequest) -> Callable[[str], bool]:
 
 # ── alter ───────────────────────────────────────────────────────────────────────────────────────────
 
-ALTER_DRY_RUN: Final = QueryParameter(
-    "dry_run", "Change nothing; answer with the settings that would change.", bool
-)
-
 
 class QueueAlteration(msgspec.Struct):
     """The settings of a queue that are to change; others stay as they are."""
@@ -334,7 +331,7 @@ class QueueAlteration(msgspec.Struct):
     Access.VHOST,
     answers=(200, 409, 503),
     body=QueueAlteration,
-    query=(ALTER_DRY_RUN,),
+    query=(DRY_RUN,),
 )
 def alter_queue(request: ApiRequest) -> Answer:
     """Change settings of a queue that a declaration cannot change; messages, bindings and consumers stay.
@@ -353,7 +350,7 @@ def alter_queue(request: ApiRequest) -> Answer:
         name: {"before": _to_json(each.before), "after": _to_json(each.after)}
         for name, each in changes.items()
     }
-    if ALTER_DRY_RUN.is_true(request.query) or not changes:
+    if DRY_RUN.is_true(request.query) or not changes:
         return Answer(body={"altered": False, "changes": body}, is_change=False)
     if queue.is_altering:
         raise ApiError(409, "conflict", "another alteration of the queue is in progress")
