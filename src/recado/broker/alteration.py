@@ -47,7 +47,7 @@ from .work_queue import WorkQueue
 if TYPE_CHECKING:
     from .broker import Broker
 
-SURVEY_LIMITS: Final = ReadLimits(message_count=4096, byte_count=1 << 20, run_count=32)
+SURVEY_LIMITS: Final = ReadLimits(message_count=4096, byte_count=1 << 20, run_count=128)
 _MEASURED_PER_UNIT: Final = 64  # messages
 _RECORDED_IDS_PER_STEP: Final = 32
 

@@ -138,9 +138,7 @@ class PriorityBucket:
         """
         self._merge_requeued(limits.run_count)
         fresh, requeued = self._fresh, self._requeued
-        start = bisect_right(fresh, position, key=first_position) - 1
-        if start < 0 or fresh[start].end_position <= position:
-            start += 1
+        start = self._index_of(position)
         if start == len(fresh) and not requeued:
             return None
         runs: list[Run] = []
@@ -185,15 +183,22 @@ class PriorityBucket:
         self._merge_requeued(run_count)
         return had_requeued
 
-    def find(self, position: int) -> Run | None:
-        """Return the first fresh run with messages from `position` on. It is not a copy."""
+    def find(self, position: int, count: int) -> list[Run]:
+        """Return the first fresh runs with messages from `position` on. They are not copies."""
         fresh = self._fresh
-        if not fresh:
-            return None
+        start = self._index_of(position)
+        fresh.rotate(-start)  # indexing the middle of a long deque is slower
+        found = list(islice(fresh, min(count, len(fresh) - start)))
+        fresh.rotate(start)
+        return found
+
+    def _index_of(self, position: int) -> int:
+        """Return the index of the first fresh run with messages from `position` on, or after the last one."""
+        fresh = self._fresh
         start = bisect_right(fresh, position, key=first_position) - 1
         if start < 0 or fresh[start].end_position <= position:
             start += 1
-        return fresh[start] if start < len(fresh) else None
+        return start
 
     def remove(self, removed: Sequence[Run]) -> None:
         """Remove messages that `read` has just returned: parts of its runs, in order."""

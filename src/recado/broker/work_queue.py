@@ -44,7 +44,9 @@ DROPPED_RUNS_MAX = 4096
 """Runs dropped per turn from a bucket in memory: 0.7 µs each, twice that with a journal."""
 DROPPED_RUNS_MIN = 2  # per published message, so that a queue at its limit stays there
 _CHANGES_PER_UNIT = 2  # messages dropped or delivered
-_BUCKETS_PER_UNIT = 8  # to find a run by its position
+_FOUND_RUNS_PER_UNIT = 64  # to find runs by their positions
+_LATE_RUNS_PER_STEP = 64
+_UNITS_PER_LATE_RUN = 3  # to store a run late
 _BYTES_PER_UNIT = 8192  # to encode a run and write it to the journal
 _RUNS_PER_STEP = STEP_UNITS_MAX  # of a purge, mostly the cost of the journal
 
@@ -688,15 +690,21 @@ class WorkQueue(Queue):
                 yield STEP_UNITS_MAX
         while not self.deleted:
             # In order of position over all priorities, so that the store has few fragments.
-            found = [bucket.find(position) for bucket in self._buckets]
-            runs = [run for run in found if run is not None and run.first_position < end]
-            if not runs:
+            runs = [
+                run
+                for bucket in self._buckets
+                for run in bucket.find(position, _LATE_RUNS_PER_STEP)
+            ]
+            runs.sort(key=first_position)
+            cost = 1 + len(runs) // _FOUND_RUNS_PER_UNIT
+            for run in runs[:_LATE_RUNS_PER_STEP]:
+                if cost >= STEP_UNITS_MAX or run.first_position >= end:
+                    break
+                position = run.end_position
+                if self.store_late(run, was_recorded=run.stored and self.survives_restart):
+                    cost += _UNITS_PER_LATE_RUN + run.memory_bytes() // _BYTES_PER_UNIT
+            if not runs or runs[0].first_position >= end:
                 break
-            run = min(runs, key=first_position)
-            position = run.end_position
-            cost = 1 + len(found) // _BUCKETS_PER_UNIT
-            if self.store_late(run, was_recorded=run.stored and self.survives_restart):
-                cost += 1 + run.memory_bytes() // _BYTES_PER_UNIT
             yield cost
 
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────

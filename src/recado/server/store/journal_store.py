@@ -54,7 +54,7 @@ REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoi
 IDS_PER_STEP = 1024
 UNITS_PER_FOLDER = 40  # to remove the folder of a stream: 0.2 ms
 SETTLED_RANGES_PER_STEP = 2048
-UNITS_PER_LATE_RECORD = 2  # to encode messages and write them to the journal
+UNITS_PER_LATE_RECORD = 3  # to encode messages and write them to the journal
 PAGE_OUT_BYTES = (
     64 << 20
 )  # ready messages of one priority of a queue in memory; further ones are paged out
