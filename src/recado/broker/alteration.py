@@ -41,7 +41,7 @@ from .queue import Queue
 from .ready_messages import ReadyMessages
 from .routing import VhostAccess
 from .run import Run
-from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, chunks
+from .steps import STEP_UNITS_MAX, TURN_UNITS_MAX, Steps, StepTask, chunks
 from .work_queue import WorkQueue
 
 if TYPE_CHECKING:
@@ -119,8 +119,6 @@ def _check_possible(queue: Queue, settings: QueueSettings) -> None:
             " consumers of streams have offsets and acknowledge nothing; declare another queue and move the"
             " messages to it"
         )
-    if settings.max_priority != old.max_priority:
-        raise InvalidAlterationError("x-max-priority: priorities cannot be altered yet")
     exclusive = next((each for each in queue.consumers if each.exclusive), None)
     if settings.single_active_consumer and exclusive is not None:
         raise InvalidAlterationError(
@@ -171,13 +169,14 @@ def alter(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None
 
 
 def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None]:
+    has_new_priorities = settings.max_priority != queue.declared_settings.max_priority
     try:
         yield from _prepare(broker, queue, settings)
+        if has_new_priorities and isinstance(queue, WorkQueue):
+            yield from queue.begin_rebucketing(settings.max_priority)
         while broker.is_importing:  # what it has checked must stay true
             yield TURN_UNITS_MAX
-        if queue.deleted:
-            described = describe_entity("queue", queue.name, queue.vhost.name)
-            raise NotFoundError(f"no {described}: it was deleted while it was being altered")
+        _check_exists(queue)
         _check_possible(queue, settings)
     except BaseException:
         if not queue.deleted:
@@ -185,7 +184,39 @@ def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -
         raise
     if settings.queue_type != queue.declared_settings.queue_type:
         broker.count_altered_type(queue, settings.queue_type)
-    queue.alter(settings, broker.background.now)
+    if not has_new_priorities or not isinstance(queue, WorkQueue):
+        queue.alter(settings, broker.background.now)
+        return
+    task = StepTask(_rebucket(broker, queue, settings))
+    queue.start_rebucketing(task)
+    try:
+        while not task.is_done:
+            yield task.advance(1)
+    except GeneratorExit:
+        broker.background.start(_advance_to_end(task))  # the messages cannot stay in two places
+        raise
+    _check_exists(queue)
+
+
+def _rebucket(broker: "Broker", queue: WorkQueue, settings: QueueSettings) -> Steps[None]:
+    broker.is_importing = True  # refuses imports, which would check the old settings
+    try:
+        yield from queue.rebucket(settings.max_priority)
+        if not queue.deleted:
+            queue.alter(settings, broker.background.now)
+    finally:
+        broker.is_importing = False
+
+
+def _advance_to_end(task: StepTask[None]) -> Steps[None]:
+    while not task.is_done:
+        yield task.advance(STEP_UNITS_MAX)
+
+
+def _check_exists(queue: Queue) -> None:
+    if queue.deleted:
+        described = describe_entity("queue", queue.name, queue.vhost.name)
+        raise NotFoundError(f"no {described}: it was deleted while it was being altered")
 
 
 def _prepare(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None]:

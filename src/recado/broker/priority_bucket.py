@@ -105,6 +105,27 @@ class PriorityBucket:
             self.memory_bytes -= part.memory_bytes()
         return part
 
+    def pop(self) -> Run | None:
+        """Remove and return the first run in memory, None if there is none."""
+        if self._is_requeued_first:
+            run = heappop(self._requeued)[1]
+        elif self._fresh:
+            run = self._fresh.popleft()
+        else:
+            return None
+        if run.taken_count:
+            run.drop_taken()
+        if self._page_in is not None:
+            self.memory_bytes -= run.memory_bytes()
+        return run
+
+    def insert(self, run: Run) -> None:
+        """Add messages in memory at their position."""
+        if self._fresh and run.first_position < self._fresh[-1].end_position:
+            self.requeue(run)
+        else:
+            self.append(run)
+
     def count_paged_out(self, run: Run) -> None:
         """Count messages that were handed to the store instead of this bucket."""
         self.paged_out_count += len(run)

@@ -55,6 +55,7 @@ class ReadyMessages:
         self.queue = queue
         self._limits = limits
         self._end = queue.next_position
+        self._buckets = queue.buckets
         self._priority = len(queue.buckets) - 1
         self._position = 0
         self._paged_out: Iterator[tuple[list[Run], int]] | None = None
@@ -69,9 +70,10 @@ class ReadyMessages:
         return sum(sizes[:read]) + sum(sizes[max(count_before(run, self._end), read) :])
 
     def read(self) -> Portion | None:
-        """Return the next messages, None at the end or if the queue was deleted."""
+        """Return the next messages, None at the end, or if the queue was deleted or got other priorities."""
         queue = self.queue
-        while self._priority >= 0 and not queue.deleted:
+        # If the queue got other priorities, it is unknown which of its messages were read.
+        while self._priority >= 0 and not queue.deleted and queue.buckets is self._buckets:
             bucket = queue.buckets[self._priority]
             runs, is_paged_out = bucket.read(self._position, self._limits), False
             if runs is not None:

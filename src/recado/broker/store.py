@@ -110,6 +110,27 @@ class MessageStore:
         """Do the same for paged-out messages before a position, if they have certain traits."""
         yield from ()
 
+    def begin_rebucketing(self, queue: "Queue", max_priority: int) -> Steps[None]:
+        """Count the paged-out messages of a queue by their priorities, limited by another one than that of the queue.
+
+        Until `finish_rebucketing` or `end_rebucketing`, further messages may be paged out and in.
+        """
+        return _no_steps()
+
+    def end_rebucketing(self, queue: "Queue") -> None:
+        """Forget the counts: the queue is not altered after all."""
+
+    def page_out_late(self, queue: "Queue", run: Run) -> int:
+        """Page out messages that were in memory and follow paged-out ones of the same new priority.
+
+        Returns how many of the first messages do not, and stay in memory.
+        """
+        return len(run)
+
+    def finish_rebucketing(self, queue: "Queue") -> dict[int, int]:
+        """Page in by the new priorities from now on; return how many messages of each are paged out."""
+        return {}
+
     def queue_altered(self, queue: "Queue") -> None:
         """The declared settings of a queue have changed, perhaps also whether it survives a restart.
 

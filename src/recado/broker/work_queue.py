@@ -33,7 +33,7 @@ from .consumer import DELIVERY_OVERHEAD_BYTES, DISPATCH_BYTES, UNLIMITED_COUNT
 from .priority_bucket import PriorityBucket, ReadLimits
 from .queue import ExclusiveOwner, Queue, QueueContext
 from .run import Run, first_position, merge_adjacent
-from .steps import STEP_UNITS_MAX, Steps
+from .steps import STEP_UNITS_MAX, Steps, StepTask
 
 DISPATCHED_RUNS_MAX = 512  # per turn, if they may be paged in one by one: about 15 ms
 MEMORY_PRESSURE_MESSAGES_MAX = 1000
@@ -48,6 +48,9 @@ _FOUND_RUNS_PER_UNIT = 64  # to find runs by their positions
 _LATE_RUNS_PER_STEP = 64
 _UNITS_PER_LATE_RUN = 3  # to store a run late
 _BYTES_PER_UNIT = 8192  # to encode a run and write it to the journal
+_RUNS_PER_PAGED_OUT = (
+    4  # messages in memory that are paged out cost as much as so many runs that stay
+)
 _RUNS_PER_STEP = STEP_UNITS_MAX  # of a purge, mostly the cost of the journal
 
 
@@ -95,9 +98,12 @@ class WorkQueue(Queue):
         "_drop_retry_at",
         "_has_limits",
         "_has_ttl",
+        "_is_frozen",
         "_is_simple",
         "_measures_bytes",
+        "_new_buckets",
         "_ready_bytes",
+        "_rebucketing",
         "_rejects_publishes",
         "_stores_all",
         "_stores_late",
@@ -123,6 +129,10 @@ class WorkQueue(Queue):
         self._drop_retry_at = 0  # when to continue dropping
         self._buckets: list[PriorityBucket] = []  # by priority
         self._add_bucket()
+        # While the queue gets other priorities: no message leaves, and they enter these buckets one after the other.
+        self._is_frozen = False
+        self._new_buckets: list[PriorityBucket] = []
+        self._rebucketing: StepTask[None] | None = None
         # Quorum queues store transient messages too.
         self._stores_all = self._stores_persistent and settings.queue_type == "quorum"
         # Which messages must be stored that were not when they entered, while the queue is altered.
@@ -380,7 +390,7 @@ class WorkQueue(Queue):
 
         In a priority queue these are the most urgent, as in RabbitMQ.
         """
-        if self._rejects_publishes or not self._has_limits:
+        if self._rejects_publishes or not self._has_limits or self._is_frozen:
             return
         length_max, bytes_max = self.settings.max_length, self.settings.max_length_bytes
         self._drop_budget.renew(now, DROPPED_RUNS_MIN)
@@ -398,6 +408,9 @@ class WorkQueue(Queue):
     def on_timer(self, now: int) -> int:
         """Drop expired messages at the front of each bucket, and continue postponed work."""
         self._timer_due = None
+        if self._is_frozen:
+            self._set_timer(now + 1)
+            return 1
         before = self.ready
         for bucket in reversed(self._buckets):
             while (
@@ -416,7 +429,7 @@ class WorkQueue(Queue):
 
     def _set_ttl_timer(self) -> None:
         # If no message can expire, do not use `front`, which pages in messages.
-        if self.stalled or not self._has_ttl:
+        if self.stalled or not self._has_ttl or self._is_frozen:
             return
         for bucket in self._buckets:
             front = bucket.front
@@ -429,7 +442,7 @@ class WorkQueue(Queue):
         Messages beyond the delivery limit are dropped too. A new message with a TTL of 0 may still go to a
         waiting consumer, a requeued one may not.
         """
-        while self.ready and not self.stalled:
+        while self.ready and not (self.stalled or self._is_frozen):
             bucket = self._front_bucket()
             front = bucket.front
             assert front is not None
@@ -473,10 +486,14 @@ class WorkQueue(Queue):
 
     def purge(self) -> int:
         """Drop all ready messages. Messages that must be settled one by one are settled in steps."""
+        if (
+            self._rebucketing is not None and not self._rebucketing.is_done
+        ):  # they are in two places
+            self._rebucketing.advance(UNLIMITED_COUNT)
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
-        for bucket in self._buckets:
+        for bucket in (*self._buckets, *self._new_buckets):  # the latter only if it was deleted
             (first_position, position_count), has_gaps = bucket.fresh_positions, bucket.has_gaps
             fresh, requeued = bucket.clear()
             if self.deleted or not self._stores_persistent:
@@ -554,12 +571,12 @@ class WorkQueue(Queue):
         return priority
 
     def _add_bucket(self) -> None:
+        self._buckets.append(self._new_bucket(len(self._buckets)))
+
+    def _new_bucket(self, priority: int) -> PriorityBucket:
         if self._store.has_disk:
-            self._buckets.append(
-                PriorityBucket(partial(self._store.page_in, self, len(self._buckets)))
-            )
-        else:
-            self._buckets.append(PriorityBucket())
+            return PriorityBucket(partial(self._store.page_in, self, priority))
+        return PriorityBucket()
 
     def _count_ready(self, run: Run) -> None:
         self.ready += len(run)
@@ -587,7 +604,7 @@ class WorkQueue(Queue):
     def _uncount_ready(self, run: Run) -> None:
         self.ready -= len(run)
         if self._measures_bytes:
-            self._ready_bytes -= self._measured_bytes(run)
+            self._ready_bytes = self._ready_bytes - self._measured_bytes(run) if self.ready else 0
 
     def _measure_ready_bytes(self) -> None:
         """Compute the size of all ready messages, including paged-out ones, for a limit in bytes."""
@@ -649,13 +666,15 @@ class WorkQueue(Queue):
             return is_late_persistent if traits.persistent else is_late_transient
 
         self._stores_late = stores_late
-        yield from self._store_ready_late(end)
+        # In the order in which messages go on: from disk to memory, and from there to a consumer.
+        yield from self._store.store_paged_out_late(self, stores_late, end)
         if not self.deleted:
-            yield from self._store.store_paged_out_late(self, stores_late, end)
+            yield from self._store_ready_late(end)
         return True
 
     def abandon_alteration(self) -> None:
         super().abandon_alteration()
+        self._store.end_rebucketing(self)
         if self._survey is not None:
             self.end_survey(keep=False)
 
@@ -706,6 +725,54 @@ class WorkQueue(Queue):
             if not runs or runs[0].first_position >= end:
                 break
             yield cost
+
+    def begin_rebucketing(self, max_priority: int | None) -> Steps[None]:
+        """Prepare `rebucket`; the queue is used meanwhile."""
+        return self._store.begin_rebucketing(self, max_priority or 0)
+
+    def start_rebucketing(self, task: StepTask[None]) -> None:
+        """Deliver and drop nothing until `task`, which calls `rebucket` and `alter`, is done."""
+        self._rebucketing = task
+        self._is_frozen = True
+        self.pause_delivery()
+
+    def rebucket(self, max_priority: int | None) -> Steps[None]:
+        """Distribute the messages in memory to buckets by other priorities; call `alter` in the last step."""
+        highest = max_priority or 0
+        new = self._new_buckets = [self._new_bucket(0)]
+        runs_left = _RUNS_PER_STEP
+        while not self.deleted:
+            run = next((run for bucket in self._buckets if (run := bucket.pop()) is not None), None)
+            if run is None:
+                return
+            priority = min(run.traits.priority, highest)
+            while len(new) <= priority:
+                new.append(self._new_bucket(len(new)))
+            kept = self._store.page_out_late(self, run)
+            if kept:
+                new[priority].insert(run.take(kept))
+            runs_left -= 1 if kept == len(run) else _RUNS_PER_PAGED_OUT
+            if runs_left <= 0:
+                yield STEP_UNITS_MAX
+                runs_left = _RUNS_PER_STEP
+
+    def _install_buckets(self) -> None:
+        """Replace the buckets by those that `rebucket` has filled."""
+        count = max(self.paged_out_count, 1)
+        message_bytes = self.paged_out_bytes / count
+        for priority, paged_out in self._store.finish_rebucketing(self).items():
+            while len(self._new_buckets) <= priority:
+                self._new_buckets.append(self._new_bucket(len(self._new_buckets)))
+            self._new_buckets[priority].paged_out_count = paged_out
+        self._buckets, self._new_buckets = self._new_buckets, []
+        self.estimate_paged_out(message_bytes)
+        self._rebucketing, self._is_frozen = None, False
+        self.resume_delivery()
+
+    def alter(self, settings: QueueSettings, now: int) -> None:
+        if self._is_frozen:
+            self._install_buckets()
+        super().alter(settings, now)
 
     # ── after a restart ───────────────────────────────────────────────────────────────────────────────
 

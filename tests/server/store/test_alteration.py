@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -141,6 +141,8 @@ CASES = {
     "durable quorum": (settings_of(durable=False), settings_of("quorum"), TRANSIENT),
     "classic": (settings_of("quorum"), settings_of(max_length=100), PERSISTENT),
     "transient": (settings_of(), settings_of(durable=False), PERSISTENT),
+    "priorities": (settings_of(), settings_of(max_priority=5), PERSISTENT),
+    "no priorities": (settings_of(max_priority=5), settings_of(), PERSISTENT),
     "arguments": (
         settings_of(),
         settings_of(message_ttl=10**9, max_length_bytes=10**6),
@@ -167,6 +169,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recado.server.store.journal_store.SETTLED_RANGES_PER_STEP", 1)
     for name in ("_READ_MIN_BYTES", "_READ_MAX_BYTES"):
         monkeypatch.setattr(f"recado.server.store.paged_out.{name}", 1000)
+    monkeypatch.setattr("recado.server.store.paged_out.STEP_UNITS_MAX", 4)
+    monkeypatch.setattr("recado.broker.work_queue._RUNS_PER_STEP", 4)
     monkeypatch.setattr("recado.broker.channel._LATE_MESSAGES_PER_STEP", 1)
 
 
@@ -237,3 +241,80 @@ def test_each_part_is_needed(
     monkeypatch.setattr(JournalStore, name, do_nothing)
     with pytest.raises((AssertionError, CorruptJournalError)):
         test_the_power_fails_at_every_moment(case, room)
+
+
+# ── priorities ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_priority(number: int, mode: int) -> Properties:
+    return Properties(delivery_mode=mode, priority=number % 7)
+
+
+def body_of(number: int) -> bytes:
+    return b"%03d" % number * 20
+
+
+def in_order(numbers: Iterable[int], highest: int) -> list[bytes]:
+    """Return the messages as a queue delivers them."""
+    ranked = sorted(numbers, key=lambda number: (-min(number % 7, highest), number))
+    return [body_of(number) for number in ranked]
+
+
+def priorities(highest: int, *, durable: bool) -> QueueSettings:
+    return settings_of(durable=durable, **({"max_priority": highest} if highest else {}))
+
+
+@pytest.mark.parametrize("room", [0, 600, 2000, IN_MEMORY])
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (5, 0), (5, 3), (3, 6), (2, 0)])
+@pytest.mark.parametrize("mode", [1, 2])
+@pytest.mark.parametrize("durable", [True, False])
+def test_priorities(room: int, before: int, after: int, mode: int, durable: bool) -> None:
+    """The queue is used while its priorities change; the order afterwards is that of the new ones."""
+    machine = Machine(0)
+    node = Node(machine, room)
+    node.declare(priorities(before, durable=durable))
+    for i in range(60):
+        node.publish(body_of(i), properties=with_priority(i, mode))
+        if i % 3 == 0:
+            node.sync()
+    channel = deliver(node, 4)
+    left = set(range(60)) - {number_of(body) for body in unacked(channel)}
+    taken = 0
+    for number, _ in enumerate(alter(node.broker, node.queue, priorities(after, durable=durable))):
+        i = 60 + number
+        node.publish(body_of(i), properties=with_priority(i, mode))
+        left.add(i)
+        run = node.queue.get(0)
+        if run is not None:
+            taken += 1
+            left -= {number_of(extract_body(content)) for content in run.contents()}
+            node.queue.settle(run)
+        node.sync()
+    assert taken
+    node.publish(body_of(999), properties=with_priority(999, mode))
+    left.add(999)
+    node.sync()
+    assert node.queue.ready == len(left)
+    assert node.queue.declared_settings == priorities(after, durable=durable)
+    if durable and mode == 2:
+        node.store.close()
+        restarted = Node(machine, room)
+        back = left | {number_of(body) for body in unacked(channel)}
+        assert [body for body, _ in restarted.drain()] == in_order(back, after)
+        return
+    assert [body for body, _ in node.drain()] == in_order(left, after)
+    channel.settle(Settlement.REQUEUE, 0, 0, multiple=True)
+    assert node.queue.ready + node.queue.unacked == 4
+
+
+def unacked(channel: Channel) -> list[bytes]:
+    return [
+        extract_body(content)
+        for entry, low, high in channel.unacked.spans(0, channel.next_tag)
+        for run in entry.unsettled_runs(low, high)
+        for content in run.contents()
+    ]
+
+
+def number_of(body: bytes) -> int:
+    return int(body[:3])

@@ -33,10 +33,13 @@ from .catalogue import QualifiedName, StoreCatalogue
 from .lsn import DeferredActions, LsnTracker
 from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
+from .rebucketing import Rebucketing
 from .records import (
     MOVED_RUN,
     NO_EXPIRY_CODE,
     SETTLED,
+    SPILLED_FLAG,
+    Destination,
     decode_run,
     encode_checkpoint,
     encode_message_ids,
@@ -92,6 +95,7 @@ class JournalStore(LsnTracker):
         self.next_queue_id = 1
         self.restored_indexes: dict[QualifiedName, QueueIndex] | None = None
         """While a broker is being restored: its queues are in the journal already, and not written again."""
+        self._rebucketings: dict[QueueIndex, Rebucketing] = {}
         self._prepared_ids: dict[QualifiedName, int] = {}  # of streams whose journals are open
         self.page_out_bytes = self._normal_page_out_bytes = page_out_bytes
         self._index_of: dict[Queue, QueueIndex] = {}
@@ -188,6 +192,7 @@ class JournalStore(LsnTracker):
         if index is not None:
             index.discard()
             self._batch.discard(index)
+            self._rebucketings.pop(index, None)
             del self.queue_indexes[index.queue_id]
             if index.queue_id in self.catalogue.queues:
                 self.append_record(self.catalogue.remove_queue(index.queue_id))
@@ -217,14 +222,18 @@ class JournalStore(LsnTracker):
             self._index_of[queue].durable = queue.survives_restart
 
     def store_late(self, queue: Queue, run: Run) -> None:
+        self._append_run_late(self._index_of[queue], run)
+
+    def _append_run_late(self, index: QueueIndex, run: Run, flag: int = 0) -> None:
         expires_at = NO_EXPIRY_CODE if run.expires_at is None else run.expires_at
         self._append_late(
-            self._index_of[queue],
-            run.first_position,
-            expires_at,
+            index,
+            (index.queue_id | flag, run.first_position, expires_at),
             run.traits,
             run.origin.first_delivery_end[1:-1],
-            *(run.channel, run.frame_max, run.prefix),
+            run.channel,
+            run.frame_max,
+            run.prefix,
             run.payloads[run.taken_count :] if run.taken_count else run.payloads,
         )
         run.stored = True
@@ -232,8 +241,7 @@ class JournalStore(LsnTracker):
     def _append_late(
         self,
         index: QueueIndex,
-        first: int,
-        expires_at: int,
+        destination: Destination,
         traits: MessageTraits,
         origin_bytes: bytes,
         channel: int,
@@ -242,12 +250,10 @@ class JournalStore(LsnTracker):
         payloads: list[bytes],
     ) -> None:
         self.flush()  # settlements must precede the messages in the journal, as for moved ones
-        record = encode_run(
-            ((index.queue_id, first, expires_at),),
-            *(traits, origin_bytes, channel, frame_max, prefix, payloads),
-            kind=MOVED_RUN,
-        )
+        content = traits, origin_bytes, channel, frame_max, prefix, payloads
+        record = encode_run((destination,), *content, kind=MOVED_RUN)
         stats, offset = self.segments.append(record)
+        first = destination[1]
         index.add_late(first, first + len(payloads), offset, len(record), stats)
         self.durable_ops += 1
 
@@ -264,12 +270,58 @@ class JournalStore(LsnTracker):
             for record, record_first, low, high, expires_at in found:
                 run = decode_run(record)
                 if stores_late(run.traits):
-                    self._append_late(
-                        *(index, low, expires_at, run.traits, run.origin_bytes),
-                        *(run.channel, run.frame_max, run.prefix),
-                        run.payloads[low - record_first : high - record_first],
-                    )
+                    destination = index.queue_id, low, expires_at
+                    payloads = run.payloads[low - record_first : high - record_first]
+                    frames = run.channel, run.frame_max, run.prefix, payloads
+                    self._append_late(index, destination, run.traits, run.origin_bytes, *frames)
             yield cost + UNITS_PER_LATE_RECORD * len(found)
+
+    def begin_rebucketing(self, queue: Queue, max_priority: int) -> Steps[None]:
+        self.flush()
+        index = self._index_of.get(queue) or self._open_index(queue)
+        rebucketing = self._rebucketings[index] = Rebucketing(index, max_priority)
+        return self._count_priorities(queue, index, rebucketing)
+
+    def _count_priorities(
+        self, queue: Queue, index: QueueIndex, rebucketing: Rebucketing
+    ) -> Steps[None]:
+        while not (rebucketing.is_complete or index.deleted):
+            self.flush()  # what is read is live
+            with self._reporting_read_errors(queue):
+                cost = rebucketing.count_some(self.journal)
+            yield cost
+
+    def end_rebucketing(self, queue: Queue) -> None:
+        index = self._index_of.get(queue)
+        if index is not None:
+            self._rebucketings.pop(index, None)
+
+    def page_out_late(self, queue: Queue, run: Run) -> int:
+        index = self._index_of[queue]
+        rebucketing = self._rebucketings[index]
+        bucket = rebucketing.bucket(run.traits.priority)
+        if not bucket.stored_count or run.end_position <= rebucketing.first:
+            return len(run)
+        kept = max(rebucketing.first - run.first_position, 0)
+        moved = run.copy_range(run.first_position + kept, run.end_position) if kept else run
+        self.flush()
+        if not moved.stored:
+            index.reserve(moved.end_position)
+            self._append_run_late(index, moved, SPILLED_FLAG)
+        if moved.redelivered and not index.durable:
+            index.add_delivered([(moved.first_position, moved.end_position)])
+        rebucketing.add(moved)
+        return kept
+
+    def finish_rebucketing(self, queue: Queue) -> dict[int, int]:
+        """Install the new buckets."""
+        self.flush()
+        index = self._index_of[queue]
+        buckets = self._rebucketings.pop(index).buckets
+        index.paged_out = {
+            priority: each for priority, each in buckets.items() if each.stored_count
+        }
+        return {priority: each.stored_count for priority, each in index.paged_out.items()}
 
     def queue_altered(self, queue: Queue) -> None:
         index = self._index_of.get(queue)
@@ -362,11 +414,15 @@ class JournalStore(LsnTracker):
         if bucket is None:
             bucket = index.paged_out[priority] = PagedOutBucket(run.first_position)
         self._batch.add_paged_out(index, bucket, run, not durable)
+        if index in self._rebucketings:
+            self._rebucketings[index].add(run)
 
     def page_in(self, queue: Queue, priority: int) -> list[Run]:
         index = self._index_of[queue]
         with self._reporting_read_errors(queue):
             runs = paged_out.page_in(self.journal, index, priority)
+        if index in self._rebucketings:
+            self._rebucketings[index].remove(runs)
         bucket = index.paged_out[priority]
         if not bucket.stored_count and not bucket.unwritten:
             del index.paged_out[priority]
@@ -391,6 +447,8 @@ class JournalStore(LsnTracker):
         index = self._index_of[queue]
         bucket = index.paged_out[priority]
         bucket.take(run)
+        if index in self._rebucketings:
+            self._rebucketings[index].remove((run,))
         if not bucket.stored_count and not bucket.unwritten:
             del index.paged_out[priority]
 
@@ -423,6 +481,8 @@ class JournalStore(LsnTracker):
                     for start, end in bucket.taken.missing(bucket.next_position, index.end_position)
                 ]
             bucket.unwritten.clear()
+        if index in self._rebucketings:
+            self._rebucketings[index].restart(index.end_position)
         self._batch.touch(index)
         self._batch.is_urgent = True
         return self._settle_stored(index, buckets if index.max_priority else {})

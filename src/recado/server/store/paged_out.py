@@ -24,6 +24,7 @@ from .records import (
     POSITION_FIELD,
     RUN_HEADER_BYTES,
     SPILLED_FLAG,
+    Ranges,
     body_bytes,
     decode_origin,
     decode_run,
@@ -177,6 +178,37 @@ def read_located(
             cursor.next_position = high
             if high == end:
                 return found, cost
+    cursor.next_position = end
+    return found, cost
+
+
+def read_priorities(
+    journal: Journal, index: QueueIndex, cursor: PagedOutBucket, end: int
+) -> tuple[list[tuple[int, Ranges, Ranges]], int]:
+    """Return priorities as published, with live positions and those of them that are paged out, and the cost.
+
+    The positions are from the cursor on and before `end`. The cursor advances.
+    """
+    found: list[tuple[int, Ranges, Ranges]] = []
+    cost = 0
+    for extents, journal_position, record in _scan(journal, index, cursor, _READ_MIN_BYTES):
+        cursor.next_position = max(cursor.next_position, extents.first)
+        if cost >= STEP_UNITS_MAX or cursor.next_position >= end:
+            cursor.extents, cursor.journal_position = extents, journal_position
+            return found, cost
+        cost += 1
+        located = _locate(index, cursor.next_position, extents, record)
+        if located is not None:
+            priority, low, high, _, _ = located
+            high = min(high, end)
+            bucket = index.paged_out.get(priority)
+            live = index.settled.missing(low, high)
+            paged_out: Ranges = ()
+            if bucket is not None:
+                untaken = index.settled.missing(max(low, bucket.next_position), high)
+                paged_out = _untaken(untaken, bucket)
+            found.append((unpack_run_start(record)[1], live, paged_out))
+            cursor.next_position = high
     cursor.next_position = end
     return found, cost
 
