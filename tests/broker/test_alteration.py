@@ -29,7 +29,9 @@ from recado.broker.errors import InvalidAlterationError
 from recado.broker.policy import Policy
 from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue
+from recado.broker.ready_messages import ReadyMessages
 from recado.broker.routing import VhostAccess
+from recado.broker.run import Run
 from recado.broker.steps import STEP_UNITS_MAX, run_to_completion
 from recado.broker.store import MessageStore
 from recado.broker.stream import Stream
@@ -475,3 +477,116 @@ def test_settings_of_a_declaration_and_of_an_alteration_are_equal() -> None:
         auto_delete=False,
         arguments=table(max_length=3, queue_type="quorum"),
     )
+
+
+# ── priorities ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def ranked(store: MessageStore | None = None, **arguments: object) -> Stage:
+    stage = Stage(store, **arguments)
+    for i in range(300):
+        stage.publish(b"%d" % i, priority=i % 3)
+    return stage
+
+
+def until_frozen(stage: Stage, **altered: Any) -> Any:
+    """Return the steps of an alteration that has begun to distribute the messages."""
+    steps = start(stage, **altered)
+    next(steps)
+    assert stage.queue.delivery_pauses == 1
+    return steps
+
+
+def by_rank(numbers: range, highest: int) -> list[bytes]:
+    return [b"%d" % i for i in sorted(numbers, key=lambda i: (-min(i % 3, highest), i))]
+
+
+def test_priorities() -> None:
+    stage = ranked()
+    assert stage.alter(arguments={"max_priority": 1}) == {"x-max-priority": SettingChange(None, 1)}
+    stage.publish(b"300", priority=0)
+    stage.publish(b"301", priority=1)
+    expected = by_rank(range(302), 1)
+    assert [extract_body(run.contents()[0]) for run in take(stage, 100)] == expected[:100]
+    stage.alter(arguments={})
+    assert stage.bodies() == [b"%d" % i for i in range(302) if b"%d" % i not in expected[:100]]
+
+
+def take(stage: Stage, count: int) -> list[Run]:
+    found = [stage.queue.get(0) for _ in range(count)]
+    return [run for run in found if run is not None]
+
+
+def test_nothing_is_delivered_while_messages_change_priority() -> None:
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2, max_length=200))
+    peer, _ = stage.consume(no_ack=True)
+    assert stage.queue.get(0) is None
+    stage.publish(b"300", priority=2)
+    stage.broker.tick(1)
+    assert (peer.bodies(), stage.queue.ready) == ([], 301)
+    stage.broker.background.begin_turn(1)
+    run_to_completion(steps)
+    assert peer.bodies() == by_rank(range(300), 2)[100:], "the most urgent are dropped"
+
+
+def test_messages_that_expire_meanwhile_are_dropped_after_it() -> None:
+    stage = Stage()
+    for i in range(600):
+        stage.publish(b"short", expiration="5", priority=i % 3)
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    stage.broker.tick(5)
+    assert stage.queue.ready == 600
+    run_to_completion(steps)
+    stage.broker.tick(6)
+    assert stage.queue.ready == 0
+
+
+def test_a_purge_waits_for_no_client() -> None:
+    """It completes the change first."""
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    assert stage.queue.purge() == 300
+    assert stage.queue.settings.max_priority == 2
+    run_to_completion(steps)
+    stage.publish(b"low", b"", priority=0)
+    stage.publish(b"high", priority=2)
+    assert stage.bodies() == [b"high", b"low", b""]
+
+
+def test_the_queue_is_deleted_while_messages_change_priority() -> None:
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    stage.broker.delete_queue(stage.queue, 0)
+    with pytest.raises(NotFoundError):
+        run_to_completion(steps)
+    assert not stage.broker.is_importing
+
+
+def test_a_client_that_leaves_does_not_stop_messages_that_change_priority() -> None:
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    steps.close()
+    while stage.broker.background:
+        stage.broker.tick(0)
+    assert stage.queue.settings.max_priority == 2
+    assert not stage.broker.is_importing
+    assert stage.bodies() == by_rank(range(300), 2)
+
+
+def test_readers_end_when_priorities_change() -> None:
+    stage = ranked()
+    queue = stage.queue
+    assert isinstance(queue, WorkQueue)
+    reader = ReadyMessages(queue, ReadLimits(10, 1 << 20, 10))
+    assert reader.read() is not None
+    stage.alter(arguments={"max_priority": 2})
+    assert reader.read() is None
+
+
+def test_no_import_begins_while_messages_change_priority() -> None:
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    assert stage.broker.is_importing
+    run_to_completion(steps)
+    assert not stage.broker.is_importing

@@ -16,11 +16,11 @@ from recado.broker.move import (
     BATCH_LIMITS,
     DESTINATION_DELETED,
     DESTINATION_FULL,
-    SOURCE_DELETED,
     MoveProgress,
     move,
 )
 from recado.broker.queue import Queue
+from recado.broker.ready_messages import QUEUE_DELETED
 from recado.broker.run import Run
 from recado.broker.steps import STEP_UNITS_MAX, run_to_completion
 from recado.broker.store import MessageStore
@@ -202,7 +202,7 @@ def test_a_queue_is_deleted_meanwhile(which: str) -> None:
     stage.broker.delete_queue(stage.broker.vhosts["/"].queues[which], 0)
     run_to_completion(steps)
     assert progress.moved == BATCH_LIMITS.message_count
-    assert progress.stop_reason == (SOURCE_DELETED if which == "q" else DESTINATION_DELETED)
+    assert progress.stop_reason == (QUEUE_DELETED if which == "q" else DESTINATION_DELETED)
 
 
 def test_the_caller_stops_a_move() -> None:

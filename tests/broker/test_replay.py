@@ -12,8 +12,8 @@ from recado.amqp.values import FieldTable, FieldValue
 from recado.broker.broker import Broker
 from recado.broker.channel import Settlement
 from recado.broker.message_filter import MessageFilter
-from recado.broker.move import SOURCE_DELETED
 from recado.broker.queue import Queue
+from recado.broker.ready_messages import QUEUE_DELETED
 from recado.broker.replay import BATCH_LIMITS, ReplayProgress, replay
 from recado.broker.run import Run
 from recado.broker.steps import STEP_UNITS_MAX, run_to_completion
@@ -267,7 +267,7 @@ def test_a_source_that_is_deleted_meanwhile() -> None:
     next(steps)
     stage.broker.delete_queue(stage.dead, 0)
     run_to_completion(steps)
-    assert (progress.moved, progress.stop_reason) == (BATCH_LIMITS.message_count, SOURCE_DELETED)
+    assert (progress.moved, progress.stop_reason) == (BATCH_LIMITS.message_count, QUEUE_DELETED)
 
 
 def test_a_batch_is_one_atomic_group() -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 SURVEY_LIMITS: Final = ReadLimits(message_count=4096, byte_count=1 << 20, run_count=128)
-_MEASURED_PER_UNIT: Final = 64  # messages
+_MESSAGES_PER_UNIT: Final = 64  # messages
 _RECORDED_IDS_PER_STEP: Final = 32
 
 
@@ -281,5 +281,5 @@ def _measure(queue: WorkQueue) -> Steps[None]:
         if not queue.is_surveyed_by(survey):  # a policy has set a limit meanwhile
             return
         queue.add_surveyed(sum(sum(run.body_sizes()) for run in portion.runs))
-        yield portion.cost + sum(map(len, portion.runs)) // _MEASURED_PER_UNIT
+        yield portion.cost + sum(map(len, portion.runs)) // _MESSAGES_PER_UNIT
     queue.end_survey(keep=True)

@@ -37,7 +37,6 @@ BATCH_LIMITS: Final = ReadLimits(message_count=128, byte_count=256 << 10, run_co
 """Of a step, which takes up to 3 ms."""
 DESTINATION_FULL: Final = "the destination is full: x-max-length or x-max-length-bytes is reached"
 DESTINATION_DELETED: Final = "the destination was deleted"
-SOURCE_DELETED: Final = "the queue was deleted"
 
 
 class MoveProgress(msgspec.Struct):
@@ -66,8 +65,7 @@ def move(
             return
         portion = reader.read()
         if portion is None:
-            if source.deleted:
-                progress.stop_reason = SOURCE_DELETED
+            progress.stop_reason = reader.stop_reason
             return
         count_left = None if count_max is None else count_max - progress.moved
         now = source.vhost.background.now

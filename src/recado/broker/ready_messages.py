@@ -28,6 +28,8 @@ PORTION_LIMITS: Final = ReadLimits(
 )
 EVALUATED_MAX_COUNT: Final = STEP_UNITS_MAX // 2
 """Messages for which a selector is evaluated in a step: 10 µs each if it decodes JSON."""
+QUEUE_DELETED: Final = "the queue was deleted"
+PRIORITIES_ALTERED: Final = "the priorities of the queue were altered"
 _MESSAGES_PER_UNIT: Final = 512  # to copy the references to their payloads
 
 
@@ -60,6 +62,15 @@ class ReadyMessages:
         self._position = 0
         self._paged_out: Iterator[tuple[list[Run], int]] | None = None
 
+    @property
+    def stop_reason(self) -> str | None:
+        """Why no more messages are read, although there may be some; None otherwise."""
+        if self.queue.deleted:
+            return QUEUE_DELETED
+        if self.queue.buckets is not self._buckets:  # it is unknown which messages were read
+            return PRIORITIES_ALTERED
+        return None
+
     def passed_bytes(self, run: Run, priority: int) -> int:
         """Return the size of those messages that were read, or that entered after the beginning."""
         sizes = run.body_sizes()
@@ -72,8 +83,7 @@ class ReadyMessages:
     def read(self) -> Portion | None:
         """Return the next messages, None at the end, or if the queue was deleted or got other priorities."""
         queue = self.queue
-        # If the queue got other priorities, it is unknown which of its messages were read.
-        while self._priority >= 0 and not queue.deleted and queue.buckets is self._buckets:
+        while self._priority >= 0 and self.stop_reason is None:
             bucket = queue.buckets[self._priority]
             runs, is_paged_out = bucket.read(self._position, self._limits), False
             if runs is not None:

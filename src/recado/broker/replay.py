@@ -19,7 +19,7 @@ from recado.amqp.traits import read_traits
 from recado.amqp.values import STORED_MAX_ENTRY_COUNT, FieldTable, FieldValue, Int64
 
 from .dead_letter import HEADER_OVERHEAD_BYTES
-from .move import SOURCE_DELETED, Forwarding, MoveProgress, choose, forward
+from .move import Forwarding, MoveProgress, choose, forward
 from .priority_bucket import ReadLimits
 from .queue import Queue
 from .ready_messages import ReadyMessages
@@ -85,8 +85,7 @@ def replay(
     while progress.stop_reason is None and progress.moved != count_max:
         portion = reader.read()
         if portion is None:
-            if source.deleted:
-                progress.stop_reason = SOURCE_DELETED
+            progress.stop_reason = reader.stop_reason
             return
         now = source.vhost.background.now
         chosen = choose(portion, message_filter, now, None)

@@ -33,7 +33,7 @@ from .catalogue import QualifiedName, StoreCatalogue
 from .lsn import DeferredActions, LsnTracker
 from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
-from .rebucketing import Rebucketing
+from .bucket_change import BucketChange
 from .records import (
     MOVED_RUN,
     NO_EXPIRY_CODE,
@@ -95,7 +95,7 @@ class JournalStore(LsnTracker):
         self.next_queue_id = 1
         self.restored_indexes: dict[QualifiedName, QueueIndex] | None = None
         """While a broker is being restored: its queues are in the journal already, and not written again."""
-        self._rebucketings: dict[QueueIndex, Rebucketing] = {}
+        self._bucket_changes: dict[QueueIndex, BucketChange] = {}
         self._prepared_ids: dict[QualifiedName, int] = {}  # of streams whose journals are open
         self.page_out_bytes = self._normal_page_out_bytes = page_out_bytes
         self._index_of: dict[Queue, QueueIndex] = {}
@@ -192,7 +192,7 @@ class JournalStore(LsnTracker):
         if index is not None:
             index.discard()
             self._batch.discard(index)
-            self._rebucketings.pop(index, None)
+            self._bucket_changes.pop(index, None)
             del self.queue_indexes[index.queue_id]
             if index.queue_id in self.catalogue.queues:
                 self.append_record(self.catalogue.remove_queue(index.queue_id))
@@ -279,30 +279,30 @@ class JournalStore(LsnTracker):
     def begin_rebucketing(self, queue: Queue, max_priority: int) -> Steps[None]:
         self.flush()
         index = self._index_of.get(queue) or self._open_index(queue)
-        rebucketing = self._rebucketings[index] = Rebucketing(index, max_priority)
-        return self._count_priorities(queue, index, rebucketing)
+        change = self._bucket_changes[index] = BucketChange(index, max_priority)
+        return self._count_priorities(queue, index, change)
 
     def _count_priorities(
-        self, queue: Queue, index: QueueIndex, rebucketing: Rebucketing
+        self, queue: Queue, index: QueueIndex, change: BucketChange
     ) -> Steps[None]:
-        while not (rebucketing.is_complete or index.deleted):
+        while not (change.is_complete or index.deleted):
             self.flush()  # what is read is live
             with self._reporting_read_errors(queue):
-                cost = rebucketing.count_some(self.journal)
+                cost = change.count_some(self.journal)
             yield cost
 
     def end_rebucketing(self, queue: Queue) -> None:
         index = self._index_of.get(queue)
         if index is not None:
-            self._rebucketings.pop(index, None)
+            self._bucket_changes.pop(index, None)
 
     def page_out_late(self, queue: Queue, run: Run) -> int:
         index = self._index_of[queue]
-        rebucketing = self._rebucketings[index]
-        bucket = rebucketing.bucket(run.traits.priority)
-        if not bucket.stored_count or run.end_position <= rebucketing.first:
+        change = self._bucket_changes[index]
+        bucket = change.bucket(run.traits.priority)
+        if not bucket.stored_count or run.end_position <= change.first:
             return len(run)
-        kept = max(rebucketing.first - run.first_position, 0)
+        kept = max(change.first - run.first_position, 0)
         moved = run.copy_range(run.first_position + kept, run.end_position) if kept else run
         self.flush()
         if not moved.stored:
@@ -310,14 +310,14 @@ class JournalStore(LsnTracker):
             self._append_run_late(index, moved, SPILLED_FLAG)
         if moved.redelivered and not index.durable:
             index.add_delivered([(moved.first_position, moved.end_position)])
-        rebucketing.add(moved)
+        change.add(moved)
         return kept
 
     def finish_rebucketing(self, queue: Queue) -> dict[int, int]:
         """Install the new buckets."""
         self.flush()
         index = self._index_of[queue]
-        buckets = self._rebucketings.pop(index).buckets
+        buckets = self._bucket_changes.pop(index).buckets
         index.paged_out = {
             priority: each for priority, each in buckets.items() if each.stored_count
         }
@@ -414,15 +414,15 @@ class JournalStore(LsnTracker):
         if bucket is None:
             bucket = index.paged_out[priority] = PagedOutBucket(run.first_position)
         self._batch.add_paged_out(index, bucket, run, not durable)
-        if index in self._rebucketings:
-            self._rebucketings[index].add(run)
+        if index in self._bucket_changes:
+            self._bucket_changes[index].add(run)
 
     def page_in(self, queue: Queue, priority: int) -> list[Run]:
         index = self._index_of[queue]
         with self._reporting_read_errors(queue):
             runs = paged_out.page_in(self.journal, index, priority)
-        if index in self._rebucketings:
-            self._rebucketings[index].remove(runs)
+        if index in self._bucket_changes:
+            self._bucket_changes[index].remove(runs)
         bucket = index.paged_out[priority]
         if not bucket.stored_count and not bucket.unwritten:
             del index.paged_out[priority]
@@ -447,8 +447,8 @@ class JournalStore(LsnTracker):
         index = self._index_of[queue]
         bucket = index.paged_out[priority]
         bucket.take(run)
-        if index in self._rebucketings:
-            self._rebucketings[index].remove((run,))
+        if index in self._bucket_changes:
+            self._bucket_changes[index].remove((run,))
         if not bucket.stored_count and not bucket.unwritten:
             del index.paged_out[priority]
 
@@ -481,8 +481,8 @@ class JournalStore(LsnTracker):
                     for start, end in bucket.taken.missing(bucket.next_position, index.end_position)
                 ]
             bucket.unwritten.clear()
-        if index in self._rebucketings:
-            self._rebucketings[index].restart(index.end_position)
+        if index in self._bucket_changes:
+            self._bucket_changes[index].restart(index.end_position)
         self._batch.touch(index)
         self._batch.is_urgent = True
         return self._settle_stored(index, buckets if index.max_priority else {})

@@ -1,4 +1,4 @@
-"""Rebucketing: the paged-out messages of a queue get other priorities, while they are paged in and out.
+"""A change of buckets: the paged-out messages of a queue get other priorities, while they are paged in and out.
 
 RBK1  `buckets` has the paged-out messages that have been counted: those before the cursor, and those that were
       paged out since the beginning.
@@ -19,7 +19,7 @@ from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
 
 
-class Rebucketing:
+class BucketChange:
     def __init__(self, index: QueueIndex, max_priority: int) -> None:
         self.buckets: dict[int, PagedOutBucket] = {}
         """By the new priority; installed when all messages have been counted."""
