@@ -298,7 +298,7 @@ def test_a_single_active_consumer() -> None:
     stage.publish(b"1", b"2")
     assert (one.bodies(), two.bodies()) == ([], [b"1", b"2"])
     stage.alter(arguments={})
-    assert stage.queue.active_consumer_tag is None
+    assert not stage.queue.active_consumer_tag
     second.settle(Settlement.ACK, 2, 0, multiple=True)
     stage.publish(*(b"%d" % i for i in range(6)))
     assert (one.bodies(), two.bodies()) == ([b"5"], [b"%d" % i for i in range(5)])
@@ -379,7 +379,7 @@ def test_streams() -> None:
     ],
 )
 def test_what_makes_no_sense(old: dict[str, object], altered: dict[str, Any], reason: str) -> None:
-    stage = Stage(**old)
+    stage = Stage(None, durable=True, **old)
     before = stage.queue.declared_settings
     with pytest.raises((InvalidAlterationError, PreconditionFailedError), match=reason):
         stage.alter(**altered)
@@ -432,7 +432,7 @@ def test_an_alteration_is_abandoned(store: MessageStore, count: int) -> None:
     steps = start(stage, durable=True, arguments=table(max_length_bytes=10))
     for _ in range(count):
         next(steps)
-    assert stage.queue.is_altering
+    assert bool(stage.queue.is_altering)
     steps.close()
     assert stage.queue.declared_settings is before
     assert not stage.queue.is_altering
@@ -482,8 +482,8 @@ def test_settings_of_a_declaration_and_of_an_alteration_are_equal() -> None:
 # ── priorities ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def ranked(store: MessageStore | None = None, **arguments: object) -> Stage:
-    stage = Stage(store, **arguments)
+def ranked() -> Stage:
+    stage = Stage()
     for i in range(300):
         stage.publish(b"%d" % i, priority=i % 3)
     return stage
@@ -552,6 +552,17 @@ def test_a_purge_waits_for_no_client() -> None:
     stage.publish(b"low", b"", priority=0)
     stage.publish(b"high", priority=2)
     assert stage.bodies() == [b"high", b"low", b""]
+
+
+def test_a_policy_that_measures_the_queue_while_messages_change_priority() -> None:
+    stage = ranked()
+    steps = until_frozen(stage, arguments=table(max_priority=2))
+    policy = Policy(name="p", pattern="^q$", definition={"max-length-bytes": 10})
+    stage.broker.set_policies("/", [policy], 0)
+    run_to_completion(steps)
+    for now in range(1, 5):
+        stage.broker.tick(now)
+    assert stage.bodies() == [b"291", b"294", b"297"]
 
 
 def test_the_queue_is_deleted_while_messages_change_priority() -> None:

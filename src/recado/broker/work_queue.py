@@ -157,6 +157,7 @@ class WorkQueue(Queue):
 
     def reconfigure(self, settings: QueueSettings, now: int) -> None:
         """Apply changed policies. Messages in the queue keep their time to live."""
+        self._complete_rebucketing()
         was_measured = self._measures_bytes
         if settings.max_length_bytes is not None and self._survey is not None:
             self._survey, was_measured = None, False  # the limit applies before the survey is done
@@ -486,10 +487,7 @@ class WorkQueue(Queue):
 
     def purge(self) -> int:
         """Drop all ready messages. Messages that must be settled one by one are settled in steps."""
-        if (
-            self._rebucketing is not None and not self._rebucketing.is_done
-        ):  # they are in two places
-            self._rebucketing.advance(UNLIMITED_COUNT)
+        self._complete_rebucketing()
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
@@ -755,6 +753,11 @@ class WorkQueue(Queue):
             if runs_left <= 0:
                 yield STEP_UNITS_MAX
                 runs_left = _RUNS_PER_STEP
+
+    def _complete_rebucketing(self) -> None:
+        """Complete `rebucket` in one call, because the caller needs all ready messages in one place."""
+        if self._rebucketing is not None and not self._rebucketing.is_done:
+            self._rebucketing.advance(UNLIMITED_COUNT)
 
     def _install_buckets(self) -> None:
         """Replace the buckets by those that `rebucket` has filled."""

@@ -13,6 +13,7 @@ from recado.amqp.values import FieldTable
 from recado.broker.alteration import alter
 from recado.broker.arguments import QueueSettings, parse_queue_arguments
 from recado.broker.channel import Channel, Settlement
+from recado.broker.steps import run_to_completion
 from recado.broker.work_queue import WorkQueue
 from recado.journal.journal import Journal
 from recado.journal.record import CorruptJournalError
@@ -243,6 +244,65 @@ def test_each_part_is_needed(
         test_the_power_fails_at_every_moment(case, room)
 
 
+def test_bindings_of_a_queue_that_became_transient_do_not_return() -> None:
+    """Not even to another queue of this name."""
+    machine = Machine(0)
+    node = Node(machine)
+    node.declare(settings_of())
+    vhost = node.broker.vhosts["/"]
+    for key in "abc":
+        vhost.bind_queue("q", "amq.topic", key)
+    steps = alter(node.broker, node.queue, settings_of(durable=False))
+    next(steps)
+    vhost.unbind_queue("q", "amq.topic", "c")
+    vhost.bind_queue("q", "amq.topic", "new")
+    run_to_completion(steps)
+    node.broker.delete_queue(node.queue, 0)
+    node.declare(settings_of())
+    node.sync()
+    node.store.close()
+    assert sorted(Node(machine).bindings()) == ["amq.fanout"]
+
+
+def test_bindings_of_a_queue_that_becomes_durable() -> None:
+    machine = Machine(0)
+    node = Node(machine)
+    node.declare(settings_of(durable=False))
+    vhost = node.broker.vhosts["/"]
+    vhost.declare_exchange("transient", "topic")
+    for source in ("amq.topic", "transient"):
+        for key in "abc":
+            vhost.bind_queue("q", source, key)
+    steps = alter(node.broker, node.queue, settings_of())
+    while not node.queue.stores_bindings:
+        next(steps)
+    vhost.unbind_queue("q", "amq.topic", "a")
+    vhost.bind_queue("q", "amq.topic", "new")
+    run_to_completion(steps)
+    vhost.unbind_queue("q", "amq.topic", "b")
+    node.sync()
+    node.store.close()
+    assert sorted(Node(machine).bindings()) == ["amq.fanout", "amq.topic", "amq.topic"]
+
+
+def test_ids_of_deduplication_of_a_queue_that_becomes_durable() -> None:
+    machine = Machine(0)
+    node = Node(machine)
+    node.declare(settings_of(durable=False, message_deduplication=True))
+    for i in range(100):
+        node.publish(b"%d" % i, properties=Properties(delivery_mode=2, message_id=f"{i}"))
+    for _ in alter(node.broker, node.queue, settings_of(message_deduplication=True)):
+        node.sync()
+    node.publish(b"new", properties=Properties(delivery_mode=2, message_id="new"))
+    node.sync()
+    node.store.close()
+    node = Node(machine)
+    for message_id in ("0", "99", "new", "other"):
+        properties = Properties(delivery_mode=2, message_id=message_id)
+        node.publish(b"again", properties=properties)
+    assert node.queue.ready == 102
+
+
 # ── priorities ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -261,7 +321,9 @@ def in_order(numbers: Iterable[int], highest: int) -> list[bytes]:
 
 
 def priorities(highest: int, *, durable: bool) -> QueueSettings:
-    return settings_of(durable=durable, **({"max_priority": highest} if highest else {}))
+    if highest:
+        return settings_of(durable=durable, max_priority=highest)
+    return settings_of(durable=durable)
 
 
 @pytest.mark.parametrize("room", [0, 600, 2000, IN_MEMORY])

@@ -24,6 +24,7 @@ from recado.amqp.frames import extract_body, extract_properties
 from recado.amqp.methods import BasicGetOk
 from recado.amqp.properties import Properties, decode_properties
 from recado.amqp.values import FieldTable
+from recado.broker.alteration import alter
 from recado.broker.arguments import ConsumerSettings, QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
@@ -44,8 +45,13 @@ class Message:
     body: bytes
     bucket: int
     persistent: bool
+    """Whether it survives a restart, also in this queue."""
+    priority: int
+    is_sent_persistent: bool
     deliveries: int = 0
     returned: bool = False
+    is_counted: bool = True
+    """Whether the queue has counted all deliveries: a classic queue does not."""
 
 
 @dataclass
@@ -77,6 +83,20 @@ class ModelQueue:
 
 
 Model = dict[str, ModelQueue]
+
+
+def settings_of(durable: bool, max_priority: int | None, quorum: bool) -> QueueSettings:
+    arguments: FieldTable = {}
+    if max_priority is not None:
+        arguments["x-max-priority"] = max_priority
+    if quorum:
+        arguments["x-queue-type"] = "quorum"
+    return QueueSettings(
+        durable=durable,
+        max_priority=max_priority,
+        queue_type="quorum" if quorum else "classic",
+        arguments=arguments,
+    )
 
 
 def lasting(model: Model) -> Model:
@@ -123,19 +143,38 @@ class JournalStoreMachine(RuleBasedStateMachine):
         if name in self.model:
             return
         quorum &= durable and max_priority is None
-        arguments: FieldTable = {}
-        if max_priority is not None:
-            arguments["x-max-priority"] = max_priority
-        if quorum:
-            arguments["x-queue-type"] = "quorum"
-        wanted = QueueSettings(
-            durable=durable,
-            max_priority=max_priority,
-            queue_type="quorum" if quorum else "classic",
-            arguments=arguments,
-        )
+        wanted = settings_of(durable, max_priority, quorum)
         self.broker.create_queue(self.broker.vhosts["/"], name, wanted, None, 0)
         self.model[name] = ModelQueue(durable, max_priority, quorum)
+
+    @rule(
+        name=names,
+        durable=st.booleans() | st.just(True),
+        max_priority=st.sampled_from((None, None, 1, 2)),
+        quorum=st.booleans(),
+        cleans=st.booleans(),
+    )
+    def alter(
+        self, name: str, durable: bool, max_priority: int | None, quorum: bool, cleans: bool
+    ) -> None:
+        if name not in self.model:
+            return
+        model = self.model[name]
+        quorum &= durable and max_priority is None
+        if model.quorum and not quorum and not all(m.is_sent_persistent for m in model.messages):
+            return  # whether a restart forgets transient messages then depends on compaction
+        if (max_priority or 0) < (model.max_priority or 0) and model.out:
+            return  # if they return, they come before messages on disk
+        queue = self.broker.vhosts["/"].queues[name]
+        for _ in alter(self.broker, queue, settings_of(durable, max_priority, quorum)):
+            if cleans:
+                self.cleaner.compact()
+        model.durable, model.max_priority, model.quorum = durable, max_priority, quorum
+        for message in model.messages:
+            message.bucket = min(message.priority, max_priority or 0)
+            message.persistent = model.keeps(message.is_sent_persistent)
+            message.is_counted &= not message.deliveries
+        self.write()
 
     @rule(name=names)
     def bind(self, name: str) -> None:
@@ -181,8 +220,9 @@ class JournalStoreMachine(RuleBasedStateMachine):
         for key, queue in self.model.items():
             if key == name or (name is None and queue.bound):
                 bucket = min(priority, queue.max_priority or 0)
+                kept = queue.keeps(persistent)
                 queue.messages += [
-                    Message(body, bucket, queue.keeps(persistent)) for body in bodies
+                    Message(body, bucket, kept, priority, persistent) for body in bodies
                 ]
 
     @rule(name=names, no_ack=st.booleans())
@@ -354,7 +394,7 @@ class JournalStoreMachine(RuleBasedStateMachine):
                 assert isinstance(event.method, BasicGetOk)
                 found = extract_body(event.content), event.method.redelivered
                 assert found == (message.body, message.returned)
-                if model.quorum and message.deliveries:
+                if model.quorum and message.deliveries and message.is_counted:
                     properties = decode_properties(extract_properties(event.content))
                     assert (properties.headers or {})["x-delivery-count"] == message.deliveries
             assert not channel.get(queue, no_ack=True, now=0)

@@ -29,11 +29,11 @@ from recado.journal.journal import Journal
 from recado.journal.record import CorruptJournalError
 
 from . import paged_out
+from .bucket_change import BucketChange
 from .catalogue import QualifiedName, StoreCatalogue
 from .lsn import DeferredActions, LsnTracker
 from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
-from .bucket_change import BucketChange
 from .records import (
     MOVED_RUN,
     NO_EXPIRY_CODE,
