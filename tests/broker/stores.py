@@ -36,7 +36,7 @@ class PagingStore(MessageStore):
         assert not positions & self.live[queue], "a position is assigned once"
         self.live[queue] |= positions
 
-    def store_late(self, queue: Queue, run: Run) -> None:
+    def store_late(self, queue: Queue, run: Run, deliveries: int) -> None:
         self._note(f"{len(run)} late to {queue.name}")
         run.stored = True
         self.live[queue] |= {run.first_position + i * run.stride for i in range(len(run))}

@@ -418,17 +418,13 @@ class Channel:
             yield STEP_UNITS_MAX // 4
             for entry, high in entries:
                 run = entry.run
-                was_recorded = run.stored and queue.survives_restart
                 for low in range(0, high, _LATE_MESSAGES_PER_STEP):
-                    if not entry.unsettled_count:
+                    if not entry.unsettled_count or not queue.must_store_late(run):
                         break
                     # First: what is settled from now on must be settled in the store, too.
-                    if not queue.store_unacked_late(
-                        entry.unsettled_runs(low, min(high, low + _LATE_MESSAGES_PER_STEP)),
-                        was_recorded=was_recorded,
-                    ):
-                        break
                     run.stored = True
+                    for part in entry.unsettled_runs(low, min(high, low + _LATE_MESSAGES_PER_STEP)):
+                        queue.store_late(part, is_unacked=True)
                     yield STEP_UNITS_MAX
 
     def _has_shared_limit(self) -> bool:

@@ -98,10 +98,11 @@ class MessageStore:
     def end_storing(self, queue: "Queue") -> None:
         """Undo `begin_storing`: the queue is not altered after all."""
 
-    def store_late(self, queue: "Queue", run: Run) -> None:
+    def store_late(self, queue: "Queue", run: Run, deliveries: int) -> None:
         """Store messages that are in a queue already, ready or delivered, at their positions.
 
-        They were not stored when they entered it, or in such a way that a restart forgets them.
+        They were not stored when they entered it, or in such a way that a restart forgets them. They have been
+        delivered so often, which the store may know.
         """
 
     def store_paged_out_late(

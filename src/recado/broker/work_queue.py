@@ -676,26 +676,15 @@ class WorkQueue(Queue):
         if self._survey is not None:
             self.end_survey(keep=False)
 
-    def store_late(self, run: Run, *, was_recorded: bool = False) -> bool:
-        """Store messages if `begin_storing` made that necessary; return whether it did.
+    def must_store_late(self, run: Run) -> bool:
+        return self._stores_late is not None and self._stores_late(run.traits)
 
-        `was_recorded` tells whether the store knows of their deliveries.
-        """
-        if self._stores_late is None or not self._stores_late(run.traits):
+    def store_late(self, run: Run, *, is_unacked: bool = False) -> bool:
+        """Store messages if `store_late_messages` made that necessary; return whether it did."""
+        if not self.must_store_late(run):
             return False
-        self._store.store_late(self, run)
-        if run.redelivered and not was_recorded:
-            for _ in range(max(run.delivery_count, 1)):
-                self.record_delivery(run)
-        return True
-
-    def store_unacked_late(self, runs: Iterable[Run], *, was_recorded: bool) -> bool:
-        """Store deliveries if they must be stored late; return whether they must."""
-        for run in runs:
-            if not self.store_late(run, was_recorded=was_recorded):
-                return False
-            if not was_recorded:
-                self.record_delivery(run)  # the current one
+        deliveries = max(run.delivery_count, int(run.redelivered)) + is_unacked
+        self._store.store_late(self, run, deliveries)
         return True
 
     def _store_ready_late(self, end: int) -> Steps[None]:
@@ -718,7 +707,7 @@ class WorkQueue(Queue):
                 if cost >= STEP_UNITS_MAX or run.first_position >= end:
                     break
                 position = run.end_position
-                if self.store_late(run, was_recorded=run.stored and self.survives_restart):
+                if self.store_late(run):
                     cost += _UNITS_PER_LATE_RUN + run.memory_bytes() // _BYTES_PER_UNIT
             if not runs or runs[0].first_position >= end:
                 break

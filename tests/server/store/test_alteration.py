@@ -167,7 +167,7 @@ def run_until_power_fails(case: str, room: int, moment: int) -> tuple[set[str], 
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recado.server.store.journal_store.SETTLED_RANGES_PER_STEP", 1)
+    monkeypatch.setattr("recado.server.store.journal_store.RECORDED_RANGES_PER_STEP", 1)
     for name in ("_READ_MIN_BYTES", "_READ_MAX_BYTES"):
         monkeypatch.setattr(f"recado.server.store.paged_out.{name}", 1000)
     monkeypatch.setattr("recado.server.store.paged_out.STEP_UNITS_MAX", 4)
@@ -228,7 +228,7 @@ def check_messages(
         ("store_late", "durable", IN_MEMORY),
         ("store_late", "quorum", IN_MEMORY),
         ("store_paged_out_late", "durable", 0),
-        ("_record_settled", "quorum", IN_MEMORY),
+        ("_record_ranges", "quorum", IN_MEMORY),
     ],
 )
 def test_each_part_is_needed(

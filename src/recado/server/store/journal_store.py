@@ -34,7 +34,9 @@ from .catalogue import QualifiedName, StoreCatalogue
 from .lsn import DeferredActions, LsnTracker
 from .pending_run import PagedOutBucket
 from .queue_index import QueueIndex
+from .ranges import RangeSet
 from .records import (
+    DELIVERED,
     MOVED_RUN,
     NO_EXPIRY_CODE,
     SETTLED,
@@ -56,7 +58,7 @@ from .turn_batch import TurnBatch
 REWRITE_UNITS_MAX = 4 * STEP_UNITS_MAX  # in one turn, for the ids of a checkpoint
 IDS_PER_STEP = 1024
 UNITS_PER_FOLDER = 40  # to remove the folder of a stream: 0.2 ms
-SETTLED_RANGES_PER_STEP = 2048
+RECORDED_RANGES_PER_STEP = 2048
 UNITS_PER_LATE_RECORD = 3  # to encode messages and write them to the journal
 PAGE_OUT_BYTES = (
     64 << 20
@@ -202,27 +204,37 @@ class JournalStore(LsnTracker):
     def begin_storing(self, queue: Queue, end_position: int) -> Steps[None]:
         self.flush()  # messages before `end_position` are in records of their own
         index = self._index_of.get(queue) or self._open_index(queue)
+        ranges = [(SETTLED, index.settled)]
+        if not index.durable:  # nothing else of the queue was recorded
+            ranges += [(DELIVERED, each) for each in index.delivered]
         index.durable = True
         index.reserve(end_position)
-        return self._record_settled(index, end_position)
+        return self._record_ranges(index, ranges, end_position)
 
-    def _record_settled(self, index: QueueIndex, end_position: int) -> Steps[None]:
-        """Record which positions are settled: recovery cannot know those that were never stored."""
-        position = 0
-        while position < end_position and not index.deleted:
-            ranges = index.settled.ranges_from(position, SETTLED_RANGES_PER_STEP)
-            if not ranges:
-                break
-            self.append_record(encode_ranges(SETTLED, [(index.queue_id, ranges)]))
-            position = ranges[-1][1]
-            yield STEP_UNITS_MAX
+    def _record_ranges(
+        self, index: QueueIndex, sets: list[tuple[int, RangeSet]], end_position: int
+    ) -> Steps[None]:
+        """Record what recovery cannot know: among others the positions that were never stored, which are settled."""
+        for kind, positions in sets:
+            position = 0
+            while position < end_position and not index.deleted:
+                ranges = positions.ranges_from(position, RECORDED_RANGES_PER_STEP)
+                if not ranges:
+                    break
+                self.append_record(encode_ranges(kind, [(index.queue_id, ranges)]))
+                position = ranges[-1][1]
+                yield STEP_UNITS_MAX
 
     def end_storing(self, queue: Queue) -> None:
         if queue in self._index_of:
             self._index_of[queue].durable = queue.survives_restart
 
-    def store_late(self, queue: Queue, run: Run) -> None:
-        self._append_run_late(self._index_of[queue], run)
+    def store_late(self, queue: Queue, run: Run, deliveries: int) -> None:
+        index = self._index_of[queue]
+        self._append_run_late(index, run)
+        for start, end, known in index.split_by_deliveries(run.first_position, run.end_position):
+            for _ in range(known, deliveries):
+                self.record_delivery(queue, start, end - start, 1)
 
     def _append_run_late(self, index: QueueIndex, run: Run, flag: int = 0) -> None:
         expires_at = NO_EXPIRY_CODE if run.expires_at is None else run.expires_at
