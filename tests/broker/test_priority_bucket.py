@@ -253,3 +253,16 @@ def test_an_estimate_of_the_paged_out_size_is_never_negative() -> None:
     bucket.paged_out_count, bucket.paged_out_bytes = 2, 500
     bucket.take(1)
     assert (bucket.paged_out_count, bucket.paged_out_bytes) == (1, 0)
+
+
+def test_single_messages_of_runs_with_gaps_are_joined_at_their_positions() -> None:
+    """Two consumers had received every second message."""
+    first, second = run_of([b"0", b"1", b"2", b"3"]).split_round_robin(2)
+    bucket, other = PriorityBucket(), PriorityBucket()
+    for run in (first.slice(0, 1), second.slice(0, 1), first.slice(1, 2), second.slice(1, 2)):
+        bucket.requeue(run)
+    assert bucket.merge_requeued(9)
+    while (popped := bucket.pop()) is not None:
+        other.insert(popped)
+    (joined,) = other.runs()
+    assert messages(joined) == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"3")]

@@ -68,7 +68,8 @@ class PriorityBucket:
         self._fresh.append(run)
 
     def requeue(self, run: Run) -> None:
-        """Return messages to their positions; `run` has no gaps (stride 1)."""
+        """Return messages to their positions; `run` has no gaps."""
+        run.stride = 1  # a single message may have come from a run with a larger stride
         if self._page_in is not None:
             self.memory_bytes += run.memory_bytes()
         heappush(self._requeued, (run.first_position, run))
