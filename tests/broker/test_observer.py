@@ -7,12 +7,16 @@ from typing import Any
 import msgspec
 
 from recado.broker.access import Permission, User
+from recado.broker.alteration import alter
 from recado.broker.arguments import QueueSettings
 from recado.broker.broker import Broker
 from recado.broker.limits import VhostLimits
 from recado.broker.observer import IGNORE_CHANGES, Change, ChangeObserver
 from recado.broker.policy import Policy
+from recado.broker.steps import run_to_completion
 from recado.broker.vhost import VhostSettings
+
+from .stage import new_queue
 
 EVERYTHING = Permission(".*", ".*", ".*")
 
@@ -133,3 +137,12 @@ def test_another_observer_replaces_the_first() -> None:
     broker.add_vhost("v")
     broker.create_queue(broker.vhosts["/"], "q", QueueSettings(), None, 0)
     assert take(notes) == []
+
+
+def test_a_queue_that_is_altered() -> None:
+    broker, notes = observed()
+    queue = new_queue(broker, "q")
+    take(notes)
+    for altered in (QueueSettings(durable=True), QueueSettings(durable=True, max_priority=5)):
+        run_to_completion(alter(broker, queue, altered))
+        assert take(notes) == [(Change.CHANGED, "queue", "q", True)]

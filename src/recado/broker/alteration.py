@@ -36,6 +36,7 @@ from recado.amqp.values import FieldTable, FieldValue
 from . import checks
 from .arguments import QueueSettings, QueueType, describe_entity, parse_queue_arguments
 from .errors import InvalidAlterationError
+from .observer import Change
 from .priority_bucket import ReadLimits
 from .queue import Queue
 from .ready_messages import ReadyMessages
@@ -182,10 +183,8 @@ def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -
         if not queue.deleted:
             queue.abandon_alteration()
         raise
-    if settings.queue_type != queue.declared_settings.queue_type:
-        broker.count_altered_type(queue, settings.queue_type)
     if not has_new_priorities or not isinstance(queue, WorkQueue):
-        queue.alter(settings, broker.background.now)
+        _switch(broker, queue, settings)
         return
     task = StepTask(_rebucket(broker, queue, settings))
     queue.start_rebucketing(task)
@@ -198,12 +197,19 @@ def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -
     _check_exists(queue)
 
 
+def _switch(broker: "Broker", queue: Queue, settings: QueueSettings) -> None:
+    if settings.queue_type != queue.declared_settings.queue_type:
+        broker.count_altered_type(queue, settings.queue_type)
+    queue.alter(settings, broker.background.now)
+    broker.observer.queue_changed(Change.CHANGED, queue)
+
+
 def _rebucket(broker: "Broker", queue: WorkQueue, settings: QueueSettings) -> Steps[None]:
     broker.is_importing = True  # refuses imports, which would check the old settings
     try:
         yield from queue.rebucket(settings.max_priority)
         if not queue.deleted:
-            queue.alter(settings, broker.background.now)
+            _switch(broker, queue, settings)
     finally:
         broker.is_importing = False
 

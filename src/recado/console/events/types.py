@@ -288,9 +288,14 @@ _LIFE: Final = {Change.CREATED: "was created", Change.DELETED: "was deleted"}
 _CHANGES: Final = {**_LIFE, Change.CHANGED: "was changed"}
 _BY_POLICY: Final = {**_LIFE, Change.CHANGED: "has other settings because of a policy"}
 
+_BY_ALTERATION: Final = {
+    **_LIFE,
+    Change.CHANGED: "was altered, or has other settings because of a policy",
+}
+
 _OBJECTS: Final[tuple[tuple[str, str, type[EventData], Audience, dict[Change, str]], ...]] = (
     ("vhost", "A vhost", VhostEvent, Audience.VISIBLE_VHOST, _CHANGES),
-    ("queue", "A queue", QueueEvent, Audience.VHOST, _BY_POLICY),
+    ("queue", "A queue", QueueEvent, Audience.VHOST, _BY_ALTERATION),
     ("exchange", "An exchange", ExchangeEvent, Audience.VHOST, _BY_POLICY),
     ("binding", "A binding", BindingEvent, Audience.VHOST, _LIFE),
     ("policy", "A policy", PolicyEvent, Audience.VHOST, _CHANGES),
