@@ -3,8 +3,8 @@
 ALT1  A crash leaves the old queue or the new one, with every confirmed message in it once. A queue that does not
       survive a restart is gone after a crash, as it would be without an alteration; of a durable classic queue,
       transient messages may survive a crash that happens while it becomes a quorum queue.
-ALT2  Ready messages keep their order, redelivered flags and times to live. Deliveries stay with their channels and are
-      settled as before.
+ALT2  Ready messages of a priority keep their order, redelivered flags and times to live. Deliveries stay with their
+      channels and are settled as before.
 ALT3  A client that redeclares the queue passes with the old settings until the alteration is done, and with the
       new ones after it; policies are combined with the new ones from then on.
 ALT4  Each step is bounded, and between two steps all queues are used as always, this one too.
@@ -13,9 +13,12 @@ What the new settings require is prepared in steps:
 
 1. If the new queue stores messages that the old one does not, because it becomes durable or a quorum queue,
    messages that enter or return to it are stored from now on. Those that are there are stored late, at their
-   positions: ready ones in memory, paged-out ones (a restart would forget them), and then the deliveries of all
-   channels. Bindings and the ids of deduplication are stored as well.
+   positions, in the order in which messages go on: paged-out ones (which a restart would forget), ready ones in
+   memory, and then the deliveries of all channels. Bindings and the ids of deduplication are stored as well.
 2. If a limit in bytes is new, the ready messages are measured, while others enter and leave.
+3. If the priorities are new, the paged-out messages are counted by them, while others are paged in and out. Then
+   those in memory change buckets. The queue delivers and drops nothing meanwhile, and this part is completed also
+   if the caller closes the steps.
 
 Then one step replaces the settings, and one record of the journal, the new declaration, makes that durable. It is
 behind everything that was stored late, so it is on disk only with all of that (ALT1). Before it, a restart
