@@ -54,6 +54,8 @@ TMUX = Program("tmux", "tmux")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
 
+CHROMIUM = Program("chromium", "chromium")
+
 FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS, PROMETHEUS)
 FOR_SUITES = (RABBITMQ, EPMD, REDIS, NODE, NPM)
 FOR_TESTS = (
@@ -72,6 +74,7 @@ FOR_TESTS = (
     ZSH,
     FISH,
     TMUX,
+    CHROMIUM,
 )
 
 POLICY = Path("/usr/sbin/policy-rc.d")

@@ -104,6 +104,7 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
             "properties": MESSAGE["properties"],
         },
     ),
+    ("POST", "/api/session"): ("/api/session", {"username": "guest", "password": "guest"}),
     ("PUT", "/api/cluster-name"): ("/api/cluster-name", {"name": "n"}),
     ("PUT", "/api/vhosts/{vhost}"): (
         "/api/vhosts/v",

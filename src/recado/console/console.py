@@ -24,6 +24,8 @@ import msgspec
 from recado import __version__
 from recado.broker.access import Permission
 from recado.broker.broker import Broker
+from recado.broker.scopes import TokenUser
+from recado.server.connection import now_ms
 from recado.server.throttle import LoginThrottledError
 
 from .audit import AuditLog
@@ -37,6 +39,7 @@ from .routes import CHANGING_METHODS
 from .sampler import Sampler
 from .status_collector import StatusCollector
 from .status_table import StatusRecords
+from .sessions import ConsoleSession, SessionTable
 
 if TYPE_CHECKING:
     from recado.broker.access import User
@@ -189,6 +192,7 @@ class Console:
         self.disk_free_min_bytes = disk_free_min_bytes
         self.events = EventStreams(self)
         self._pending_logins = 0
+        self.sessions = SessionTable()
 
     @property
     def broker(self) -> Broker:
@@ -228,6 +232,24 @@ class Console:
     async def authenticate_token(self, token: str, peer: str) -> User:
         """Return the user of an OAuth 2 token. Raises `ApiError` as `authenticate` does."""
         return await self._log_in(self.server.authenticator.check_token(token.encode(), peer))
+
+    def find_session(self, session_id: str) -> ConsoleSession | None:
+        """Return an open session of the console; it ends with the password, user or token that opened it."""
+        session = self.sessions.find(session_id, self.server.loop.time())
+        if session is None:
+            return None
+        user = session.user
+        if isinstance(user, TokenUser):
+            is_valid = user.expires_at * 1000 > now_ms()
+        else:
+            current = self.broker.users.get(user.name)
+            is_valid = current is not None and current.password_hash == user.password_hash
+            if current is not None:
+                session.user = current
+        if not is_valid:
+            self.sessions.close(session_id)
+            return None
+        return session
 
     async def _log_in(self, check: Coroutine[Any, Any, User | None]) -> User:
         if self._pending_logins >= PENDING_LOGINS_MAX_COUNT:

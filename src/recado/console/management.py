@@ -23,6 +23,7 @@ from .resources import (
     queue_operations,
     route_test,
     status,
+    session,
     topology,
     users,
     vhosts,
@@ -30,6 +31,7 @@ from .resources import (
 from .routes import API, METRICS
 from .site import Site
 from .status_collector import StatusCollector
+from .web_assets import WebAssets
 
 if TYPE_CHECKING:
     import ssl
@@ -52,6 +54,7 @@ RESOURCES = (
     queue_operations,
     route_test,
     status,
+    session,
     topology,
     users,
     vhosts,
@@ -91,6 +94,7 @@ class Management:
         certificates: CertificateFiles | None = None,
         archives: ArchiveSet | None = None,
         collects_status: bool = False,
+        path_prefix: str = "",
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
@@ -104,7 +108,7 @@ class Management:
             archives=archives,
             collector=StatusCollector(server) if collects_status else None,
         )
-        sites = [Site(console, API)]
+        sites = [Site(console, API, assets=WebAssets(), path_prefix=path_prefix)]
         bound_port = await sites[0].listen(host, port, tls)
         bound_metrics_port = None
         if metrics_port is not None:

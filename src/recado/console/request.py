@@ -25,6 +25,7 @@ from .query import Listing
 if TYPE_CHECKING:
     from .console import Console
     from .events.reader import StreamRequest
+    from .sessions import ConsoleSession
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
 
@@ -73,6 +74,35 @@ def amqp_errors_as_answers() -> Iterator[None]:
 
 def _is_always_connected() -> bool:
     return True
+
+
+class SessionCookie(msgspec.Struct, frozen=True):
+    """The cookie of the console's sessions.
+
+    Browsers do not tell the ports of a host apart, so each node has a name of its own. Over TLS and without a
+    path, the prefix `__Host-` keeps other hosts of the domain from setting it.
+    """
+
+    node_id: str
+    path: str
+    is_secure: bool
+
+    @property
+    def name(self) -> str:
+        prefix = "__Host-" if self.is_secure and self.path == "/" else ""
+        return f"{prefix}recado-{self.node_id}"
+
+    def render(self, session_id: str) -> str:
+        """Return the value of the header `Set-Cookie`; an empty id removes the cookie."""
+        attributes = f"; Path={self.path}; HttpOnly; SameSite=Strict"
+        if self.is_secure:
+            attributes += "; Secure"
+        if not session_id:
+            attributes += "; Max-Age=0"
+        return f"{self.name}={session_id}{attributes}"
+
+
+NO_COOKIE: Final = SessionCookie("", "/", is_secure=False)
 
 
 def storage_error(error: OSError) -> ApiError:
@@ -127,6 +157,11 @@ class ApiRequest(msgspec.Struct):
     """The header `X-Reason`, which is sent to the client whose connection is closed."""
     last_event_id: str = ""
     """The header `Last-Event-ID`."""
+    cookie: SessionCookie = NO_COOKIE
+    session_id: str = ""
+    """Of the console, as the cookie has it."""
+    session: ConsoleSession | None = None
+    """The session of that id, if it is open."""
     is_connected: Callable[[], bool] = _is_always_connected
     """Whether the client still waits for the answer."""
     _connections: dict[Session, Connection] | None = None

@@ -62,6 +62,7 @@ _OTHER_CHANGES: Final = (
     "/api/definitions",
     "/api/login",
     "/api/reset",
+    "/api/session",
     "/api/stream",
 )
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
@@ -93,7 +94,7 @@ class ApiRoute(msgspec.Struct, frozen=True):
         """
         if self.method not in CHANGING_METHODS:
             return False
-        is_exempt = self.path.startswith(("/api/definitions", "/api/connections"))
+        is_exempt = self.path.startswith(_OTHER_CHANGES)
         return not is_exempt and not self.path.endswith(_MESSAGE_ACTIONS)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import logging
 import socket
 from collections.abc import Callable, Generator, Iterator
@@ -29,14 +30,16 @@ from recado.server.connection import now_ms
 
 from .access import Access, find_refusal
 from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
-from .request import Answer, ApiError, ApiRequest, bad_request, not_found
+from .request import Answer, ApiError, ApiRequest, SessionCookie, bad_request, not_found
 from .routes import ApiRoute, Content, RouteTable
+from .web_assets import SECURITY_HEADERS, Asset, WebAssets
 
 if TYPE_CHECKING:
     import ssl
 
     from .console import Console
     from .events.reader import StreamRequest
+    from .sessions import ConsoleSession
 
 T = TypeVar("T")
 
@@ -59,6 +62,7 @@ EVENT_STREAM_HEADERS: Final = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",  # nginx passes each event on at once
 }
+CSRF_HEADER: Final = "X-CSRF-Token"
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -127,9 +131,20 @@ class _HttpServer(web.Server):
 class Site:
     """Serves a route table; `listen` opens a port, `close` closes all."""
 
-    def __init__(self, console: Console, routes: RouteTable) -> None:
+    def __init__(
+        self,
+        console: Console,
+        routes: RouteTable,
+        *,
+        assets: WebAssets | None = None,
+        path_prefix: str = "",
+    ) -> None:
+        """Serve `assets` beside the routes. Paths may begin with `path_prefix`, which a proxy has not removed."""
         self._console = console
         self._routes = routes
+        self._assets = assets
+        self._prefix = path_prefix
+        self._node_id = ""
         self._server = _HttpServer(
             self._serve,
             access_log=None,
@@ -146,6 +161,7 @@ class Site:
         listener = await loop.create_server(self._server, host, port, ssl=tls)
         self._listeners.append(listener)
         bound_port: int = listener.sockets[0].getsockname()[1]
+        self._node_id = _node_id(self._console.node_name, bound_port)
         return bound_port
 
     async def close(self) -> None:
@@ -178,12 +194,20 @@ class Site:
             return _error_response(ApiError(500, "internal_error", "see the log of the node"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.rel_url.raw_path
+        if self._prefix and path == self._prefix:
+            return web.Response(status=308, headers={"location": f"{self._prefix}/"})
+        if self._prefix and path.startswith(f"{self._prefix}/"):
+            path = path.removeprefix(self._prefix)
         try:
-            found = self._routes.find(request.rel_url.raw_path)
+            found = self._routes.find(path)
         except UnicodeDecodeError as error:
             raise bad_request("the path is not UTF-8") from error
         if found is None:
-            raise not_found()
+            asset = await self._assets.find(path) if self._assets is not None else None
+            if asset is None:
+                raise not_found()
+            return _render_asset(request, asset)
         methods, parameters = found
         if request.method == "OPTIONS":
             return web.Response(headers={"allow": _allowed(methods)})
@@ -191,7 +215,10 @@ class Site:
         if route is None:
             return web.Response(status=405, headers={"allow": _allowed(methods)})
         _check_origin(request, route)
-        user = await self._authenticate(request, route, parameters.get("vhost"))
+        cookie = self._cookie_of(request)
+        session_id = request.cookies.get(cookie.name, "")
+        session = self._console.find_session(session_id) if session_id else None
+        user = await self._authenticate(request, route, parameters.get("vhost"), session)
         content = await self._read_body(request, route)
         if route.changes_definitions:
             await self._console.imports.wait_until_idle()
@@ -208,6 +235,9 @@ class Site:
             accept=request.headers.get("accept", ""),
             reason=request.headers.get("x-reason", "")[:255],
             last_event_id=request.headers.get("last-event-id", "")[:255],
+            cookie=cookie,
+            session_id=session_id,
+            session=session,
             is_connected=lambda: request.transport is not None,
         )
         answer = self._console.handle(route, api_request)
@@ -237,12 +267,33 @@ class Site:
                 parts.append(part)
         return b"".join(parts)
 
+    def _cookie_of(self, request: web.BaseRequest) -> SessionCookie:
+        # A proxy that terminates TLS tells so; without one, nobody gains by sending the header.
+        is_secure = request.secure or request.headers.get("x-forwarded-proto") == "https"
+        return SessionCookie(self._node_id, f"{self._prefix}/", is_secure)
+
     async def _authenticate(
-        self, request: web.BaseRequest, route: ApiRoute, vhost: str | None
+        self,
+        request: web.BaseRequest,
+        route: ApiRoute,
+        vhost: str | None,
+        session: ConsoleSession | None,
     ) -> User:
-        """Return the user of a request. Raises `ApiError` if the login or its rights do not suffice."""
+        """Return the user of a request. Raises `ApiError` if the login or its rights do not suffice.
+
+        A request with the header `X-CSRF-Token` is one of the console: its cookie counts, not the credentials
+        that the browser may have stored for this address.
+        """
         if route.access is Access.PUBLIC:
             return ANONYMOUS
+        token = request.headers.get(CSRF_HEADER)
+        if session is not None and (token is not None or "authorization" not in request.headers):
+            if request.method not in SAFE_METHODS and not session.accepts_token(token or ""):
+                raise ApiError(403, "forbidden", f"{CSRF_HEADER}: not the token of this session")
+            self._check_access(session.user, route, vhost)
+            return session.user
+        if token is not None:
+            raise ApiError(401, "not_signed_in", "the session of the console has ended")
         scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         peer = request.remote or ""
         if scheme.lower() == "bearer":
@@ -287,6 +338,7 @@ class Site:
             "cache-control": "no-cache",
             "server": "recado",
             "vary": "accept, accept-encoding, origin",
+            "x-content-type-options": "nosniff",
         }
         headers.update(answer.headers)
         if answer.events is not None:
@@ -454,6 +506,34 @@ def _check_origin(request: web.BaseRequest, route: ApiRoute) -> None:
     foreign = origin is not None and origin not in (f"http://{host}", f"https://{host}")
     if foreign or request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise ApiError(403, "forbidden", "cross-site request refused")
+
+
+def _node_id(name: str, port: int) -> str:
+    """Return what tells the cookies of this node from those of others on the same host."""
+    return hashlib.sha256(f"{name}:{port}".encode()).hexdigest()[:8]
+
+
+def _render_asset(request: web.BaseRequest, asset: Asset) -> web.Response:
+    """Return a file of the console; without its body if the browser has it."""
+    if request.method == "OPTIONS":
+        return web.Response(headers={"allow": "GET, HEAD, OPTIONS"})
+    if request.method not in SAFE_METHODS:
+        return web.Response(status=405, headers={"allow": "GET, HEAD, OPTIONS"})
+    headers = {
+        **SECURITY_HEADERS,
+        "cache-control": asset.cache_control,
+        "etag": asset.etag,
+        "server": "recado",
+        "vary": "accept-encoding",
+    }
+    if asset.etag in request.headers.get("if-none-match", ""):
+        return web.Response(status=304, headers=headers)
+    headers["content-type"] = asset.content_type
+    body = asset.body
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        body = asset.compressed
+    return web.Response(headers=headers, body=body)
 
 
 def _allowed(methods: dict[str, ApiRoute]) -> str:

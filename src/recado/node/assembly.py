@@ -193,6 +193,7 @@ async def start_management(
             loopback_users=settings.access.loopback_users,
             archives=archives,
             collects_status=chosen.status,
+            path_prefix=chosen.path_prefix,
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0
