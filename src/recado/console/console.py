@@ -33,6 +33,7 @@ from .events.streams import EventStreams
 from .import_runner import ImportRunner
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
+from .node_history import NodeHistory
 from .query import Steps
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
 from .routes import CHANGING_METHODS
@@ -187,6 +188,7 @@ class Console:
         self.is_ready = True
         self.sampler = Sampler(server)
         self.loop_lag = LoopLag()
+        self.history = NodeHistory(self)
         self.imports = ImportRunner(server)
         self.data_folder = data_folder
         self.disk_free_min_bytes = disk_free_min_bytes

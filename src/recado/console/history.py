@@ -103,6 +103,18 @@ class CounterHistory:
         """Return the newest sample of an object."""
         return self._newest.values.get(key)
 
+    @property
+    def newest(self) -> Generation:
+        """The newest sample of all objects."""
+        return self._newest
+
+    def changes_since(self, at_ms: int) -> tuple[Generation, Generation] | None:
+        """Return the newest sample and the one of that time; None if that one is gone."""
+        for earlier in (self._newest, self._previous):
+            if earlier.at_ms == at_ms:
+                return self._newest, earlier
+        return None
+
     def rate(self, key: Hashable, field: str) -> float:
         """Return the change per second between the two newest samples (HI1)."""
         index = self._index[field]

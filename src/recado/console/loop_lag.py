@@ -20,7 +20,13 @@ class LoopLag:
 
     def __init__(self) -> None:
         self.histogram = Histogram(LIMITS_S)
+        self._peak_s = 0.0
         self._task: asyncio.Task[None] | None = None
+
+    def take_peak_s(self) -> float:
+        """Return the longest delay since the last call."""
+        peak_s, self._peak_s = self._peak_s, 0.0
+        return peak_s
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -36,4 +42,6 @@ class LoopLag:
         while True:
             due = clock() + PROBE_INTERVAL_S
             await asyncio.sleep(PROBE_INTERVAL_S)
-            self.histogram.observe(max(0.0, clock() - due))
+            lag_s = max(0.0, clock() - due)
+            self.histogram.observe(lag_s)
+            self._peak_s = max(self._peak_s, lag_s)

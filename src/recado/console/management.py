@@ -23,6 +23,7 @@ from .resources import (
     queue_operations,
     route_test,
     status,
+    samples,
     session,
     topology,
     users,
@@ -54,6 +55,7 @@ RESOURCES = (
     queue_operations,
     route_test,
     status,
+    samples,
     session,
     topology,
     users,
@@ -128,6 +130,7 @@ class Management:
         console.loop_lag.start()
         if console.collector is not None:
             console.collector.start()
+        console.history.start()
         return cls(console, sites, bound_port, bound_metrics_port)
 
     async def stop(self) -> None:
@@ -137,5 +140,6 @@ class Management:
             await self.console.collector.stop()
         await self.console.sampler.stop()
         await self.console.loop_lag.stop()
+        await self.console.history.stop()
         for site in self._sites:
             await site.close()

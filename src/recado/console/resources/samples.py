@@ -1,0 +1,135 @@
+"""Samples for charts and long tables, as columns or rows without names: what the web console loads again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from ..access import Access, listed_vhosts
+from ..history import Values
+from ..node_history import render_ring
+from ..query import QueryParameter
+from ..request import Answer, ApiRequest, bad_request
+from ..routes import API
+from .statistics import QUEUE_FIELDS
+
+if TYPE_CHECKING:
+    from recado.broker.queue import Queue
+
+Milliseconds = Annotated[int, msgspec.Meta(ge=0)]
+SINCE: Final = QueryParameter(
+    "since", "Only samples after this time, in milliseconds since 1970.", Milliseconds
+)
+RESOLUTION: Final = QueryParameter(
+    "resolution", "A sample per second, or per minute.", Literal["second", "minute"]
+)
+SAMPLED_COLUMNS: Final = (
+    "messages_ready",
+    "messages_unacknowledged",
+    "publish",
+    "deliver_get",
+    "ack",
+    "redeliver",
+)
+QUEUE_COLUMNS: Final = (
+    "vhost",
+    "name",
+    "type",
+    "features",
+    "policy",
+    "consumers",
+    *SAMPLED_COLUMNS,
+)
+"""The columns of a row; `features` has a letter for each of durable, auto-delete, exclusive and with arguments."""
+_POSITIONS: Final = tuple(QUEUE_FIELDS.index(name) for name in SAMPLED_COLUMNS)
+
+
+def read_since(request: ApiRequest) -> int:
+    """Return the query parameter `since`, 0 without one. Raises `ApiError`."""
+    text = request.query.get("since", "")
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 16):
+        raise bad_request("since: expected milliseconds since 1970")
+    return int(text)
+
+
+@API.add("GET", "/api/samples/node", Access.MONITORING, answers=(200,), query=(SINCE, RESOLUTION))
+def sample_node(request: ApiRequest) -> Answer:
+    """Return the totals of the node: an hour with a sample per second, or a day with one per minute.
+
+    The answer has an array for each column; counters are totals since the start of the node.
+    """
+    since = read_since(request)
+    resolution = request.query.get("resolution", "second")
+    if resolution not in ("second", "minute"):
+        raise bad_request("resolution: expected one of second, minute")
+    history = request.console.history
+    ring = history.seconds if resolution == "second" else history.minutes
+    return Answer(stream=render_ring(ring, since), headers={"content-type": "application/json"})
+
+
+@API.add("GET", "/api/samples/queues", Access.MANAGEMENT, answers=(200,), query=(SINCE,))
+def sample_queues(request: ApiRequest) -> Answer:
+    """Return a row for each queue that has changed between the newest sample and the one at `since`.
+
+    `at` is the time of the newest sample, for the next request. `since` is null if the answer has all queues,
+    because there was no sample at that time, or it is too old. A sample is taken every five seconds.
+    """
+    return Answer(
+        stream=_render_queues(request, read_since(request)),
+        headers={"content-type": "application/json"},
+    )
+
+
+def _render_queues(request: ApiRequest, since: int) -> Iterator[bytes]:
+    history = request.console.sampler.queues
+    visible = set(listed_vhosts(request.user, request.broker))
+    found = history.changes_since(since) if since else None
+    newest, earlier = found or (history.newest, None)
+    before = earlier.values if earlier is not None else {}
+    head = {
+        "at": newest.at_ms,
+        "since": since if earlier is not None else None,
+        "columns": QUEUE_COLUMNS,
+    }
+    yield msgspec.json.encode(head)[:-1] + b',"rows":['
+    separator = b""
+    for queue, values in newest.values.items():
+        if before.get(queue) != values and queue.vhost.name in visible:  # type: ignore[attr-defined]
+            yield separator + msgspec.json.encode(_describe_row(queue, values))  # type: ignore[arg-type]
+            separator = b","
+        else:
+            yield b""
+    removed = [
+        (queue.vhost.name, queue.name)  # type: ignore[attr-defined]
+        for queue in before.keys() - newest.values.keys()
+    ]
+    names = [each for each in removed if each[0] in visible]
+    yield b'],"removed":' + msgspec.json.encode(names) + b"}"
+
+
+def _describe_row(queue: Queue, values: Values) -> list[Any]:
+    declared = queue.declared_settings
+    policy = queue.vhost.policies.find_policy(queue.name, "queues", declared.queue_type)
+    features = "".join(
+        letter
+        for letter, is_set in (
+            ("D", declared.durable),
+            ("A", declared.auto_delete),
+            ("E", declared.exclusive),
+            ("+", bool(declared.arguments)),
+        )
+        if is_set
+    )
+    return [
+        queue.vhost.name,
+        queue.name,
+        declared.queue_type,
+        features,
+        policy.name if policy is not None else None,
+        len(queue.consumers),
+        *(values[position] for position in _POSITIONS),
+    ]
