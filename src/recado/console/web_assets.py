@@ -38,9 +38,9 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
         "base-uri 'none'",
         "form-action 'self'",
-        # Text can become markup nowhere: assigning it to `innerHTML` and the like is an error.
+        # Assigning text to `innerHTML` and the like is an error. The one policy names the script of the shared worker.
         "require-trusted-types-for 'script'",
-        "trusted-types 'none'",
+        "trusted-types recado-worker",
     )
 )
 SECURITY_HEADERS: Final = {

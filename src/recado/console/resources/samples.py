@@ -25,14 +25,8 @@ SINCE: Final = QueryParameter(
 RESOLUTION: Final = QueryParameter(
     "resolution", "A sample per second, or per minute.", Literal["second", "minute"]
 )
-SAMPLED_COLUMNS: Final = (
-    "messages_ready",
-    "messages_unacknowledged",
-    "publish",
-    "deliver_get",
-    "ack",
-    "redeliver",
-)
+LENGTHS: Final = ("messages_ready", "messages_unacknowledged")
+RATES: Final = ("publish", "deliver_get", "ack")
 QUEUE_COLUMNS: Final = (
     "vhost",
     "name",
@@ -40,10 +34,11 @@ QUEUE_COLUMNS: Final = (
     "features",
     "policy",
     "consumers",
-    *SAMPLED_COLUMNS,
+    *LENGTHS,
+    *(f"{name}_rate" for name in RATES),
 )
 """The columns of a row; `features` has a letter for each of durable, auto-delete, exclusive and with arguments."""
-_POSITIONS: Final = tuple(QUEUE_FIELDS.index(name) for name in SAMPLED_COLUMNS)
+_POSITIONS: Final = tuple(QUEUE_FIELDS.index(name) for name in LENGTHS)
 
 
 def read_since(request: ApiRequest) -> int:
@@ -75,7 +70,7 @@ def sample_node(request: ApiRequest) -> Answer:
 def sample_queues(request: ApiRequest) -> Answer:
     """Return a row for each queue that has changed between the newest sample and the one at `since`.
 
-    `at` is the time of the newest sample, for the next request. `since` is null if the answer has all queues,
+    The rates of the others are 0. `at` is the time of the newest sample, for the next request. `since` is null if the answer has all queues,
     because there was no sample at that time, or it is too old. A sample is taken every five seconds.
     """
     return Answer(
@@ -99,7 +94,9 @@ def _render_queues(request: ApiRequest, since: int) -> Iterator[bytes]:
     separator = b""
     for queue, values in newest.values.items():
         if before.get(queue) != values and queue.vhost.name in visible:  # type: ignore[attr-defined]
-            yield separator + msgspec.json.encode(_describe_row(queue, values))  # type: ignore[arg-type]
+            rates = [round(history.rate(queue, name), 1) for name in RATES]
+            row = _describe_row(queue, values)  # type: ignore[arg-type]
+            yield separator + msgspec.json.encode(row + rates)
             separator = b","
         else:
             yield b""

@@ -1,0 +1,110 @@
+"""Every page in Chromium: axe finds nothing in both themes and both sizes, no page logs an error."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from workshop import vendor
+from workshop.console_scene import LONG_NAME, MARKUP, RTL_NAME
+
+from .conftest import OpenPage
+
+PAGES = {
+    "overview": "#/",
+    "overview as a table": "#/?view-rates=table&chart=rates",
+    "queues": "#/queues",
+    "queue": "#/queues/%2F/orders.paid",
+    "messages": "#/queues/%2F/orders.paid?tab=messages",
+    "messages with markup": f"#/queues/%2F/{quote(MARKUP, safe='')}?tab=messages",
+    "bindings": "#/queues/%2F/invoices?tab=bindings",
+    "consumers of a queue": "#/queues/%2F/invoices?tab=consumers",
+    "settings": "#/queues/%2F/orders.new?tab=settings",
+    "publish": "#/queues/%2F/orders.new?tab=publish",
+    "a long name": f"#/queues/%2F/{LONG_NAME}",
+    "a name from right to left": f"#/queues/%2F/{quote(RTL_NAME)}",
+    "stream": "#/queues/%2F/orders.audit?tab=messages",
+    "exchanges": "#/exchanges",
+    "exchange": "#/exchanges/%2F/orders",
+    "route test": "#/route-test?exchange=orders&key=order.7.paid",
+    "connections": "#/connections",
+    "channels": "#/channels",
+    "consumers": "#/consumers",
+    "policies": "#/policies",
+    "virtual hosts": "#/vhosts",
+    "virtual host": "#/vhosts/shop",
+    "users": "#/users",
+    "user": "#/users/app",
+    "limits": "#/limits",
+    "definitions": "#/definitions",
+    "no such queue": "#/queues/%2F/none",
+    "no such page": "#/none",
+}
+SIZES = {"wide": {"width": 1440, "height": 900}, "phone": {"width": 390, "height": 844}}
+AXE = (vendor.TESTS / "axe.min.js").read_text()
+
+
+def find_violations(page: Any) -> list[str]:
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [
+        f"{each['id']}: {node['html']} {node['failureSummary']}"
+        for each in found["violations"]
+        for node in each["nodes"]
+    ]
+
+
+def check_in_all_forms(page: Any) -> None:
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        for size in SIZES.values():
+            page.set_viewport_size(size)
+            assert find_violations(page) == [], (theme, size)
+            too_wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            assert too_wide <= 0, f"the page scrolls sideways by {too_wide} px at {size}"
+
+
+def wait_until_quiet(page: Any) -> None:
+    page.wait_for_function("!document.querySelector('.loading')")
+
+
+def test_every_page_is_accessible(signed_in: OpenPage) -> None:
+    """One test, because loading axe takes longer than running it."""
+    page = signed_in(bypass_csp=True, expected="404")
+    page.evaluate(AXE)
+    for name, path in PAGES.items():
+        page.evaluate("path => { location.hash = path }", path)
+        page.wait_for_function("document.title !== ''")
+        wait_until_quiet(page)
+        try:
+            check_in_all_forms(page)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+def test_signing_in_is_accessible(open_page: OpenPage, scene: Any) -> None:
+    page = open_page(scene.management_port, bypass_csp=True)
+    page.wait_for_selector("form")
+    page.evaluate(AXE)
+    check_in_all_forms(page)
+
+
+@pytest.mark.parametrize(
+    ("path", "button"),
+    [
+        ("#/queues", "Add queue"),
+        ("#/queues", "Columns"),
+        ("#/queues/%2F/orders.new", "Move"),
+        ("#/queues/%2F/orders.new", "Purge"),
+        ("#/exchanges", "Add exchange"),
+        ("#/policies", "Add policy"),
+        ("#/users", "Add user"),
+    ],
+)
+def test_dialogs_are_accessible(signed_in: OpenPage, path: str, button: str) -> None:
+    page = signed_in(path, bypass_csp=True)
+    page.evaluate(AXE)
+    page.get_by_role("button", name=button, exact=True).click()
+    page.wait_for_selector("dialog[open]")
+    check_in_all_forms(page)

@@ -1,0 +1,203 @@
+"""A broker that has something of everything that the web console shows, for its tests and screenshots."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+
+import recado
+
+MARKUP: Final = "<img src=x onerror=\"document.title='executed'\">"
+"""Executed by a page that mistakes text for HTML."""
+LONG_NAME: Final = "a-very-long-name-of-a-queue-" + "segment." * 22 + "end"
+RTL_NAME: Final = "طلبات.جديدة"
+SECRET: Final = "a long one"
+_EVERYTHING: Final = {"configure": ".*", "write": ".*", "read": ".*"}
+_BATCH_PERIOD_S: Final = 0.1
+
+DEFINITIONS: Final[dict[str, Any]] = {
+    "vhosts": [
+        {"name": "/"},
+        {"name": "shop", "description": "orders and payments of the shop"},
+    ],
+    "users": [
+        {"name": "guest", "password": "guest", "tags": "administrator"},
+        {"name": "mara", "password": SECRET, "tags": "monitoring"},
+        {"name": "app", "password": SECRET, "tags": ""},
+    ],
+    "permissions": [
+        {"vhost": "/", "user": "guest", **_EVERYTHING},
+        {"vhost": "shop", "user": "guest", **_EVERYTHING},
+        {"vhost": "/", "user": "mara", **_EVERYTHING},
+        {"vhost": "shop", "user": "app", "configure": "", "write": "^orders", "read": "^orders"},
+    ],
+    "topic_permissions": [
+        {
+            "vhost": "shop",
+            "user": "app",
+            "exchange": "orders",
+            "write": "^order\\.",
+            "read": ".*",
+        }
+    ],
+    "policies": [
+        {
+            "vhost": "/",
+            "name": "short",
+            "pattern": "^orders\\.",
+            "apply-to": "queues",
+            "definition": {"max-length": 1_000_000, "dead-letter-exchange": "dead"},
+            "priority": 1,
+        }
+    ],
+    "exchanges": [
+        {
+            "vhost": "/",
+            "name": name,
+            "type": kind,
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": arguments,
+        }
+        for name, kind, arguments in (
+            ("orders", "topic", {"alternate-exchange": "unrouted"}),
+            ("dead", "fanout", {}),
+            ("unrouted", "fanout", {}),
+            ("by-kind", "headers", {}),
+        )
+    ],
+    "queues": [
+        {
+            "vhost": vhost,
+            "name": name,
+            "durable": True,
+            "auto_delete": False,
+            "arguments": arguments,
+        }
+        for vhost, name, arguments in (
+            ("/", "orders.new", {}),
+            ("/", "orders.paid", {"x-max-priority": 5}),
+            ("/", "orders.audit", {"x-queue-type": "stream"}),
+            ("/", "invoices", {"x-queue-type": "quorum"}),
+            ("/", "dead.letters", {}),
+            ("/", "unrouted", {}),
+            ("/", MARKUP, {}),
+            ("/", LONG_NAME, {}),
+            ("/", RTL_NAME, {}),
+            ("shop", "carts", {}),
+        )
+    ],
+    "bindings": [
+        {
+            "vhost": "/",
+            "source": source,
+            "destination": destination,
+            "destination_type": "queue",
+            "routing_key": key,
+            "arguments": arguments,
+        }
+        for source, destination, key, arguments in (
+            ("orders", "orders.new", "order.*.new", {}),
+            ("orders", "orders.paid", "order.*.paid", {}),
+            ("orders", "orders.audit", "order.#", {}),
+            ("orders", "invoices", "order.*.paid", {}),
+            ("orders", MARKUP, MARKUP, {}),
+            ("dead", "dead.letters", "", {}),
+            ("unrouted", "unrouted", "", {}),
+            ("by-kind", "invoices", "", {"x-match": "all", "kind": "invoice"}),
+        )
+    ],
+}
+
+
+@contextmanager
+def running(data: Path | None = None, **management: Any) -> Iterator[recado.Broker]:
+    """Run a broker with the definitions and messages."""
+    config: dict[str, Any] = {"management": {"port": 0, **management}}
+    if data is not None:
+        config["node"] = {"data": str(data)}
+    with recado.Broker(config=config) as broker:
+        broker.import_definitions(DEFINITIONS)
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            _publish_samples(connection.channel())
+        yield broker
+
+
+def _publish_samples(channel: Any) -> None:
+    for number in range(40):
+        body = json.dumps({"id": number, "price": 3 * number, "lines": [{"sku": "A-1", "n": 2}]})
+        properties = pika.BasicProperties(
+            content_type="application/json",
+            delivery_mode=2,
+            message_id=f"m-{number}",
+            timestamp=1_790_000_000 + number,
+            headers={"tenant": "acme", "attempt": number},
+        )
+        key = f"order.{number}.{'paid' if number % 3 else 'new'}"
+        channel.basic_publish("orders", key, body, properties)
+    hostile = pika.BasicProperties(headers={MARKUP: MARKUP}, content_type=MARKUP, reply_to=MARKUP)
+    channel.basic_publish("", MARKUP, f"{MARKUP}<script>document.title='executed'</script>", hostile)
+    channel.basic_publish("", MARKUP, bytes(range(256)))
+    channel.basic_publish("", LONG_NAME, "x" * 200_000)
+    channel.basic_publish("", RTL_NAME, "مرحبا")
+    for number in range(3):
+        channel.basic_publish("", "orders.new", f"refused {number}")
+    for method, _, body in iter(lambda: channel.basic_get("orders.new"), (None, None, None)):
+        if body.startswith(b"refused"):
+            channel.basic_reject(method.delivery_tag, requeue=False)
+
+
+class Load:
+    """A client that publishes, and one that consumes with some deliveries unacknowledged, until `stop`."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=run) for run in (self._publish_orders, self._consume_orders)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _connect(self, name: str) -> pika.BlockingConnection:
+        parameters = pika.URLParameters(self._url)
+        parameters.client_properties = {"connection_name": name}
+        return pika.BlockingConnection(parameters)
+
+    def _publish_orders(self) -> None:
+        with self._connect("shop-frontend") as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            number = 0
+            while not self._stopped.wait(_BATCH_PERIOD_S):
+                for _ in range(8 + number // 10 % 7):
+                    number += 1
+                    kind = "new" if number % 3 else "paid"
+                    channel.basic_publish("orders", f"order.{number}.{kind}", b'{"price": 7}')
+
+    def _consume_orders(self) -> None:
+        with self._connect("billing-worker") as connection:
+            channel = connection.channel()
+            channel.basic_qos(prefetch_count=40)
+            pending: list[int] = []
+
+            def keep(_channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+                pending.append(method.delivery_tag)
+                if len(pending) > 20:
+                    channel.basic_ack(pending.pop(0))
+
+            channel.basic_consume("orders.paid", keep)
+            while not self._stopped.is_set():
+                connection.process_data_events(_BATCH_PERIOD_S)
