@@ -143,7 +143,9 @@ def _publish_samples(channel: Any) -> None:
         key = f"order.{number}.{'paid' if number % 3 else 'new'}"
         channel.basic_publish("orders", key, body, properties)
     hostile = pika.BasicProperties(headers={MARKUP: MARKUP}, content_type=MARKUP, reply_to=MARKUP)
-    channel.basic_publish("", MARKUP, f"{MARKUP}<script>document.title='executed'</script>", hostile)
+    channel.basic_publish(
+        "", MARKUP, f"{MARKUP}<script>document.title='executed'</script>", hostile
+    )
     channel.basic_publish("", MARKUP, bytes(range(256)))
     channel.basic_publish("", LONG_NAME, "x" * 200_000)
     channel.basic_publish("", RTL_NAME, "مرحبا")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ from recado.console import console
 from recado.console.sampler import Sampler
 from workshop import console_scene
 from workshop.chromium import launched
+
+from ..http import Api
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -43,15 +46,24 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def open_page(port: int, path: str = "", *, expected: str = "\0", **options: Any) -> Page:
-        """`expected` is part of an error that the test provokes."""
-        context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
+    def open_page(
+        port: int, path: str = "", *, expected: str = "\0", cookie: str = "", **options: Any
+    ) -> Page:
+        """`expected` is a pattern of the errors that the test provokes, `cookie` is that of a session."""
+        defaults = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"}
+        context = browser.new_context(**{**defaults, **options})
         contexts.append(context)
         context.set_default_timeout(TIMEOUT_MS)
+        if cookie:
+            name, _, value = cookie.partition("=")
+            url = f"http://127.0.0.1:{port}/"
+            context.add_cookies(
+                [{"name": name, "value": value, "url": url, "httpOnly": True, "sameSite": "Strict"}]
+            )
         page = context.new_page()
 
         def note(text: str) -> None:
-            if expected not in text:
+            if not re.search(expected, text):
                 problems.append(text)
 
         page.on("console", lambda each: note(each.text) if each.type == "error" else None)
@@ -66,16 +78,28 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     assert problems == []
 
 
+@pytest.fixture(scope="module")
+def cookies() -> dict[tuple[str, str], str]:
+    """The cookies of sessions by user and password; filled by `signed_in`."""
+    return {}
+
+
 @pytest.fixture
-def signed_in(open_page: OpenPage, scene: recado.Broker) -> OpenPage:
-    """Open a page of the console after signing in."""
+def signed_in(
+    open_page: OpenPage, scene: recado.Broker, cookies: dict[tuple[str, str], str]
+) -> OpenPage:
+    """Open a page of the console with a session."""
 
     def open_signed_in(
         path: str = "", user: str = "guest", password: str = "guest", **options: Any
     ) -> Page:
         assert scene.management_port is not None
-        page = open_page(scene.management_port, path, **options)
-        sign_in(page, user, password)
+        if (user, password) not in cookies:
+            form = {"username": user, "password": password}
+            reply = Api(scene.management_port, headers={}).post("/api/session", form)
+            cookies[user, password] = reply.headers["set-cookie"].split(";")[0]
+        cookie = cookies[user, password]
+        page = open_page(scene.management_port, path, cookie=cookie, **options)
         page.wait_for_selector("main#main h1")
         return page
 
@@ -83,6 +107,7 @@ def signed_in(open_page: OpenPage, scene: recado.Broker) -> OpenPage:
 
 
 def sign_in(page: Page, user: str = "guest", password: str = "guest") -> None:
+    """Fill in the form, and send it by the keyboard."""
     page.get_by_label("User name").fill(user)
     page.get_by_label("Password").fill(password)
     page.get_by_label("Password").press("Enter")

@@ -70,8 +70,9 @@ def sample_node(request: ApiRequest) -> Answer:
 def sample_queues(request: ApiRequest) -> Answer:
     """Return a row for each queue that has changed between the newest sample and the one at `since`.
 
-    The rates of the others are 0. `at` is the time of the newest sample, for the next request. `since` is null if the answer has all queues,
-    because there was no sample at that time, or it is too old. A sample is taken every five seconds.
+    The rates of the others are 0. `at` is the time of the newest sample, for the next request. `since` is null
+    if the answer has all queues, because there was no sample at that time, or it is too old. A sample is taken
+    every five seconds.
     """
     return Answer(
         stream=_render_queues(request, read_since(request)),

@@ -9,6 +9,12 @@ export class ApiError extends Error {
 
 export const session = { user: null, tags: [], csrf_token: "", is_monitor: false };
 const signedOut = new Set();
+let tellReach = () => {};
+
+// Call a function with "live" when the node answers, and "lost" when it does not.
+export function onReach(listener) {
+  tellReach = listener;
+}
 
 export function onSignedOut(listener) {
   signedOut.add(listener);
@@ -39,8 +45,10 @@ export async function request(method, path, body, options = {}) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    tellReach("lost");
     throw new ApiError(0, "the node does not answer");
   }
+  tellReach("live");
   const isJson = (response.headers.get("content-type") || "").startsWith("application/json");
   if (response.ok) return isJson ? response.json() : response.text();
   const answer = isJson ? await response.json() : {};

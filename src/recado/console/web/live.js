@@ -1,6 +1,6 @@
 // Live data: the totals of the node every second, and the rows of all queues. Views subscribe and read the stores
 // `nodeSeries` and `queueStore`; where the data comes from is known only here and in the worker.
-import { get, session, endSession } from "./api.js";
+import { endSession, get, onReach, session } from "./api.js";
 import { useEffect, useReducer, useState } from "./lib.js";
 
 const SAMPLES_MAX = 3_600;
@@ -65,6 +65,8 @@ function setStatus(status) {
   connection.status = status;
   publish("status");
 }
+
+onReach(setStatus);
 
 function publish(topic) {
   for (const each of listeners.get(topic) ?? []) each();

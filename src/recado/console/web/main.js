@@ -104,10 +104,10 @@ function Shell() {
   const View = PAGES[section]?.[route.path.length ? route.path.length - 1 : 0];
   return html`<button class="skip" onClick=${() => document.getElementById("main").focus()}>Skip to content</button>
     <div class="shell">
-      <div class="topbar">
+      <header class="topbar">
         <a class="brand" href=${href([])}><${Logo} />recado</a>
         <button class="button" aria-expanded=${isOpen} aria-controls="sidebar" onClick=${() => setOpen(!isOpen)}>${isOpen ? "Close" : "Menu"}</button>
-      </div>
+      </header>
       <${Sidebar} section=${section} isOpen=${isOpen} close=${() => setOpen(false)} />
       <main class="main" id="main" tabindex="-1">
         ${View ? html`<${View} key=${route.path.join("\n")} route=${route} names=${route.path.slice(1)} />` : html`<${Unknown} />`}
@@ -117,7 +117,10 @@ function Shell() {
 }
 
 function Unknown() {
-  return html`<div class="panel"><div class="empty"><p class="empty-title">There is no such page.</p><p><a href=${href([])}>Go to the overview</a></p></div></div>`;
+  useEffect(() => {
+    document.title = "No such page · recado";
+  }, []);
+  return html`<div class="panel"><div class="empty"><h1 class="empty-title">There is no such page.</h1><p><a href=${href([])}>Go to the overview</a></p></div></div>`;
 }
 
 function Sidebar({ section, isOpen, close }) {

@@ -223,7 +223,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     <button class="button danger" onClick=${() => confirmDelete(vhost, name, queue)}>Delete</button>`;
   return html`<${Page} title=${name} trail=${trail} badges=${badges} actions=${actions}>
     ${error && html`<${Problem} error=${error} />`}
-    ${queue.consumers === 0 && queue.messages > 0 && !isStream && html`<div class="banner warn" role="status"><strong>No consumer.</strong><span>${format.plural(queue.messages_ready, "message")} wait, and nobody reads this queue.</span></div>`}
+    ${queue.consumers === 0 && queue.messages > 0 && !isStream && html`<div class="banner warn" role="status"><strong>No consumer.</strong><span>${format.plural(queue.messages_ready, "message")} wait, and no client reads this queue.</span></div>`}
     <${QueueTiles} queue=${queue} samples=${samples} />
     <${Tabs} tabs=${tabs} current=${tab} />
     ${tab === "charts" && html`<${QueueCharts} route=${route} samples=${samples} />`}
@@ -348,7 +348,7 @@ function QueueConsumers({ queue }) {
           <td class="hide-s">${each.ack_required ? "manual" : "automatic"}</td>
           <td>${each.active === false ? html`<${Badge} kind="warn">waiting<//>` : html`<${Badge} kind="good">active<//>`}${each.exclusive && html` <${Badge}>exclusive<//>`}</td>
         </tr>`)}</tbody></table></div>`
-      : html`<${Empty} title="Nobody consumes from this queue." command=${`recado tap ${format.shell(queue.name)}`}>This command shows its messages without taking them.<//>`}
+      : html`<${Empty} title="No client consumes from this queue." command=${`recado tap ${format.shell(queue.name)}`}>This command shows its messages without taking them.<//>`}
   <//>`;
 }
 

@@ -1,0 +1,302 @@
+"""What an operator does: sign in and out, move by keyboard, watch a queue fill, change things."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+
+import recado
+from workshop.console_scene import SECRET
+
+from ..http import Api, segment
+from .conftest import TIMEOUT_MS, OpenPage, sign_in
+
+EXPECT_MS = TIMEOUT_MS
+
+
+@pytest.fixture
+def channel(scene: recado.Broker) -> Iterator[Any]:
+    with pika.BlockingConnection(pika.URLParameters(scene.url)) as connection:
+        yield connection.channel()
+
+
+@pytest.fixture
+def api(scene: recado.Broker) -> Api:
+    assert scene.management_port is not None
+    return Api(scene.management_port)
+
+
+def heading(page: Any, text: str) -> None:
+    page.locator("main h1", has_text=re.compile(f"^{re.escape(text)}$")).wait_for()
+
+
+def test_signing_in_and_out(open_page: OpenPage, scene: recado.Broker) -> None:
+    page = open_page(scene.management_port, "#/queues?sort=-ready", expected="401")
+    sign_in(page, "guest", "wrong")
+    page.get_by_text("wrong user name or password").wait_for()
+    assert page.get_by_label("Password").input_value() == ""
+    sign_in(page)
+    heading(page, "Queues")
+    page.reload()
+    heading(page, "Queues")
+    page.get_by_role("button", name="Sign out").click()
+    page.get_by_role("button", name="Sign in").wait_for()
+    page.reload()
+    page.get_by_role("button", name="Sign in").wait_for()
+    assert page.get_by_text("orders.new").count() == 0
+
+
+def test_a_user_without_a_tag_sees_nothing(open_page: OpenPage, scene: recado.Broker) -> None:
+    page = open_page(scene.management_port, expected="401")
+    sign_in(page, "app", SECRET)
+    page.get_by_text("app has no tag for the console").wait_for()
+
+
+def test_a_monitor_sees_no_administration_of_users(signed_in: OpenPage) -> None:
+    page = signed_in("#/", user="mara", password=SECRET)
+    page.get_by_text("Healthy.").or_(page.get_by_text("Warning.")).wait_for()
+    links = page.get_by_role("navigation", name="Main").get_by_role("link").all_inner_texts()
+    assert "Connections" in links
+    assert "Users" not in links
+    assert "Definitions" not in links
+
+
+def test_everything_is_reached_by_keyboard(signed_in: OpenPage) -> None:
+    page = signed_in()
+    for keys, title in (("gq", "Queues"), ("ge", "Exchanges"), ("gu", "Users"), ("go", "Overview")):
+        for key in keys:
+            page.keyboard.press(key)
+        heading(page, title)
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    heading(page, "Queues")
+    page.keyboard.press("/")
+    page.keyboard.type("paid")
+    page.locator(".filter-count", has_text="1 of").wait_for()
+    assert "filter=paid" in page.url
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keyboard shortcuts").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    page.go_back()
+    heading(page, "Overview")
+    page.go_forward()
+    heading(page, "Queues")
+    assert page.get_by_label("Filter queues by name").input_value() == "paid"
+    names: list[str] = []
+    while "orders.paid" not in names:  # tab to the only row, and open it
+        assert len(names) < 40, names
+        page.keyboard.press("Tab")
+        names.append(page.evaluate("document.activeElement.innerText"))
+        focus = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert focus != "none", names
+    page.keyboard.press("Enter")
+    heading(page, "orders.paid")
+
+
+def test_a_queue_fills_on_its_chart_within_two_seconds(signed_in: OpenPage, channel: Any) -> None:
+    channel.queue_declare("filling")
+    page = signed_in("#/queues/%2F/filling")
+    ready = page.locator("#chart-depth .legend-value").first
+    ready.wait_for()
+    for number in range(5):
+        for _ in range(10):
+            channel.basic_publish("", "filling", b"x")
+        page.wait_for_function(
+            "wanted => document.querySelector('#chart-depth .legend-value').textContent === wanted",
+            arg=str(10 * number + 10),
+            timeout=2_000 if number else EXPECT_MS,
+        )
+    label = page.locator("#chart-depth .plot").get_attribute("aria-label")
+    assert label is not None
+    assert label.startswith("Messages in the queue: Ready 50")
+    page.locator("#chart-depth").get_by_role("button", name="Table").click()
+    page.locator("#chart-depth td", has_text=re.compile("^50$")).first.wait_for()
+    assert "view-depth=table" in page.url
+
+
+def test_the_overview_follows_the_node(signed_in: OpenPage, channel: Any) -> None:
+    page = signed_in()
+    total = page.locator(".tile", has_text="Publish").locator(".tile-hint")
+    before = int(total.inner_text().split()[0].replace(",", ""))
+    for _ in range(7):
+        channel.basic_publish("", "nowhere", b"x")
+    page.wait_for_function(
+        "wanted => [...document.querySelectorAll('.tile-hint')].some((each) => each.textContent.startsWith(wanted))",
+        arg=f"{before + 7:,} in all",
+    )
+    page.get_by_role("row", name=re.compile("orders")).first.wait_for()
+
+
+def test_tabs_share_one_source_of_data(signed_in: OpenPage, scene: recado.Broker) -> None:
+    page = signed_in()
+    requests: list[str] = []
+    page.on("request", lambda each: requests.append(each.url))
+    others = [page.context.new_page() for _ in range(3)]
+    for other in others:
+        other.on("request", lambda each: requests.append(each.url))
+        other.goto(page.url)
+        other.locator(".status.live").wait_for()
+        other.locator(".tile", has_text="Publish").wait_for()
+    page.wait_for_function("new Promise((resolve) => setTimeout(resolve, 2_000)).then(() => true)")
+    loads = [each for each in requests if "/api/samples/" in each]
+    assert len(loads) <= 2 * (len(others) + 1), "each tab loads the past only; the worker the rest"
+
+
+def test_a_queue_is_declared_used_and_deleted(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/queues")
+    page.get_by_role("button", name="Add queue").click()
+    page.get_by_label("Name", exact=True).fill("made here")
+    page.get_by_label("Maximum length").fill("5")
+    page.get_by_role("dialog").get_by_role("button", name="Add queue").click()
+    heading(page, "made here")
+    path = f"/api/queues/%2F/{segment('made here')}"
+    assert api.get(path)["arguments"] == {"x-max-length": 5}
+
+    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_label("Body", exact=True).fill('{"price": 7}')
+    page.get_by_label("Headers").fill('{"kind": "coffee"}')
+    page.get_by_role("button", name="Publish message").click()
+    page.get_by_text("The message was published.").wait_for()
+    page.get_by_role("button", name="Messages").click()
+    body = page.get_by_role("region", name="Body of message 0")
+    body.wait_for()
+    assert body.inner_text() == '{\n  "price": 7\n}'
+    assert page.get_by_text("coffee").count() == 1
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download").click()
+    assert waiting.value.path().read_bytes() == b'{"price": 7}'
+    page.get_by_label("Selector").fill("json.price > 8")
+    page.get_by_role("button", name="Show").click()
+    page.get_by_text("No message matches.").wait_for()
+    assert api.get(path)["messages"] == 1
+
+    page.locator(".tile", has_text="Ready").get_by_text("1", exact=True).wait_for()
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_text("1 ready message of the queue made here in / will be lost.").wait_for()
+    page.get_by_role("button", name="Purge 1 message").click()
+    page.get_by_text("made here was purged.").wait_for()
+    assert api.get(path)["messages"] == 0
+    page.get_by_role("button", name="Delete", exact=True).click()
+    page.get_by_role("button", name="Delete queue").click()
+    heading(page, "Queues")
+    assert api.request("GET", path).status == 404
+
+
+def test_errors_of_the_node_are_shown_at_the_form(signed_in: OpenPage) -> None:
+    page = signed_in("#/queues", expected="400")
+    page.get_by_role("button", name="Add queue").click()
+    page.get_by_label("Name", exact=True).fill("orders.new")
+    page.get_by_label("Maximum length").fill("5")
+    page.get_by_role("dialog").get_by_role("button", name="Add queue").click()
+    page.get_by_role("alert").get_by_text("inequivalent arg").wait_for()
+
+
+def test_messages_are_moved_and_replayed(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/queues/%2F/dead.letters?tab=messages")
+    page.get_by_text("rejected, 1 time").first.wait_for()
+    page.get_by_role("button", name="Replay").click()
+    page.get_by_label("At most", exact=True).fill("1")
+    page.get_by_role("button", name="Replay messages").click()
+    page.get_by_text("1 message replayed, 2 left").wait_for()
+    page.get_by_role("button", name="Move").click()
+    page.get_by_label("To queue").fill("unrouted")
+    page.get_by_role("button", name="Move messages").click()
+    page.get_by_text("2 messages moved, 0 left.").wait_for()
+    assert api.get("/api/queues/%2F/dead.letters")["messages"] == 0
+
+
+def test_a_route_is_explained_while_typing(signed_in: OpenPage) -> None:
+    page = signed_in("#/route-test")
+    page.get_by_label("Exchange").fill("orders")
+    page.get_by_label("Routing key").fill("order.1.paid")
+    page.get_by_text("It reaches 3 queues.").wait_for()
+    page.get_by_text("matches order.1.paid").first.wait_for()
+    page.get_by_label("Routing key").fill("else")
+    page.get_by_text("the alternate exchange unrouted gets it").wait_for()
+    assert "key=else" in page.url
+
+
+def test_a_connection_is_closed_with_a_reason(signed_in: OpenPage, scene: recado.Broker) -> None:
+    parameters = pika.URLParameters(scene.url)
+    parameters.client_properties = {"connection_name": "to be closed"}
+    connection = pika.BlockingConnection(parameters)
+    page = signed_in("#/connections")
+    page.get_by_role("link", name="to be closed").click()
+    page.get_by_role("button", name="Close", exact=True).click()
+    page.get_by_label("Reason").fill("maintenance at ten")
+    page.get_by_role("button", name="Close connection").click()
+    heading(page, "Connections")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance at ten"):
+        connection.process_data_events(time_limit=60)
+
+
+def test_users_and_permissions(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/users")
+    page.get_by_role("button", name="Add user").click()
+    page.get_by_label("Name", exact=True).fill("eva")
+    page.get_by_label("Password").fill("a long one")
+    page.get_by_role("dialog").get_by_label("monitoring").check()
+    page.get_by_role("dialog").get_by_role("button", name="Add user").click()
+    page.get_by_role("link", name="eva").click()
+    heading(page, "eva")
+    page.get_by_label("Queue or exchange").fill("orders")
+    page.get_by_text("may configure").wait_for()
+    page.get_by_role("button", name="Change", exact=True).last.click()
+    page.get_by_label("Configure").fill("^mine$")
+    page.get_by_role("dialog").get_by_role("button", name="Set permission").click()
+    page.get_by_text("may not configure").wait_for()
+    assert api.get("/api/permissions/%2F/eva")["configure"] == "^mine$"
+
+
+def test_a_policy_shows_what_it_affects(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/policies")
+    page.get_by_role("button", name="Add policy").click()
+    page.get_by_label("Name", exact=True).fill("limit")
+    page.get_by_label("Pattern").fill("^invoices$")
+    page.get_by_text("Matches 1 queue: invoices.").wait_for()
+    page.get_by_label("Definition").fill('{"max-length": 7}')
+    page.get_by_role("dialog").get_by_role("button", name="Add policy").click()
+    page.get_by_text("The policy limit applies.").wait_for()
+    assert api.get("/api/policies/%2F/limit")["definition"] == {"max-length": 7}
+
+
+def test_definitions_are_previewed_and_imported(signed_in: OpenPage, api: Api) -> None:
+    document = {"vhosts": [{"name": "imported"}]}
+    page = signed_in("#/definitions")
+    page.get_by_label("File").set_input_files(
+        {
+            "name": "definitions.json",
+            "mimeType": "application/json",
+            "buffer": json.dumps(document).encode(),
+        }
+    )
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_text("imported", exact=True).wait_for()
+    assert api.request("GET", "/api/vhosts/imported").status == 404
+    page.get_by_role("button", name="Import 1 change").click()
+    page.get_by_text("The definitions were imported.").wait_for()
+    assert api.get("/api/vhosts/imported")["name"] == "imported"
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download definitions").click()
+    exported = json.loads(waiting.value.path().read_text())
+    assert "imported" in [each["name"] for each in exported["vhosts"]]
+
+
+def test_the_theme_is_kept(signed_in: OpenPage) -> None:
+    page = signed_in(color_scheme="light")
+    background = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(background)
+    for _ in range(2):
+        page.get_by_role("button", name="Theme").click()
+    dark = page.evaluate(background)
+    assert dark != light
+    page.reload()
+    heading(page, "Overview")
+    assert page.evaluate(background) == dark

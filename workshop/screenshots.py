@@ -1,0 +1,102 @@
+"""Photograph every page of the web console, in both themes and sizes: `python -m workshop.screenshots`.
+
+The pictures are in docs/console/, with a palette of 128 colours so that they stay small. `docs/console/findings.md`
+lists what looking at them has found. With names of pages as arguments, only these are photographed.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from PIL import Image
+
+from .chromium import launched
+from .console_scene import LONG_NAME, MARKUP, RTL_NAME, Load, running
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "docs/console"
+COLOURS_COUNT: Final = 128
+SIZES: Final = {"1440": (1440, 900), "390": (390, 844)}
+WARM_UP_MS: Final = 40_000  # until the charts have a shape
+SETTLE_MS: Final = 2_500
+PAGES: Final = {
+    "overview": "#/?range=5m",
+    "queues": "#/queues",
+    "queue": "#/queues/%2F/orders.paid?range=5m",
+    "queue-messages": "#/queues/%2F/orders.paid?tab=messages&count=5",
+    "queue-dead-letters": "#/queues/%2F/dead.letters?tab=messages",
+    "queue-markup": f"#/queues/%2F/{quote(MARKUP, safe='')}?tab=messages",
+    "queue-long-name": f"#/queues/%2F/{LONG_NAME}?tab=settings",
+    "queue-right-to-left": f"#/queues/%2F/{quote(RTL_NAME)}?tab=messages",
+    "queue-bindings": "#/queues/%2F/invoices?tab=bindings",
+    "queue-publish": "#/queues/%2F/orders.new?tab=publish",
+    "exchanges": "#/exchanges",
+    "exchange": "#/exchanges/%2F/orders",
+    "route-test": "#/route-test?exchange=orders&key=order.7.paid",
+    "connections": "#/connections",
+    "connection": "#/connections",
+    "channels": "#/channels",
+    "consumers": "#/consumers",
+    "policies": "#/policies",
+    "virtual-hosts": "#/vhosts",
+    "users": "#/users",
+    "user": "#/users/app",
+    "limits": "#/limits",
+    "definitions": "#/definitions",
+}
+
+
+def main(names: list[str]) -> None:
+    FOLDER.mkdir(exist_ok=True)
+    chosen = {name: path for name, path in PAGES.items() if not names or name in names}
+    with (
+        tempfile.TemporaryDirectory() as data,
+        running(Path(data)) as broker,
+        launched() as browser,
+    ):
+        load = Load(broker.url)
+        try:
+            url = f"http://127.0.0.1:{broker.management_port}/"
+            context = browser.new_context(reduced_motion="reduce")
+            page = context.new_page()
+            page.goto(url)
+            page.wait_for_selector("form")
+            if not names or "sign-in" in names:
+                _photograph(page, "sign-in")
+            page.get_by_label("User name").fill("guest")
+            page.get_by_label("Password").fill("guest")
+            page.get_by_label("Password").press("Enter")
+            page.wait_for_selector("main#main h1")
+            page.wait_for_timeout(WARM_UP_MS)
+            for name, path in chosen.items():
+                page.evaluate("path => { location.hash = path }", path)
+                page.wait_for_timeout(SETTLE_MS)
+                if name == "connection":
+                    page.get_by_role("link", name="billing-worker").click()
+                    page.wait_for_timeout(SETTLE_MS)
+                _photograph(page, name)
+        finally:
+            load.stop()
+
+
+def _photograph(page: Page, name: str) -> None:
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)
+        for size, (width, height) in SIZES.items():
+            page.set_viewport_size({"width": width, "height": height})
+            page.wait_for_timeout(150)
+            picture = Image.open(io.BytesIO(page.screenshot()))
+            palette = picture.convert("RGB").quantize(COLOURS_COUNT, dither=Image.Dither.NONE)
+            palette.save(FOLDER / f"{name}-{theme}-{size}.png", optimize=True)
+    print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
