@@ -1,6 +1,6 @@
 """Photograph every page of the web console, in both themes and sizes: `python -m workshop.screenshots`.
 
-The pictures are in docs/console/, with a palette of 128 colours so that they stay small. `docs/console/findings.md`
+The pictures are in docs/console/, with a palette of 256 colours so that they stay small. `docs/console/findings.md`
 lists what looking at them has found. With names of pages as arguments, only these are photographed.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "docs/console"
-COLOURS_COUNT: Final = 128
+COLOURS_COUNT: Final = 256
 SIZES: Final = {"1440": (1440, 900), "390": (390, 844)}
 WARM_UP_MS: Final = 40_000  # until the charts have a shape
 SETTLE_MS: Final = 2_500
@@ -30,7 +30,7 @@ PAGES: Final = {
     "overview": "#/?range=5m",
     "queues": "#/queues",
     "queue": "#/queues/%2F/orders.paid?range=5m",
-    "queue-messages": "#/queues/%2F/orders.paid?tab=messages&count=5",
+    "queue-messages": "#/queues/%2F/orders.new?tab=messages&count=5",
     "queue-dead-letters": "#/queues/%2F/dead.letters?tab=messages",
     "queue-markup": f"#/queues/%2F/{quote(MARKUP, safe='')}?tab=messages",
     "queue-long-name": f"#/queues/%2F/{LONG_NAME}?tab=settings",
@@ -74,6 +74,7 @@ def main(names: list[str]) -> None:
             page.get_by_label("Password").fill("guest")
             page.get_by_label("Password").press("Enter")
             page.wait_for_selector("main#main h1")
+            page.mouse.move(720, 899)
             page.wait_for_timeout(WARM_UP_MS)
             for name, path in chosen.items():
                 page.evaluate("path => { location.hash = path }", path)
@@ -93,7 +94,9 @@ def _photograph(page: Page, name: str) -> None:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_timeout(150)
             picture = Image.open(io.BytesIO(page.screenshot()))
-            palette = picture.convert("RGB").quantize(COLOURS_COUNT, dither=Image.Dither.NONE)
+            palette = picture.convert("RGB").quantize(
+                COLOURS_COUNT, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
+            )
             palette.save(FOLDER / f"{name}-{theme}-{size}.png", optimize=True)
     print(name, flush=True)
 

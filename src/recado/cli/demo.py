@@ -31,7 +31,11 @@ channel.queue_declare("hello")
 channel.basic_publish("", "hello", b"recado!")
 print(channel.basic_get("hello", auto_ack=True)[2])'
 
-To see its queues:
+To see its queues in a browser, sign in as guest with the password guest:
+
+  {console_url}
+
+or in the terminal:
 
   curl -u guest:guest "{management_url}/queues?columns=name,messages"
 """
@@ -123,6 +127,7 @@ def run_demo_command(args: argparse.Namespace) -> int:
                         python=sys.executable,
                         url=environment.broker.url,
                         management_url=environment.management_url,
+                        console_url=environment.console_url,
                     ),
                     flush=True,
                 )

@@ -109,6 +109,11 @@ class DemoEnvironment:
         return f"http://127.0.0.1:{self.broker.management_port}/api"
 
     @property
+    def console_url(self) -> str:
+        """The URL of the web console, where guest may sign in."""
+        return f"http://127.0.0.1:{self.broker.management_port}/"
+
+    @property
     def metrics_url(self) -> str:
         """The URL that Prometheus scrapes."""
         return f"http://127.0.0.1:{self.broker.metrics_port}/metrics"

@@ -89,8 +89,8 @@ def run_demo(
     with Monitor(display, archive_count, lambda: environment.recorded_count) as monitor:
         monitor.say(f"broker listening on {environment.broker.url}, archiving the feed quotes")
         monitor.say(
-            f"management API at {environment.management_url} (user guest, password guest),"
-            f" metrics at {environment.metrics_url}"
+            f"web console at {environment.console_url} (user guest, password guest),"
+            f" management API at {environment.management_url}, metrics at {environment.metrics_url}"
         )
         process_id = environment.start_recorder()
         monitor.say(

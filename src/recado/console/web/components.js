@@ -54,7 +54,7 @@ export function Page({ title, trail = [], actions, children, badges }) {
         html`<nav class="trail" aria-label="Breadcrumb">
           ${trail.map(([text, path]) => html`<a href=${href(path)}>${text}</a><span aria-hidden="true">/</span>`)}
         </nav>`}
-        <h1><bdi>${title}</bdi></h1>
+        <h1 class=${title.length > 60 ? "long" : ""}><bdi>${title}</bdi></h1>
         ${badges}
       </div>
       <div class="page-actions">${actions}</div>

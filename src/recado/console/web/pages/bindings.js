@@ -9,7 +9,7 @@ const BOX_HEIGHT = 30;
 const GAP = 14;
 const MIDDLE = 250;
 const SHOWN_MAX = 40;
-const NAME_MAX = 28;
+const NAME_MAX = 25;
 const KEY_MAX = 30;
 
 const cut = (text, max) => (text.length > max ? `${text.slice(0, max - 1)}…` : text);
@@ -40,22 +40,17 @@ export function Diagram({ bindings, vhost, focus }) {
         const y1 = leftY.get(each.source) + BOX_HEIGHT / 2;
         const y2 = rightY.get(`${each.destination_type}\n${each.destination}`) + BOX_HEIGHT / 2;
         const keys = group.length === 1 ? labelOf(each) : `${group.length} bindings`;
-        // Labels stay near the side where the lines are apart.
-        const share = left.length > right.length ? 0.28 : 0.72;
-        const textY = y1 + (y2 - y1) * ease(share) - 5;
+        // A label stands at the side on which the lines end apart from each other.
+        const atStart = left.length > right.length;
+        const x = atStart ? startX + 10 : endX - 14;
         return html`<path d="M${startX} ${y1}C${startX + MIDDLE / 2} ${y1} ${endX - MIDDLE / 2} ${y2} ${endX - 2} ${y2}" marker-end="url(#arrow)" />
-          <text class="key" x=${startX + MIDDLE * share} y=${textY} text-anchor="middle">${cut(keys, KEY_MAX)}</text>`;
+          <text class="key" x=${x} y=${(atStart ? y1 : y2) - 6} text-anchor=${atStart ? "start" : "end"}>${cut(keys, KEY_MAX)}</text>`;
       })}
       ${left.map((name) => html`<a href=${href(["exchanges", vhost, exchangeSegment(name)])} tabindex="-1"><${Box} x=${1} y=${leftY.get(name)} text=${exchangeLabel(name)} kind="exchange" here=${isHere("exchange", name)} /></a>`)}
       ${right.map(([key, each]) => html`<a href=${href([each.destination_type === "queue" ? "queues" : "exchanges", vhost, each.destination])} tabindex="-1"><${Box} x=${endX} y=${rightY.get(key)} text=${each.destination} kind=${each.destination_type} here=${isHere(each.destination_type, each.destination)} /></a>`)}
     </svg>
     ${bindings.length > SHOWN_MAX && html`<p class="muted">The first ${SHOWN_MAX} of ${format.count(bindings.length)} bindings.</p>`}
   </div>`;
-}
-
-// The height of the curve at a share of its width.
-function ease(share) {
-  return share * share * (3 - 2 * share);
 }
 
 function labelOf(binding) {

@@ -8,6 +8,8 @@ import { setQuery } from "../router.js";
 const SHOWN_BYTES = 10_000;
 const COUNTS = ["5", "10", "50", "200"];
 const HEX_BYTES = 512;
+const REASONS = { rejected: "Rejected", expired: "Expired", maxlen: "Queue was full", delivery_limit: "Delivered too often" };
+const DEATH_HEADERS = new Set(["x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"]);
 
 export function MessagesTab({ vhost, name, isStream, query, total }) {
   const [state, setState] = useState({ messages: null, error: null });
@@ -74,9 +76,13 @@ function Message({ message, vhost, queue, isStream }) {
       <${Download} message=${message} vhost=${vhost} queue=${queue} isStream=${isStream} />
     </header>
     <div class="message-body">
+      ${deaths.length > 0 && html`<ul class="deaths" aria-label="Why it died">${deaths.map((each) => html`<li key=${`${each.queue}\n${each.reason}`}>
+        <strong>${REASONS[each.reason] ?? each.reason}</strong> in <bdi>${each.queue}</bdi>, ${format.plural(each.count ?? 1, "time")}, first ${format.dateTime(each.time * 1000)},
+        ${" "}<span class="muted">published to ${each.exchange ? html`<bdi>${each.exchange}</bdi>` : "the default exchange"} with <code><bdi>${(each["routing-keys"] ?? []).map(format.text).join(", ")}</bdi></code></span></li>`)}
+        ${headers["x-replay-count"] ? html`<li>Replayed ${format.plural(Number(headers["x-replay-count"]), "time")}</li>` : null}</ul>`}
       <dl class="facts">
         ${Object.entries(properties).map(([name, value]) => html`<dt>${name.replaceAll("_", " ")}</dt><dd><bdi>${propertyText(name, value)}</bdi></dd>`)}
-        ${Object.entries(headers ?? {}).map(([name, value]) => html`<dt><code><bdi>${name}</bdi></code></dt><dd><code><bdi>${format.text(value)}</bdi></code></dd>`)}
+        ${Object.entries(headers ?? {}).filter(([name]) => !DEATH_HEADERS.has(name) || !deaths.length).map(([name, value]) => html`<dt><code><bdi>${name}</bdi></code></dt><dd><code><bdi>${format.text(value)}</bdi></code></dd>`)}
         ${!Object.keys(message.properties).length && html`<dt>No properties</dt><dd></dd>`}
       </dl>
       <div>

@@ -300,7 +300,7 @@ export function BindingTable({ bindings, vhost, reload }) {
       done: "The binding was removed.",
     });
   };
-  return html`<div class="scroller whole"><table class="table plain">
+  return html`<div class="scroller whole"><table class="table plain broad">
     <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Routing key</th><th scope="col" class="hide-s">Arguments</th><th scope="col"><span class="offscreen">Actions</span></th></tr></thead>
     <tbody>${bindings.map((each) => html`<tr key=${`${each.source}\n${each.destination_type}\n${each.destination}\n${each.properties_key}`}>
       <td><a href=${href(["exchanges", vhost, exchangeSegment(each.source)])}><${Name}>${exchangeLabel(each.source)}<//></a></td>
@@ -338,7 +338,7 @@ function QueueConsumers({ queue }) {
   const consumers = queue.consumer_details;
   return html`<${Panel} title="Consumers" id="consumers" flush=${consumers.length > 0}>
     ${consumers.length
-      ? html`<div class="scroller whole"><table class="table plain">
+      ? html`<div class="scroller whole"><table class="table plain broad">
         <thead><tr><th scope="col">Tag</th><th scope="col">Channel</th><th scope="col" class="hide-s">User</th><th scope="col" class="number">Prefetch</th><th scope="col" class="hide-s">Acks</th><th scope="col">State</th></tr></thead>
         <tbody>${consumers.map((each) => html`<tr key=${`${each.channel_details?.name}\n${each.consumer_tag}`}>
           <td><code><${Name}>${each.consumer_tag}<//></code></td>
