@@ -38,9 +38,9 @@ from .query import Steps
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
 from .routes import CHANGING_METHODS
 from .sampler import Sampler
+from .sessions import ConsoleSession, SessionTable
 from .status_collector import StatusCollector
 from .status_table import StatusRecords
-from .sessions import ConsoleSession, SessionTable
 
 if TYPE_CHECKING:
     from recado.broker.access import User
