@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,14 +123,80 @@ DEFINITIONS: Final[dict[str, Any]] = {
 @contextmanager
 def running(data: Path | None = None, **management: Any) -> Iterator[recado.Broker]:
     """Run a broker with the definitions and messages."""
-    config: dict[str, Any] = {"management": {"port": 0, **management}}
+    config: dict[str, Any] = {"management": {"port": 0, "status": True, **management}}
     if data is not None:
         config["node"] = {"data": str(data)}
+        config["feeds"] = {"archives": {"archive-1": {"feed": "prices"}}}
     with recado.Broker(config=config) as broker:
         broker.import_definitions(DEFINITIONS)
         with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
             _publish_samples(connection.channel())
+            _publish_status(connection.channel())
+        if data is not None:
+            _publish_on_feed(broker.url)
         yield broker
+
+
+def _publish_on_feed(url: str) -> None:
+    command = [sys.executable, "-m", "recado", "feed", "publish", "prices", "--url", url]
+    lines = "".join(f"price {number}\n" for number in range(200))
+    subprocess.run(command, input=lines, text=True, check=True, capture_output=True)
+
+
+def _publish_status(channel: Any) -> None:
+    """Publish the records of an actor system and of a pipeline, once."""
+    now = int(time.time() * 1_000)
+    common: dict[str, Any] = {
+        "at": now,
+        "started_at": now - 3_600_000,
+        "interval": 3_600.0,
+        "state": "running",
+    }
+    actors: list[dict[str, Any]] = [
+        {"name": "orders", "type": "OrderBook", "supervisor": None, "depth": 0, "waiting": 12},
+        {"name": "pricing", "type": "Pricer", "supervisor": 1, "depth": 1, "waiting": 0},
+        {"name": MARKUP, "type": "Worker", "supervisor": 1, "depth": 1, "waiting": 3},
+        {"name": "", "type": "Worker", "supervisor": 2, "depth": 2, "waiting": 0},
+    ]
+    failure = {
+        "at": now,
+        "actor": "pricing",
+        "outcome": "restarted",
+        "error": f"ValueError: {MARKUP}",
+    }
+    counts = {"actor_count": 4, "waiting": 15, "restarts": 1, "handled": 91_234, "dead_letters": 2}
+    system = {
+        **common,
+        **counts,
+        "kind": "actors",
+        "name": "exchange",
+        "peers": [{"node": "risk", "unreachable": False}, {"node": "audit", "unreachable": True}],
+        "failures": [failure],
+        "actors": [
+            {**each, "uid": number, "state": "started", "restarts": number % 2, "handled": 10}
+            for number, each in enumerate(actors, 1)
+        ],
+    }
+    pipeline = {
+        **common,
+        "kind": "pipeline",
+        "name": "bars",
+        "run": "1f0c9a2b",
+        "batch": 41,
+        "batches": 42,
+        "batch_seconds": 0.84,
+        "rows": 1_204_331,
+        "rows_per_second": 5_120.5,
+        "lag": 1_730,
+        "dead_letters": 3,
+        "late": 12,
+        "duplicates": 0,
+        "sources": {"prices": {"rows": 1_204_331, "rows_per_second": 5_120.5, "lag": 1_730}},
+        "sinks": {"lake": 20_412},
+        "dead": {"parse": 3},
+    }
+    for key, record in (("actors.exchange", system), ("pipeline.bars", pipeline)):
+        channel.basic_publish("recado.status", key, json.dumps(record))
 
 
 def _publish_samples(channel: Any) -> None:

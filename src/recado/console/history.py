@@ -43,6 +43,10 @@ class Generation(msgspec.Struct):
 
     at_ms: int = 0
     values: dict[Hashable, Values] = {}
+    changed: list[Hashable] = []
+    """The objects that are new or have other values than in the generation before."""
+    removed: list[Hashable] = []
+    """The objects of the generation before that are gone."""
 
 
 class CounterHistory:
@@ -61,14 +65,18 @@ class CounterHistory:
     ) -> Generator[None, None, None]:
         """Read all objects, in bounded steps; the new generation counts when the last step is done."""
         values: dict[Hashable, Values] = {}
+        changed: list[Hashable] = []
         before = self._newest.values
         for number, (key, current) in enumerate(objects, 1):
             values[key] = current
             if before.get(key) != current:
+                changed.append(key)
                 self._record(key, now_ms, current, before.get(key))
             if number % SAMPLED_PORTION_COUNT == 0:
                 yield
-        self._previous, self._newest = self._newest, Generation(now_ms, values)
+        removed = [key for key in before if key not in values]
+        generation = Generation(now_ms, values, changed, removed)
+        self._previous, self._newest = self._newest, generation
         for key in [key for key in self._series if key not in values]:
             del self._series[key]
 
@@ -108,12 +116,10 @@ class CounterHistory:
         """The newest sample of all objects."""
         return self._newest
 
-    def changes_since(self, at_ms: int) -> tuple[Generation, Generation] | None:
-        """Return the newest sample and the one of that time; None if that one is gone."""
-        for earlier in (self._newest, self._previous):
-            if earlier.at_ms == at_ms:
-                return self._newest, earlier
-        return None
+    @property
+    def previous_at_ms(self) -> int:
+        """The time of the sample before the newest one."""
+        return self._previous.at_ms
 
     def rate(self, key: Hashable, field: str) -> float:
         """Return the change per second between the two newest samples (HI1)."""

@@ -28,6 +28,7 @@ QUEUE = f"#/queues/%2F/{quote(MARKUP, safe='')}"
         f"#/queues?filter={quote(MARKUP)}",
         "#/exchanges/%2F/orders",
         "#/connections",
+        "#/actors/exchange",
         f"#/route-test?exchange=orders&key={quote(MARKUP)}",
         f"#/{quote(MARKUP, safe='')}",
         f"#/users/{quote(MARKUP, safe='')}",

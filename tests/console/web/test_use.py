@@ -128,8 +128,9 @@ def test_the_overview_follows_the_node(signed_in: OpenPage, channel: Any) -> Non
     for _ in range(7):
         channel.basic_publish("", "nowhere", b"x")
     page.wait_for_function(
-        "wanted => [...document.querySelectorAll('.tile-hint')].some((each) => each.textContent.startsWith(wanted))",
-        arg=f"{before + 7:,} in all",
+        "wanted => [...document.querySelectorAll('.tile')].some((each) => each.textContent.startsWith('Publish')"
+        " && Number(each.querySelector('.tile-hint').textContent.split(' ')[0].replaceAll(',', '')) >= wanted)",
+        arg=before + 7,
     )
     page.get_by_role("row", name=re.compile("orders")).first.wait_for()
 
@@ -235,6 +236,29 @@ def test_a_connection_is_closed_with_a_reason(signed_in: OpenPage, scene: recado
     heading(page, "Connections")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance at ten"):
         connection.process_data_events(time_limit=60)
+
+
+def test_programs_show_their_status(signed_in: OpenPage) -> None:
+    page = signed_in("#/pipelines")
+    page.get_by_role("link", name="bars").click()
+    page.locator(".tile", has_text="Lag").get_by_text("1,730").wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("a")
+    page.get_by_role("link", name="exchange", exact=True).click()
+    page.get_by_text("unreachable audit").wait_for()
+    actors = (
+        page.locator("#tree-title").locator("xpath=../..").locator("tbody tr").all_inner_texts()
+    )
+    assert [each.split("\t")[1] for each in actors] == ["OrderBook", "Pricer", "Worker", "Worker"]
+
+
+def test_a_feed_shows_its_archive(signed_in: OpenPage) -> None:
+    page = signed_in("#/feeds")
+    page.get_by_role("link", name="prices").click()
+    page.locator(".tile", has_text="Stored").get_by_text("200").wait_for()
+    page.get_by_text("coordinator").wait_for()
+    page.get_by_role("button", name="Archives").click()
+    page.get_by_text("200, offsets 0 to 200").wait_for()
 
 
 def test_users_and_permissions(signed_in: OpenPage, api: Api) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from collections.abc import Hashable, Iterable, Iterator
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+
+from recado.broker.queue import Queue
 
 from ..access import Access, listed_vhosts
 from ..history import Values
@@ -14,9 +16,6 @@ from ..query import QueryParameter
 from ..request import Answer, ApiRequest, bad_request
 from ..routes import API
 from .statistics import QUEUE_FIELDS
-
-if TYPE_CHECKING:
-    from recado.broker.queue import Queue
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0)]
 SINCE: Final = QueryParameter(
@@ -82,30 +81,32 @@ def sample_queues(request: ApiRequest) -> Answer:
 
 def _render_queues(request: ApiRequest, since: int) -> Iterator[bytes]:
     history = request.console.sampler.queues
-    visible = set(listed_vhosts(request.user, request.broker))
-    found = history.changes_since(since) if since else None
-    newest, earlier = found or (history.newest, None)
-    before = earlier.values if earlier is not None else {}
+    newest, visible = history.newest, set(listed_vhosts(request.user, request.broker))
+    shown: Iterable[Hashable] = newest.values
+    removed: Iterable[Hashable] = ()
+    is_partial = True
+    if since and since == newest.at_ms:
+        shown = ()
+    elif since and since == history.previous_at_ms:
+        shown, removed = newest.changed, newest.removed
+    else:
+        is_partial = False
     head = {
         "at": newest.at_ms,
-        "since": since if earlier is not None else None,
+        "since": since if is_partial else None,
         "columns": QUEUE_COLUMNS,
     }
     yield msgspec.json.encode(head)[:-1] + b',"rows":['
     separator = b""
-    for queue, values in newest.values.items():
-        if before.get(queue) != values and queue.vhost.name in visible:  # type: ignore[attr-defined]
+    for queue in shown:
+        assert isinstance(queue, Queue)
+        if queue.vhost.name in visible:
             rates = [round(history.rate(queue, name), 1) for name in RATES]
-            row = _describe_row(queue, values)  # type: ignore[arg-type]
-            yield separator + msgspec.json.encode(row + rates)
+            row = _describe_row(queue, newest.values[queue]) + rates
+            yield separator + msgspec.json.encode(row)
             separator = b","
-        else:
-            yield b""
-    removed = [
-        (queue.vhost.name, queue.name)  # type: ignore[attr-defined]
-        for queue in before.keys() - newest.values.keys()
-    ]
-    names = [each for each in removed if each[0] in visible]
+    gone = [(queue.vhost.name, queue.name) for queue in removed if isinstance(queue, Queue)]
+    names = [each for each in gone if each[0] in visible]
     yield b'],"removed":' + msgspec.json.encode(names) + b"}"
 
 

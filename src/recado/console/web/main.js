@@ -10,12 +10,14 @@ import { QueuePage, QueuesPage } from "./pages/queues.js";
 import { ExchangePage, ExchangesPage } from "./pages/exchanges.js";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage, ConsumersPage } from "./pages/connections.js";
 import { DefinitionsPage, LimitsPage, PoliciesPage, UserPage, UsersPage, VhostPage, VhostsPage } from "./pages/admin.js";
+import { ActorsPage, ActorSystemPage, FeedPage, FeedsPage, PipelinePage, PipelinesPage } from "./pages/programs.js";
 import { RouteTestPage } from "./pages/route-test.js";
 
 const NAVIGATION = [
   [null, [["overview", "Overview", "o"]]],
   ["Messages", [["queues", "Queues", "q"], ["exchanges", "Exchanges", "e"], ["route-test", "Route test", "r"]]],
   ["Clients", [["connections", "Connections", "c"], ["channels", "Channels", "h"], ["consumers", "Consumers", "s"]]],
+  ["Programs", [["feeds", "Feeds", "f"], ["actors", "Actors", "a"], ["pipelines", "Pipelines", "i"]]],
   ["Administration", [["policies", "Policies", "p"], ["vhosts", "Virtual hosts", "v"], ["users", "Users", "u"], ["limits", "Limits", "l"], ["definitions", "Definitions", "d"]]],
 ];
 const FOR_ADMINISTRATORS = new Set(["users", "definitions"]);
@@ -28,6 +30,9 @@ const PAGES = {
   connections: [ConnectionsPage, ConnectionPage],
   channels: [ChannelsPage, ChannelPage],
   consumers: [ConsumersPage],
+  feeds: [FeedsPage, null, FeedPage],
+  actors: [ActorsPage, ActorSystemPage],
+  pipelines: [PipelinesPage, PipelinePage],
   policies: [PoliciesPage],
   vhosts: [VhostsPage, VhostPage],
   users: [UsersPage, UserPage],

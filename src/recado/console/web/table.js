@@ -1,6 +1,6 @@
 // Tables that stay smooth with 20,000 rows: only the rows in view are elements. Filter, order and columns are in the
 // address. A column is { id, label, value(row), cell(row), number, width, hide }; `hide` is the class of a breakpoint.
-import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { Component, html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { setQuery } from "./router.js";
 import { count } from "./format.js";
 
@@ -32,7 +32,7 @@ export function sortRows(rows, columns, sort) {
   return [...rows].sort(compareBy(column, sort.descending));
 }
 
-export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, empty, rowClass, selected, onSelect, maxHeight = true }) {
+export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, empty, version }) {
   const isWhole = rows.length <= WHOLE_MAX;
   const scroller = useRef(null);
   const frame = useRef(0);
@@ -62,29 +62,40 @@ export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, e
   const first = isWhole ? 0 : Math.min(view.first, Math.max(0, rows.length - view.count));
   const shown = isWhole ? rows : rows.slice(first, first + view.count);
   const below = rows.length - first - shown.length;
-  const width = columns.length + (onSelect ? 1 : 0);
+  const width = columns.length;
   if (!rows.length && empty) return empty;
-  return html`<div class="scroller ${isWhole || !maxHeight ? "whole" : ""}" ref=${scroller} onScroll=${isWhole ? undefined : onScroll}
+  return html`<div class="scroller ${isWhole ? "whole" : ""}" ref=${scroller} onScroll=${isWhole ? undefined : onScroll}
     tabindex=${isWhole ? undefined : 0} role=${isWhole ? undefined : "region"} aria-label=${isWhole ? undefined : label}>
     <table class="table fixed" aria-rowcount=${isWhole ? undefined : rows.length + 1} aria-label=${label}>
-      <colgroup>${onSelect && html`<col class="w-check" />`}${columns.map((each) => html`<col key=${each.id} class="${each.width ?? ""} ${each.hide ?? ""}" />`)}</colgroup>
+      <colgroup>${columns.map((each) => html`<col key=${each.id} class="${each.width ?? ""} ${each.hide ?? ""}" />`)}</colgroup>
       <thead><tr aria-rowindex=${isWhole ? undefined : 1}>
-        ${onSelect && html`<th scope="col"><span class="offscreen">Select</span></th>`}
         ${columns.map((each) => html`<${Head} key=${each.id} column=${each} sort=${sort} name=${sortName} />`)}
       </tr></thead>
       <tbody>
-        ${first > 0 && html`<tr class="spacer" aria-hidden="true" key="above"><td colspan=${width} height=${first * ROW_PX}></td></tr>`}
+        ${first > 0 && html`<tr class="spacer" aria-hidden="true" key="above"><td colspan=${width} style=${{ height: `${first * ROW_PX}px` }}></td></tr>`}
         ${shown.map((row, index) => {
           const key = rowKey(row);
-          return html`<tr key=${key} class=${rowClass?.(row)} aria-rowindex=${isWhole ? undefined : first + index + 2}>
-            ${onSelect && html`<td><input type="checkbox" aria-label="Select ${row.name ?? key}" checked=${selected.has(key)} onChange=${() => onSelect(key)} /></td>`}
-            ${columns.map((each) => html`<td key=${each.id} class="${each.number ? "number" : ""} ${each.hide ?? ""}">${each.cell ? each.cell(row) : each.value(row)}</td>`)}
-          </tr>`;
+          return html`<${Row} key=${key} row=${row} columns=${columns} version=${version} index=${isWhole ? undefined : first + index + 2} />`;
         })}
-        ${below > 0 && html`<tr class="spacer" aria-hidden="true" key="below"><td colspan=${width} height=${below * ROW_PX}></td></tr>`}
+        ${below > 0 && html`<tr class="spacer" aria-hidden="true" key="below"><td colspan=${width} style=${{ height: `${below * ROW_PX}px` }}></td></tr>`}
       </tbody>
     </table>
   </div>`;
+}
+
+// A row is rendered again only if it, the columns, or the data that it was read from (`version`) are others: while
+// scrolling, nearly all rows stay.
+class Row extends Component {
+  shouldComponentUpdate(next) {
+    const { row, columns, version, index } = this.props;
+    return next.row !== row || next.columns !== columns || next.version !== version || next.index !== index || version === undefined;
+  }
+
+  render({ row, columns, index }) {
+    return html`<tr aria-rowindex=${index}>
+      ${columns.map((each) => html`<td key=${each.id} class="${each.number ? "number" : ""} ${each.hide ?? ""}">${each.cell ? each.cell(row) : each.value(row)}</td>`)}
+    </tr>`;
+  }
 }
 
 function Head({ column, sort, name }) {

@@ -236,7 +236,7 @@ export function UserPage({ names: [name] }) {
         <//>
         <${Panel} title="Topic permissions" id="topics" flush=${true}>
           ${topics.data?.length
-            ? html`<div class="scroller whole"><table class="table plain broad"><thead><tr><th scope="col">Virtual host</th><th scope="col">Exchange</th><th scope="col">Write</th><th scope="col">Read</th></tr></thead>
+            ? html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad"><thead><tr><th scope="col">Virtual host</th><th scope="col">Exchange</th><th scope="col">Write</th><th scope="col">Read</th></tr></thead>
               <tbody>${topics.data.map((each) => html`<tr key=${`${each.vhost}\n${each.exchange}`}><td><${Name}>${each.vhost}<//></td><td><${Name}>${each.exchange}<//></td><td><code>${each.write}</code></td><td><code>${each.read}</code></td></tr>`)}</tbody></table></div>`
             : html`<${Empty} title="No topic permissions.">All routing keys are allowed on exchanges that the user may write to.<//>`}
         <//>
@@ -286,7 +286,7 @@ function PermissionTable({ permissions, by, reload }) {
       },
       done: "The permission was removed.",
     });
-  return html`<div class="scroller whole"><table class="table plain broad">
+  return html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
     <thead><tr><th scope="col">${by === "user" ? "User" : "Virtual host"}</th><th scope="col">Configure</th><th scope="col">Write</th><th scope="col">Read</th><th scope="col"><span class="offscreen">Actions</span></th></tr></thead>
     <tbody>${permissions.map((each) => html`<tr key=${`${each.vhost}\n${each.user}`}>
       <td><a href=${href([by === "user" ? "users" : "vhosts", each[by]])}><${Name}>${each[by]}<//></a></td>

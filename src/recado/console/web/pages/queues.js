@@ -64,7 +64,7 @@ export function QueuesPage({ route }) {
     <section class="panel bare">
       ${!queueStore.isLoaded
         ? html`<${Loading} />`
-        : html`<${Table} rows=${rows} columns=${columns} rowKey=${(queue) => queue.key} sort=${sort} label="Queues"
+        : html`<${Table} rows=${rows} columns=${columns} rowKey=${(queue) => queue.key} version=${queueStore.version} sort=${sort} label="Queues"
             empty=${all
               ? html`<${Empty} title="No queue matches.">Shown are names that contain the filter, in the chosen virtual host.<//>`
               : html`<${Empty} title="There are no queues yet." command="recado queues declare orders">Clients declare them, or you do.<//>`} />`}
@@ -300,7 +300,7 @@ export function BindingTable({ bindings, vhost, reload }) {
       done: "The binding was removed.",
     });
   };
-  return html`<div class="scroller whole"><table class="table plain broad">
+  return html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
     <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Routing key</th><th scope="col" class="hide-s">Arguments</th><th scope="col"><span class="offscreen">Actions</span></th></tr></thead>
     <tbody>${bindings.map((each) => html`<tr key=${`${each.source}\n${each.destination_type}\n${each.destination}\n${each.properties_key}`}>
       <td><a href=${href(["exchanges", vhost, exchangeSegment(each.source)])}><${Name}>${exchangeLabel(each.source)}<//></a></td>
@@ -338,7 +338,7 @@ function QueueConsumers({ queue }) {
   const consumers = queue.consumer_details;
   return html`<${Panel} title="Consumers" id="consumers" flush=${consumers.length > 0}>
     ${consumers.length
-      ? html`<div class="scroller whole"><table class="table plain broad">
+      ? html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
         <thead><tr><th scope="col">Tag</th><th scope="col">Channel</th><th scope="col" class="hide-s">User</th><th scope="col" class="number">Prefetch</th><th scope="col" class="hide-s">Acks</th><th scope="col">State</th></tr></thead>
         <tbody>${consumers.map((each) => html`<tr key=${`${each.channel_details?.name}\n${each.consumer_tag}`}>
           <td><code><${Name}>${each.consumer_tag}<//></code></td>
