@@ -53,7 +53,6 @@ FISH = Program("fish", "fish")
 TMUX = Program("tmux", "tmux")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
-
 CHROMIUM = Program("chromium", "chromium")
 
 FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS, PROMETHEUS)

@@ -150,6 +150,15 @@ def test_tabs_share_one_source_of_data(signed_in: OpenPage, scene: recado.Broker
     assert len(loads) <= 2 * (len(others) + 1), "each tab loads the past only; the worker the rest"
 
 
+def test_lists_follow_the_events_of_the_node(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/exchanges")
+    for number in range(4):
+        assert api.put(f"/api/exchanges/%2F/new-{number}", {"type": "fanout"}) == 201
+        # The first one may have come before the stream of events. The list is otherwise loaded every five seconds.
+        timeout_ms = 2_500 if number else EXPECT_MS
+        page.get_by_role("link", name=f"new-{number}").wait_for(timeout=timeout_ms)
+
+
 def test_a_queue_is_declared_used_and_deleted(signed_in: OpenPage, api: Api) -> None:
     page = signed_in("#/queues")
     page.get_by_role("button", name="Add queue").click()

@@ -1,5 +1,6 @@
 // One for all tabs of a browser: loads what any visible tab wants, once, and sends it to each of them. Browsers allow
-// six connections to a host, and the node should not answer each tab.
+// six connections to a host, and the node should not answer each tab. Samples are asked for; changes of objects come
+// by one stream of server-sent events.
 const PERIOD_MS = { node: 1_000, queues: 2_500 };
 const FULL_PERIOD_MS = 60_000; // numbers of consumers and policies change without messages
 const TAB_SILENCE_MS = 150_000; // a hidden tab may run its timers once a minute
@@ -20,6 +21,50 @@ export function attach(port) {
   };
   port.start?.();
 }
+
+// ── changes ───────────────────────────────────────────────────────────────────────────────────────
+
+const SUBJECTS = ["queue", "exchange", "binding", "policy", "operator_policy", "vhost", "user", "permission", "topic_permission", "connection", "channel", "consumer", "alarm"];
+const VERBS = ["created", "changed", "deleted", "opened", "closed", "blocked", "unblocked", "set", "cleared"];
+const GATHER_MS = 250; // a client that starts causes many changes
+const RETRY_MS = 10_000;
+let source = null;
+let sourceDue = 0;
+const changed = new Set();
+let gathering = 0;
+
+function followChanges() {
+  const isWanted = wanting("changes").length > 0;
+  if (!isWanted && source !== null) {
+    source.close();
+    source = null;
+  } else if (isWanted && source === null && Date.now() >= sourceDue) {
+    const address = new URL("../../api/events", import.meta.url);
+    address.searchParams.set("types", SUBJECTS.join(","));
+    source = new EventSource(address);
+    for (const subject of SUBJECTS) {
+      for (const verb of VERBS) source.addEventListener(`${subject}.${verb}`, () => note([subject]));
+    }
+    source.addEventListener("stream.burst", ({ data }) => note([JSON.parse(data).type.split(".")[0]]));
+    for (const name of ["stream.reset", "stream.skipped"]) source.addEventListener(name, () => note(SUBJECTS));
+    source.onerror = () => {
+      if (source?.readyState !== EventSource.CLOSED) return; // it connects again by itself
+      source = null;
+      sourceDue = Date.now() + RETRY_MS;
+    };
+  }
+}
+
+function note(subjects) {
+  for (const each of subjects) changed.add(each);
+  gathering ||= setTimeout(() => {
+    gathering = 0;
+    send("changes", { topic: "changes", status: "live", subjects: [...changed] });
+    changed.clear();
+  }, GATHER_MS);
+}
+
+// ── samples ───────────────────────────────────────────────────────────────────────────────────────
 
 globalThis.onconnect = (event) => attach(event.ports[0]);
 
@@ -60,6 +105,7 @@ function send(topic, message) {
 function tick() {
   const now = Date.now();
   for (const [port, tab] of tabs) if (now - tab.seenAt > TAB_SILENCE_MS) tabs.delete(port);
+  followChanges();
   for (const topic of Object.keys(PERIOD_MS)) {
     if (!busy[topic] && now >= due[topic] && wanting(topic).length) load(topic);
   }

@@ -9,6 +9,7 @@ const SPARK_COUNT = 60;
 export const connection = { status: "connecting" };
 const wanted = new Map(); // topic → number of views
 const listeners = new Map(); // topic → functions
+const changeListeners = new Set();
 let port = null;
 let connecting = null;
 
@@ -40,7 +41,7 @@ async function connect() {
 function announce() {
   if (port === null) return;
   const visible = document.visibilityState === "visible" && session.user !== null;
-  const topics = visible ? [...wanted].filter(([, views]) => views > 0).map(([topic]) => topic) : [];
+  const topics = visible ? [...wanted].filter(([, views]) => views > 0).map(([topic]) => topic).concat("changes") : [];
   port.postMessage({ topics });
 }
 
@@ -56,7 +57,9 @@ function receive(message) {
   }
   setStatus(message.status);
   if (message.status !== "live") return;
-  if (message.topic === "node") nodeSeries.add(message.since, message.data);
+  if (message.topic === "changes") {
+    for (const each of changeListeners) each(message.subjects);
+  } else if (message.topic === "node") nodeSeries.add(message.since, message.data);
   else queueStore.add(message.since, message.data);
 }
 
@@ -91,6 +94,11 @@ export function useLive(topic) {
       }
     };
   }, [topic]);
+}
+
+// Connect for the changes, also on pages without live figures.
+export function followChanges() {
+  connecting ??= connect();
 }
 
 // Start again after another user has signed in.
@@ -279,7 +287,29 @@ export const queueStore = new QueueStore();
 
 // ── other data ────────────────────────────────────────────────────────────────────────────────────
 
-// Load a path now and again every `period` ms while the page is visible. Returns { data, error, reload }.
+// Which events make a list out of date, by the segments of its path.
+const SUBJECTS_OF = {
+  connections: ["connection"],
+  channels: ["channel"],
+  consumers: ["consumer"],
+  exchanges: ["exchange", "binding"],
+  queues: ["queue"],
+  bindings: ["binding"],
+  policies: ["policy"],
+  "operator-policies": ["operator_policy"],
+  vhosts: ["vhost", "permission"],
+  users: ["user", "permission", "topic_permission"],
+  permissions: ["permission"],
+  nodes: ["alarm"],
+};
+const RELOAD_PAUSE_MS = 1_000; // between two loads because of events
+
+function isOutdated(path, subjects) {
+  const segments = path.split("?")[0].split("/");
+  return segments.some((each) => SUBJECTS_OF[each]?.some((subject) => subjects.includes(subject)));
+}
+
+// Load a path now, when an event concerns it, and every `period` ms while the page is visible. Returns { data, error, reload }.
 export function useLoaded(path, period = 5_000) {
   const [state, setState] = useState({ path: null, data: null, error: null });
   const [turn, reload] = useReducer((number) => number + 1, 0);
@@ -287,7 +317,9 @@ export function useLoaded(path, period = 5_000) {
     if (path === null) return undefined;
     const abort = new AbortController();
     let timer = 0;
+    let loadedAt = 0;
     const load = async () => {
+      loadedAt = Date.now();
       try {
         if (document.visibilityState === "visible") {
           const data = await get(path, { signal: abort.signal });
@@ -299,8 +331,15 @@ export function useLoaded(path, period = 5_000) {
       }
       if (period && !abort.signal.aborted) timer = setTimeout(load, period);
     };
+    const hear = (subjects) => {
+      if (!period || !isOutdated(path, subjects)) return;
+      clearTimeout(timer);
+      timer = setTimeout(load, Math.max(0, loadedAt + RELOAD_PAUSE_MS - Date.now()));
+    };
+    changeListeners.add(hear);
     load();
     return () => {
+      changeListeners.delete(hear);
       abort.abort();
       clearTimeout(timer);
     };

@@ -3,7 +3,7 @@ import { isAdministrator, loadSession, onSignedOut, session, signIn, signOut } f
 import { themeChanged } from "./chart.js";
 import { DialogHost, NoticeHost, openDialog, TextField, Form } from "./components.js";
 import { html, render, useEffect, useState } from "./lib.js";
-import { connection, resetLive, useLive } from "./live.js";
+import { connection, followChanges, resetLive, useLive } from "./live.js";
 import { href, useRoute } from "./router.js";
 import { OverviewPage } from "./pages/overview.js";
 import { QueuePage, QueuesPage } from "./pages/queues.js";
@@ -102,6 +102,7 @@ function Shell() {
   const [isOpen, setOpen] = useState(false);
   const section = route.path[0] ?? "overview";
   useKeys();
+  useEffect(followChanges, []);
   useEffect(() => setOpen(false), [section, route.path.length]);
   useEffect(() => {
     scrollTo(0, 0);
