@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+import urllib.request
 
 import pytest
 
@@ -13,7 +14,7 @@ from recado.console import sessions
 from recado.console.sessions import SessionTable
 
 from ...certificate_folder import CertificateFolder
-from ..http import Api, Reply
+from ..http import TIMEOUT_S, Api, Reply
 
 FORM = {"username": "guest", "password": "guest"}
 
@@ -121,6 +122,19 @@ def test_signing_out_ends_the_session(api: Api, browser: Browser) -> None:
     assert "Max-Age=0" in reply.headers["set-cookie"]
     browser.cookie = cookie
     assert browser.status() == 401
+
+
+def test_a_stream_of_events_ends_with_its_session(api: Api, browser: Browser) -> None:
+    browser.sign_in()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{api.port}/api/events?types=queue", headers={"cookie": browser.cookie}
+    )
+    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as stream:
+        assert stream.readline()
+        assert browser.request("DELETE", "/api/session").status == 204
+        lines = stream.read().splitlines()
+    assert b"event: stream.closed" in lines
+    assert any(b'"session_ended"' in line for line in lines)
 
 
 def test_a_session_ends_with_the_password_and_the_user(api: Api) -> None:

@@ -25,7 +25,12 @@ CACHED_KEYS_MAX_COUNT: Final = 10_000
 QueueName: TypeAlias = tuple[str, str]
 """Vhost and name."""
 EndReason: TypeAlias = Literal[
-    "user_deleted", "credentials_changed", "access_lost", "token_expired", "node_stopping"
+    "user_deleted",
+    "credentials_changed",
+    "access_lost",
+    "token_expired",
+    "session_ended",
+    "node_stopping",
 ]
 
 
@@ -52,6 +57,8 @@ class StreamRequest(msgspec.Struct, frozen=True):
     filter: EventFilter
     watched: tuple[QueueName, ...]
     last_event_id: str
+    session_id: str = ""
+    """Of the web console; empty with other credentials."""
 
 
 _SEES: Final[dict[Audience, Callable[[User, EventKey], bool]]] = {
@@ -85,6 +92,7 @@ class EventReader:
         self.user = wanted.user
         self.filter = wanted.filter
         self.watched = wanted.watched
+        self.session_id = wanted.session_id
         self.figures_seen = 0
         """The generation of the figures that were sent last."""
         self.totals_seen = 0

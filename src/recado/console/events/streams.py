@@ -222,6 +222,9 @@ class EventStreams:
     def _find_end(self, stream: EventReader) -> EndReason | None:
         if self._is_closed:
             return "node_stopping"
+        session_id = stream.session_id
+        if session_id and self._console.find_session(session_id) is None:
+            return "session_ended"
         return stream.refresh_user(self._console.broker, now_ms())
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────

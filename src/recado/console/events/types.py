@@ -264,7 +264,12 @@ class StreamClosed(EventData, frozen=True):
     """The last event: the node ends the stream."""
 
     reason: Literal[
-        "user_deleted", "credentials_changed", "access_lost", "token_expired", "node_stopping"
+        "user_deleted",
+        "credentials_changed",
+        "access_lost",
+        "token_expired",
+        "session_ended",
+        "node_stopping",
     ]
 
 

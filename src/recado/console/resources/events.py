@@ -57,7 +57,9 @@ def stream_events(request: ApiRequest) -> Answer:
     """
     chosen = EventFilter(_read_types(request), _read_vhosts(request))
     last_event_id = request.last_event_id or request.query.get(LAST_EVENT_ID.name, "")
-    return Answer(events=StreamRequest(request.user, chosen, _read_watched(request), last_event_id))
+    session_id = request.session_id if request.session is not None else ""
+    watched = _read_watched(request)
+    return Answer(events=StreamRequest(request.user, chosen, watched, last_event_id, session_id))
 
 
 def _read_types(request: ApiRequest) -> frozenset[str]:
