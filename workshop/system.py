@@ -54,6 +54,7 @@ TMUX = Program("tmux", "tmux")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
 CHROMIUM = Program("chromium", "chromium")
+NGINX = Program("nginx", "nginx-light", ("/usr/sbin",))
 
 FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS, PROMETHEUS)
 FOR_SUITES = (RABBITMQ, EPMD, REDIS, NODE, NPM)
@@ -74,6 +75,7 @@ FOR_TESTS = (
     FISH,
     TMUX,
     CHROMIUM,
+    NGINX,
 )
 
 POLICY = Path("/usr/sbin/policy-rc.d")
