@@ -87,6 +87,7 @@ def main(names: list[str]) -> None:
                 page.wait_for_timeout(SETTLE_MS)
                 if name == "connection":
                     page.get_by_role("link", name="billing-worker").click()
+                    page.mouse.move(720, 899)
                     page.wait_for_timeout(SETTLE_MS)
                 _photograph(page, name)
         finally:
@@ -100,11 +101,18 @@ def _photograph(page: Page, name: str) -> None:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_timeout(150)
             picture = Image.open(io.BytesIO(page.screenshot()))
-            palette = picture.convert("RGB").quantize(
-                COLOURS_COUNT, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-            )
+            palette = _reduce(picture.convert("RGB"))
             palette.save(FOLDER / f"{name}-{theme}-{size}.png", optimize=True)
     print(name, flush=True)
+
+
+def _reduce(picture: Image.Image) -> Image.Image:
+    """Return a picture with its most frequent colours, which are the surfaces, the text and the lines of charts."""
+    counted = picture.getcolors(picture.width * picture.height) or []
+    frequent = sorted(counted, key=lambda entry: -entry[0])[:COLOURS_COUNT]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([part for _, colour in frequent for part in colour])  # type: ignore[union-attr]
+    return picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 if __name__ == "__main__":

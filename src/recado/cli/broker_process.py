@@ -69,7 +69,7 @@ async def serve_until_signal(settings: Settings, welcome: bool) -> str | None:
         if broker.management_port is not None:
             address = format_address(broker.management_host, broker.management_port)
             scheme = "https" if settings.management.tls else "http"
-            url = f"{scheme}://{address}{settings.management.path_prefix}"
+            url = f"{scheme}://{address}{settings.management.path_prefix or ''}"
             announce(f"management API on {url}/api/overview, web console on {url}/")
         if broker.metrics_port is not None:
             address = format_address(broker.management_host, broker.metrics_port)

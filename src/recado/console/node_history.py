@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 SECONDS_COUNT: Final = 3_600
 MINUTES_COUNT: Final = 1_440
 INTERVAL_S: Final = 1.0
-SHARE_MAX: Final = 0.01  # of the loop's time
+SHARE_MAX_RATIO: Final = 0.01  # of the loop's time
 MINUTE_MS: Final = 60_000
-MICROSECONDS: Final = 1_000_000
+SECOND_US: Final = 1_000_000
 
 COUNTERS: Final = ("publish", "confirm", "deliver_get", "ack", "unroutable")
 FSYNC_FIELDS: Final = ("fsync_count", "fsync_us")
@@ -116,7 +116,9 @@ class NodeHistory:
         due = clock()
         while True:
             cost_s = await self.sample(now_ms())
-            due = max(due + INTERVAL_S, clock() - INTERVAL_S, clock() + cost_s / SHARE_MAX - 1.0)
+            due = max(
+                due + INTERVAL_S, clock() - INTERVAL_S, clock() + cost_s / SHARE_MAX_RATIO - 1.0
+            )
             await asyncio.sleep(max(0.0, due - clock()))
 
     async def sample(self, at_ms: int) -> float:
@@ -174,7 +176,7 @@ class NodeHistory:
             counters.acknowledged,
             counters.dropped + counters.returned,
             syncs.count if syncs is not None else 0,
-            int(syncs.total * MICROSECONDS) if syncs is not None else 0,
+            int(syncs.total * SECOND_US) if syncs is not None else 0,
             ready,
             unacked,
             queue_count,
@@ -182,7 +184,7 @@ class NodeHistory:
             len(channels),
             memory.resident_bytes(),
             console.data_folder.free_bytes() if console.data_folder is not None else 0,
-            int(console.loop_lag.take_peak_s() * MICROSECONDS),
+            int(console.loop_lag.take_peak_s() * SECOND_US),
         ]
 
 

@@ -26,7 +26,7 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
     ".LICENSE": "text/plain; charset=utf-8",
 }
-DIGEST_DIGITS: Final = 12
+DIGEST_DIGITS_COUNT: Final = 12
 
 CONTENT_SECURITY_POLICY: Final = "; ".join(
     (
@@ -45,7 +45,6 @@ CONTENT_SECURITY_POLICY: Final = "; ".join(
 )
 SECURITY_HEADERS: Final = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
-    "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "referrer-policy": "no-referrer",
@@ -92,7 +91,7 @@ def load_assets(folder: Path) -> dict[str, Asset]:
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(name.encode() + b"\0" + data + b"\0")
-    static = f"static/{digest.hexdigest()[:DIGEST_DIGITS]}"
+    static = f"static/{digest.hexdigest()[:DIGEST_DIGITS_COUNT]}"
     # The browser then requests all modules at once, not one after the other as they import each other.
     modules = [name for name in files if name.endswith(".js") and not name.startswith("early")]
     preloads = "\n".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in modules)

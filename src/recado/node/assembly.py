@@ -193,7 +193,7 @@ async def start_management(
             loopback_users=settings.access.loopback_users,
             archives=archives,
             collects_status=chosen.status,
-            path_prefix=chosen.path_prefix,
+            path_prefix=chosen.path_prefix or "",
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0

@@ -179,7 +179,7 @@ class ManagementSettings(Section, frozen=True):
     """Serve HTTPS with the certificate of the server, on `port`."""
     status: bool = False
     """Collect the status records of actor systems and pipelines from the exchange `recado.status` of each vhost."""
-    path_prefix: Annotated[str, Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] = ""
+    path_prefix: Annotated[str, Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] | None = None
     """The path under which a reverse proxy serves the console and the API, such as `/broker`."""
 
 

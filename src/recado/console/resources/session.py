@@ -18,7 +18,7 @@ log = logging.getLogger("recado.console")
 NO_STORE: Final = {"cache-control": "no-store"}
 
 
-class Credentials(msgspec.Struct):
+class SignIn(msgspec.Struct):
     """Name and password of a user, or an OAuth 2 token as the password."""
 
     username: Annotated[str, msgspec.Meta(max_length=255)]
@@ -34,10 +34,10 @@ def get_session(request: ApiRequest) -> Answer:
     return _describe(request, request.session)
 
 
-@API.add("POST", "/api/session", Access.PUBLIC, answers=(200, 401, 429), body=Credentials)
+@API.add("POST", "/api/session", Access.PUBLIC, answers=(200, 401, 429), body=SignIn)
 def sign_in(request: ApiRequest) -> Answer:
     """Sign in to the web console: set a cookie with a new session. A session of an earlier cookie ends."""
-    credentials, console = read_body(request, Credentials), request.console
+    credentials, console = read_body(request, SignIn), request.console
 
     async def wait() -> Answer:
         name, password = credentials.username, credentials.password
