@@ -441,3 +441,23 @@ def test_a_replay_is_in_the_audit_log(
     end = json.loads(caplog.records[-1].getMessage())
     assert end["action"] == "POST /api/queues/{vhost}/{queue}/replay"
     assert end["details"] == {"replayed": 1, "kept": {}}
+
+
+def test_a_transient_queue_of_a_node_with_a_data_folder(tmp_path: Path) -> None:
+    """The store does not know the queue."""
+    with recado.Broker(data=tmp_path, config={"management": {"port": 0}}) as broker:
+        assert broker.management_port is not None
+        api = Api(broker.management_port)
+        for name in ("transient", "other"):
+            assert api.put(f"/api/queues/%2F/{name}", {"durable": False}) == 201
+        message = {
+            "properties": {},
+            "routing_key": "transient",
+            "payload": "x",
+            "payload_encoding": "string",
+        }
+        assert api.post("/api/exchanges/%2F/amq.default/publish", message).status == 200
+        peeked = api.post("/api/queues/%2F/transient/peek", {}).body
+        assert [each["payload"] for each in peeked] == ["x"]
+        moved = api.post("/api/queues/%2F/transient/move", {"destination": "other"}).body
+        assert moved == {"moved": 1, "left": 0, "reason": None}

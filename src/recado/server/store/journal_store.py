@@ -443,7 +443,9 @@ class JournalStore(LsnTracker):
     def read_paged_out(
         self, queue: Queue, priority: int, limits: ReadLimits
     ) -> Iterator[tuple[list[Run], int]]:
-        index = self._index_of[queue]
+        index = self._index_of.get(queue)
+        if index is None:  # a transient queue that was never paged out
+            return
         cursor = PagedOutBucket(0)
         is_last = False
         while not is_last and (bucket := index.paged_out.get(priority)) is not None:
