@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -108,10 +109,12 @@ def _photograph(page: Page, name: str) -> None:
 
 def _reduce(picture: Image.Image) -> Image.Image:
     """Return a picture with its most frequent colours, which are the surfaces, the text and the lines of charts."""
-    counted = picture.getcolors(picture.width * picture.height) or []
-    frequent = sorted(counted, key=lambda entry: -entry[0])[:COLOURS_COUNT]
+    pixels = picture.tobytes()
+    counted = Counter(zip(pixels[::3], pixels[1::3], pixels[2::3], strict=True))
     palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in frequent for part in colour])  # type: ignore[union-attr]
+    palette.putpalette(
+        [part for colour, _ in counted.most_common(COLOURS_COUNT) for part in colour]
+    )
     return picture.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
