@@ -108,6 +108,7 @@ DIALOGS = (
     ("#/queues?x=", "Columns"),
     ("#/queues/%2F/orders.new", "Move"),
     ("#/queues/%2F/orders.new?x=", "Purge"),
+    ("#/queues/%2F/orders.new?tab=settings", "Alter"),
     ("#/exchanges", "Add exchange"),
     ("#/policies", "Add policy"),
     ("#/users", "Add user"),

@@ -208,6 +208,21 @@ def test_errors_of_the_node_are_shown_at_the_form(signed_in: OpenPage) -> None:
     page.get_by_role("alert").get_by_text("inequivalent arg").wait_for()
 
 
+def test_a_queue_is_altered_after_a_preview(signed_in: OpenPage, api: Api, channel: Any) -> None:
+    channel.queue_declare("altered", arguments={"x-max-length": 5})
+    page = signed_in("#/queues/%2F/altered?tab=settings")
+    page.get_by_role("button", name="Alter").click()
+    page.get_by_label("Type").select_option("Quorum")
+    page.get_by_label("Arguments").fill('{"x-max-length": 7}')
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_text("Messages stay.").wait_for()
+    assert api.get("/api/queues/%2F/altered")["type"] == "classic"
+    page.get_by_role("button", name="Alter 3 settings").click()  # it becomes durable as well
+    page.get_by_text("altered was altered.").wait_for()
+    altered = api.get("/api/queues/%2F/altered")
+    assert (altered["type"], altered["arguments"]["x-max-length"]) == ("quorum", 7)
+
+
 def test_messages_are_moved_and_replayed(signed_in: OpenPage, api: Api) -> None:
     page = signed_in("#/queues/%2F/dead.letters?tab=messages")
     page.get_by_text("rejected, 1 time").first.wait_for()

@@ -2,7 +2,7 @@
 import { at, get, isPolicymaker, post, put, remove } from "../api.js";
 import { Chart, RangePicker, Sparkline } from "../chart.js";
 import {
-  Arguments, AreaField, Badge, CheckField, confirm, Empty, exchangeLabel, exchangeSegment, Features, Form, Loading, Name, openDialog, Page, Panel,
+  Arguments, AreaField, Badge, CheckField, confirm, Empty, exchangeLabel, exchangeSegment, Features, Form, Loading, Name, notify, openDialog, Page, Panel,
   parseJsonField, Problem, SelectField, Tabs, TextField, Tile,
 } from "../components.js";
 import * as format from "../format.js";
@@ -355,7 +355,7 @@ function QueueConsumers({ queue }) {
 function QueueSettings({ queue }) {
   const effective = Object.entries(queue.effective_policy_definition ?? {});
   return html`<div class="columns">
-    <${Panel} title="Declared" id="declared"><dl class="facts">
+    <${Panel} title="Declared" id="declared" actions=${!queue.exclusive && html`<button class="button small" onClick=${() => openAlter(queue)}>Alter</button>`}><dl class="facts">
       <dt>Type</dt><dd>${queue.type}</dd>
       <dt>Durable</dt><dd>${queue.durable ? "yes: survives a restart" : "no"}</dd>
       <dt>Auto-delete</dt><dd>${queue.auto_delete ? "yes: deleted with its last consumer" : "no"}</dd>
@@ -370,6 +370,53 @@ function QueueSettings({ queue }) {
     </dl>
     ${!queue.policy && isPolicymaker() && html`<p class="muted">A policy changes limits, expiry and dead-lettering without declaring the queue again.</p>`}<//>
   </div>`;
+}
+
+function openAlter(queue) {
+  openDialog(`Alter ${queue.name}`, (close) => html`<${AlterForm} queue=${queue} close=${close} />`);
+}
+
+// First a dry run, whose answer is what the second press of the button does.
+function AlterForm({ queue, close }) {
+  const isStream = queue.type === "stream";
+  const [type, setType] = useState(queue.type);
+  const [durable, setDurable] = useState(queue.durable);
+  const [autoDelete, setAutoDelete] = useState(queue.auto_delete);
+  const { "x-queue-type": _, ...given } = queue.arguments;
+  const [values, setValues] = useState(JSON.stringify(given, null, 2));
+  const [preview, setPreview] = useState(null);
+  const edit = (set) => (value) => {
+    set(value);
+    setPreview(null);
+  };
+  const body = () => {
+    const altered = { arguments: parseJsonField(values, "Arguments") };
+    if (!isStream) Object.assign(altered, { type, durable: durable || type === "quorum", auto_delete: autoDelete });
+    return altered;
+  };
+  const path = at("queues", queue.vhost, queue.name, "alter");
+  const submit = async () => {
+    if (preview === null) {
+      setPreview((await post(`${path}?dry_run=true`, body())).changes);
+    } else {
+      await post(path, body());
+      notify(`${queue.name} was altered.`);
+      close();
+    }
+  };
+  const changes = Object.entries(preview ?? {});
+  return html`<${Form} submit=${submit} label=${preview === null ? "Show what would change" : `Alter ${format.plural(changes.length, "setting")}`} danger=${changes.length > 0}>
+    ${!isStream && html`<${SelectField} label="Type" value=${type} onChange=${edit(setType)} options=${TYPES.slice(0, 2)} />
+      <div class="checks">
+        ${type === "classic" && html`<${CheckField} label="Durable" value=${durable} onChange=${edit(setDurable)} />`}
+        <${CheckField} label="Delete when unused" value=${autoDelete} onChange=${edit(setAutoDelete)} />
+      </div>`}
+    <${AreaField} label="Arguments" value=${values} onChange=${edit(setValues)} rows=${5} hint="all arguments, as JSON: those that are left out are removed" />
+    ${preview !== null && html`<div class="wide" role="status">${changes.length
+      ? html`<dl class="facts">${changes.map(([name, each]) => html`<dt><code>${name}</code></dt><dd><code>${format.text(each.before)}</code> → <code>${format.text(each.after)}</code></dd>`)}</dl>
+        <p class="muted">Messages stay. Clients that declare the queue need the new settings from then on.</p>`
+      : html`<p>Nothing would change.</p>`}</div>`}
+  <//>`;
 }
 
 // ── what can be done to a queue ───────────────────────────────────────────────────────────────────
