@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 TIMEOUT_MS = 30_000
+PLAIN_HOST = "console.test"
+"""A name of this machine. Unlike an address of loopback, the browser does not trust it without TLS."""
 
 OpenPage = Callable[..., "Page"]
 
@@ -28,7 +30,7 @@ OpenPage = Callable[..., "Page"]
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Closed after each module: while Playwright runs, its thread cannot run another event loop."""
-    with launched() as running:
+    with launched(f"--host-resolver-rules=MAP {PLAIN_HOST} 127.0.0.1") as running:
         yield running
 
 
@@ -47,7 +49,13 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     problems: list[str] = []
 
     def open_page(
-        port: int, path: str = "", *, expected: str = "\0", cookie: str = "", **options: Any
+        port: int,
+        path: str = "",
+        *,
+        host: str = "127.0.0.1",
+        expected: str = "\0",
+        cookie: str = "",
+        **options: Any,
     ) -> Page:
         """`expected` is a pattern of the errors that the test provokes, `cookie` is that of a session."""
         defaults = {"viewport": {"width": 1440, "height": 900}, "reduced_motion": "reduce"}
@@ -69,7 +77,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page.on("console", lambda each: note(each.text) if each.type == "error" else None)
         page.on("pageerror", lambda each: note(str(each)))
         page.on("request", lambda each: None if f":{port}/" in each.url else note(each.url))
-        page.goto(f"http://127.0.0.1:{port}/{path}")
+        page.goto(f"http://{host}:{port}/{path}")
         return page
 
     yield open_page

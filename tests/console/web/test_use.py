@@ -14,7 +14,7 @@ import recado
 from workshop.console_scene import SECRET
 
 from ..http import Api, segment
-from .conftest import TIMEOUT_MS, OpenPage, sign_in
+from .conftest import PLAIN_HOST, TIMEOUT_MS, OpenPage, sign_in
 
 EXPECT_MS = TIMEOUT_MS
 
@@ -49,6 +49,19 @@ def test_signing_in_and_out(open_page: OpenPage, scene: recado.Broker) -> None:
     page.reload()
     page.get_by_role("button", name="Sign in").wait_for()
     assert page.get_by_text("orders.new").count() == 0
+
+
+def test_without_tls_on_another_machine(open_page: OpenPage, scene: recado.Broker) -> None:
+    """Browsers then lack some interfaces, such as locks and the clipboard."""
+    page = open_page(scene.management_port, host=PLAIN_HOST)
+    sign_in(page)
+    page.locator(".tile", has_text="Publish").wait_for()
+    assert page.evaluate("isSecureContext") is False
+    page.locator(".status.live").wait_for()
+    page.goto(f"http://{PLAIN_HOST}:{scene.management_port}/#/limits")
+    page.keyboard.press("g")
+    page.keyboard.press("i")
+    heading(page, "Pipelines")
 
 
 def test_a_user_without_a_tag_sees_nothing(open_page: OpenPage, scene: recado.Broker) -> None:
