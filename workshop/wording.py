@@ -122,9 +122,12 @@ NOUN_MODULES: Final = frozenset(
 """Names that look like participles and are established nouns, or, as `blocking`, terms of the field."""
 
 TWIN_CLASSES: Final = frozenset(
-    {"Broker", "Channel", "Connection", "Consumer", "Message", "Session", "SessionState"}
+    {"Broker", "Channel", "Connection", "Consumer", "Session", "SessionState"}
 )
-"""One concept on two sides: AMQP's in the broker and in the client; the embedded broker; each part's own message."""
+"""One concept on two sides: AMQP's in the broker and in the client; the embedded broker."""
+
+CLASSES_OF_EACH_PART: Final = frozenset({"Message"})
+"""Each part exports its own message."""
 
 UNIT_WORDS: Final = frozenset(
     {
@@ -206,7 +209,9 @@ class Survey:
         return {
             name: where
             for name, where in self.classes.items()
-            if len(where) > 1 and not (name in TWIN_CLASSES and len(where) == 2)
+            if len(where) > 1
+            and not (name in TWIN_CLASSES and len(where) == 2)
+            and name not in CLASSES_OF_EACH_PART
         }
 
     def repeated_labels(self) -> dict[str, list[str]]:

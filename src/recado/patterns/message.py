@@ -1,0 +1,89 @@
+"""A message as programs and patterns see it: a body, which is an object, and the properties of AMQP.
+
+A message is a value: patterns never change one, they return another (`replace`, `with_headers`).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from recado.amqp.properties import Properties
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """Where a received message came from."""
+
+    exchange: str
+    queue: str
+    redelivered: bool
+    raw_body: bytes  # the body as received, before translation
+
+
+class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A body with its properties.
+
+    `body` is the object that a translator encodes by `content_type` (None: JSON). `key` is AMQP's routing key.
+    `reply_to` is the return address, `correlation_id` ties a reply to its request, and `type` with `content_type`
+    is the format indicator. `expiration` is in seconds. `attempt` is 1 when a handler sees a message for the
+    first time. `arrival` is None in messages that were not received.
+    """
+
+    body: T
+    key: str = ""
+    headers: Mapping[str, Any] = {}
+    content_type: str | None = None
+    content_encoding: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    message_id: str | None = None
+    type: str | None = None
+    app_id: str | None = None
+    user_id: str | None = None
+    priority: int | None = None
+    expiration: float | None = None
+    timestamp: datetime | None = None
+    persistent: bool = True
+    attempt: int = 1
+    arrival: Arrival | None = None
+
+    def replace(self, **changes: Any) -> "Message[Any]":
+        """Return a copy with other values of the given fields."""
+        return msgspec.structs.replace(self, **changes)
+
+    def with_body(self, body: U) -> "Message[U]":
+        """Return a copy with another body and the same properties."""
+        copy: Message[Any] = msgspec.structs.replace(self, body=body)
+        return copy
+
+    def with_headers(self, headers: Mapping[str, Any] | None = None, **more: Any) -> "Message[T]":
+        """Return a copy with headers added or replaced; a header of value None is removed."""
+        merged = {**self.headers, **(headers or {}), **more}
+        present = {name: value for name, value in merged.items() if value is not None}
+        return msgspec.structs.replace(self, headers=present)
+
+    def as_new(self) -> "Message[T]":
+        """Return a copy to send on: without the arrival, the return address and the attempts."""
+        return msgspec.structs.replace(self, arrival=None, attempt=1, reply_to=None)
+
+    def to_properties(self) -> Properties:
+        """Return AMQP's properties of this message, without those that the broker sets."""
+        return Properties(
+            content_type=self.content_type,
+            content_encoding=self.content_encoding,
+            headers=dict(self.headers) or None,
+            delivery_mode=2 if self.persistent else 1,
+            priority=self.priority,
+            correlation_id=self.correlation_id,
+            reply_to=self.reply_to,
+            expiration=None if self.expiration is None else str(round(self.expiration * 1000)),
+            message_id=self.message_id,
+            timestamp=None if self.timestamp is None else int(self.timestamp.timestamp()),
+            type=self.type,
+            user_id=self.user_id,
+            app_id=self.app_id,
+        )
