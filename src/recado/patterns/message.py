@@ -15,7 +15,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class DeliveryInfo(msgspec.Struct, frozen=True):
     """Where a received message came from."""
 
     exchange: str
@@ -30,7 +30,7 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     `body` is the object that a translator encodes by `content_type` (None: JSON). `key` is AMQP's routing key.
     `reply_to` is the return address, `correlation_id` ties a reply to its request, and `type` with `content_type`
     is the format indicator. `expiration` is in seconds. `attempt` is 1 when a handler sees a message for the
-    first time. `arrival` is None in messages that were not received.
+    first time. `delivery` is None in messages that were not received.
     """
 
     body: T
@@ -49,7 +49,7 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     timestamp: datetime | None = None
     persistent: bool = True
     attempt: int = 1
-    arrival: Arrival | None = None
+    delivery: DeliveryInfo | None = None
 
     def replace(self, **changes: Any) -> "Message[Any]":
         """Return a copy with other values of the given fields."""
@@ -67,8 +67,8 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return msgspec.structs.replace(self, headers=present)
 
     def as_new(self) -> "Message[T]":
-        """Return a copy to send on: without the arrival, the return address and the attempts."""
-        return msgspec.structs.replace(self, arrival=None, attempt=1, reply_to=None)
+        """Return a copy to send on: without the delivery, the return address and the attempts."""
+        return msgspec.structs.replace(self, delivery=None, attempt=1, reply_to=None)
 
     def to_properties(self) -> Properties:
         """Return AMQP's properties of this message, without those that the broker sets."""
