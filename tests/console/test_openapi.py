@@ -81,6 +81,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
             "truncate": 5,
         },
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/reveal"): (
+        "/api/queues/%2F/q/reveal",
+        {"offset": 0, "encoding": "auto"},
+    ),
     ("POST", "/api/queues/{vhost}/{queue}/move"): (
         "/api/queues/%2F/q/move",
         {

@@ -33,6 +33,7 @@ from .events.streams import EventStreams
 from .import_runner import ImportRunner
 from .local_channel import LocalChannel
 from .loop_lag import LoopLag
+from .message_access import MessagePolicy
 from .node_history import NodeHistory
 from .query import Steps
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
@@ -172,10 +173,12 @@ class Console:
         certificates: CertificateFiles | None = None,
         archives: ArchiveSet | None = None,
         collector: StatusCollector | None = None,
+        message_policy: MessagePolicy | None = None,
     ) -> None:
         self.server: Server = server
         self.collector = collector
         """Collects status records; None unless `management.status` is set."""
+        self.message_policy = message_policy or MessagePolicy()
         self.loopback_users = loopback_users
         self.certificates = certificates
         self.archives = archives

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from .console import ArchiveSet, CertificateFiles, Console, DiskFolder, Listener
+from .message_access import MessagePolicy
 from .resources import (
     compatibility,
     connections,
@@ -97,6 +98,7 @@ class Management:
         archives: ArchiveSet | None = None,
         collects_status: bool = False,
         path_prefix: str = "",
+        message_policy: MessagePolicy | None = None,
     ) -> Management:
         """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
         console = Console(
@@ -109,6 +111,7 @@ class Management:
             certificates=certificates,
             archives=archives,
             collector=StatusCollector(server) if collects_status else None,
+            message_policy=message_policy,
         )
         sites = [Site(console, API, assets=WebAssets(), path_prefix=path_prefix)]
         bound_port = await sites[0].listen(host, port, tls)

@@ -25,6 +25,7 @@ from .query import Listing
 if TYPE_CHECKING:
     from .console import Console
     from .events.reader import StreamRequest
+    from .message_access import MessageAccess
     from .sessions import ConsoleSession
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
@@ -176,6 +177,11 @@ class ApiRequest(msgspec.Struct):
     @property
     def broker(self) -> Broker:
         return self.console.broker
+
+    @property
+    def message_access(self) -> MessageAccess:
+        """What the user sees of messages."""
+        return self.console.message_policy.access_of(self.user)
 
     def set_user(self, user: User) -> None:
         """Add or replace a user, durably."""

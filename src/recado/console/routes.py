@@ -49,6 +49,7 @@ _MESSAGE_ACTIONS: Final = (
     "/publish",
     "/get",
     "/peek",
+    "/reveal",
     "/move",
     "/replay",
     "/contents",

@@ -172,6 +172,8 @@ async def start_management(
         return None
     try:
         from recado.console.management import Management, MetricsPortError
+        from recado.console.masked_fields import MaskedFields
+        from recado.console.message_access import MessagePolicy
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"management.port needs the extra 'console' ({error.name} is missing):"
@@ -194,6 +196,11 @@ async def start_management(
             archives=archives,
             collects_status=chosen.status,
             path_prefix=chosen.path_prefix or "",
+            message_policy=MessagePolicy(
+                MaskedFields(chosen.masked_fields),
+                body_tag=chosen.body_tag,
+                reveal_tag=chosen.reveal_tag,
+            ),
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0

@@ -181,6 +181,12 @@ class ManagementSettings(Section, frozen=True):
     """Collect the status records of actor systems and pipelines from the exchange `recado.status` of each vhost."""
     path_prefix: Annotated[str, Meta(pattern=r"^(/[A-Za-z0-9._~-]+)*$")] | None = None
     """The path under which a reverse proxy serves the console and the API, such as `/broker`."""
+    body_tag: Annotated[str, Meta(min_length=1)] | None = None
+    """The tag that users need to see bodies over HTTP; if unset, the permission to read the queue is sufficient."""
+    masked_fields: tuple[str, ...] = ()
+    """Headers and JSON fields that are not shown over HTTP: `headers.authorization`, `json.card.number`, or `body`."""
+    reveal_tag: Annotated[str, Meta(min_length=1)] = "administrator"
+    """The tag that users need to reveal the masked fields of a message, which the audit log tells."""
 
 
 class OAuthSettings(Section, frozen=True):
@@ -239,6 +245,7 @@ def find_problems(settings: Settings) -> list[tuple[str, str]]:
         if settings.server.certificate_login_from is None and not user.has_password:
             problems.append((where, "needs a password or a password_hash"))
     problems += find_oauth_problems(settings.oauth)
+    problems += find_mask_problems(settings.management.masked_fields)
     return problems + find_feed_problems(settings) + find_actor_problems(settings.actors)
 
 
@@ -277,6 +284,19 @@ def find_oauth_problems(oauth: OAuthSettings) -> list[tuple[str, str]]:
     if oauth.jwks_file is not None:
         return [("oauth.jwks_file", "excludes oauth.jwks_url")]
     return [("oauth.jwks_url", problem) for problem in find_url_problems(oauth.jwks_url)]
+
+
+def find_mask_problems(paths: tuple[str, ...]) -> list[tuple[str, str]]:
+    if not paths:
+        return []
+    # Imported here because most configurations do not need selectors.
+    from recado.console.masked_fields import InvalidMaskError, MaskedFields
+
+    try:
+        MaskedFields(paths)
+    except InvalidMaskError as error:
+        return [("management.masked_fields", str(error))]
+    return []
 
 
 def find_url_problems(url: str) -> list[str]:

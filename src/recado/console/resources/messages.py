@@ -10,11 +10,11 @@ import msgspec
 from recado.amqp.errors import AmqpError
 from recado.amqp.properties import Properties
 from recado.broker.channel import Settlement
-from recado.definitions.exporter import to_json_object
 
 from ..access import Access
 from ..body import Integer, read_body, read_fields
 from ..local_channel import GotMessage
+from ..message_access import MessageAccess
 from ..query import Listing
 from ..request import NAME_MAX_BYTES, Answer, ApiError, ApiRequest, bad_request, check_name
 from ..routes import API, Content
@@ -184,6 +184,7 @@ def get_messages(request: ApiRequest) -> Answer:
     count = min(int(body.count), GET_MAX_COUNT)
     settlement = ACK_MODES[body.ackmode]
     channel = request.console.open_channel(request, access)
+    shown = request.message_access
     messages: list[GotMessage] = []
     size = 0
     try:
@@ -199,48 +200,21 @@ def get_messages(request: ApiRequest) -> Answer:
     return Answer(
         listing=Listing(
             messages,
-            lambda message: _message_object(message, body.encoding, body.truncate),
+            lambda message: _message_object(message, shown, body.encoding, body.truncate),
             lambda message: message.method.routing_key,
         ),
         durable=settlement is not Settlement.REQUEUE,
     )
 
 
-def _message_object(message: GotMessage, encoding: str, truncate: int) -> dict[str, Any]:
-    method, body = message.method, message.body
-    shown = body if truncate < 0 else body[:truncate]
-    payload, payload_encoding = encode_payload(shown, encoding)
+def _message_object(
+    message: GotMessage, shown: MessageAccess, encoding: str, truncate: int
+) -> dict[str, Any]:
+    method = message.method
     return {
-        "payload_bytes": len(body),
         "redelivered": method.redelivered,
         "exchange": method.exchange,
         "routing_key": method.routing_key,
         "message_count": method.message_count,
-        "properties": properties_object(message.properties),
-        "payload": payload,
-        "payload_encoding": payload_encoding,
+        **shown.describe(message.properties, message.body, encoding=encoding, truncate=truncate),
     }
-
-
-def encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
-    """Return a payload as text, and the encoding that was used: `string` or `base64`."""
-    if encoding == "auto":
-        try:
-            return body.decode(), "string"
-        except UnicodeDecodeError:
-            pass
-    return base64.b64encode(body).decode(), "base64"
-
-
-def properties_object(properties: Properties) -> dict[str, Any]:
-    """Return the properties that are set as a JSON object."""
-    described: dict[str, Any] = {}
-    for name in Properties.__struct_fields__:
-        value = getattr(properties, name)
-        if value is None:
-            continue
-        if name == "headers":
-            described[name] = to_json_object(value)
-        else:
-            described[name] = msgspec.to_builtins(value)
-    return described

@@ -1,10 +1,10 @@
-"""Operations on queues that RabbitMQ does not have: peek, move, replay and alter."""
+"""Operations on queues that RabbitMQ does not have: peek, reveal, move, replay and alter."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -27,15 +27,13 @@ from recado.definitions.exporter import to_json_object
 from ..access import Access
 from ..body import Integer, read_body
 from ..broker_steps import run_broker_steps
+from ..message_access import FULL_ACCESS, MessageAccess
 from ..query import Listing
-from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised
+from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised, not_found
 from ..routes import API, Content
 from .definitions import DRY_RUN
-from .messages import GET_MAX_BYTES, GET_MAX_COUNT, encode_payload, properties_object
+from .messages import GET_MAX_BYTES, GET_MAX_COUNT
 from .topology import access_to, find_queue, read_arguments
-
-if TYPE_CHECKING:
-    from recado.broker.message_filter import MessageFilter
 
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Selector = Annotated[
@@ -49,19 +47,6 @@ def _find_readable_queue(request: ApiRequest) -> Queue:
     access_to(request, vhost).permissions.check_read("queue", name)
     find_queue(request)  # answers 404 as the other routes do, also for an address of direct replies
     return vhost.find_accessible_queue(None, name)
-
-
-def _parse_selector(text: str) -> MessageFilter | None:
-    """Return the filter of a selector, None for an empty one. Raises `ApiError`."""
-    if not text:
-        return None
-    from recado.broker.message_filter import MessageFilter
-    from recado.selector import SelectorError
-
-    try:
-        return MessageFilter(text)
-    except SelectorError as error:
-        raise bad_request(f"selector: {error.summary}") from error
 
 
 # ── peek ────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,12 +83,13 @@ class MessagesToPeek(msgspec.Struct):
 def peek_messages(request: ApiRequest) -> Answer:
     """Return messages of a queue or stream without removing or changing them."""
     queue, body = _find_readable_queue(request), read_body(request, MessagesToPeek)
+    shown = request.message_access
     settings = PeekSettings(
         count=min(body.count, GET_MAX_COUNT),
         bytes_max=GET_MAX_BYTES,
         skip=body.skip,
-        body_bytes_max=None if body.truncate < 0 else body.truncate,
-        message_filter=_parse_selector(body.selector),
+        body_bytes_max=shown.body_bytes_max(body.truncate),
+        message_filter=shown.parse_selector(body.selector),
     )
     reader = _open_reader(queue, body.offset, request.now_ms)
 
@@ -112,7 +98,7 @@ def peek_messages(request: ApiRequest) -> Answer:
         return Answer(
             listing=Listing(
                 messages,
-                lambda message: _peeked_object(message, body.encoding),
+                lambda message: _peeked_object(message, shown, body.encoding, body.truncate),
                 lambda message: message.routing_key,
             )
         )
@@ -140,19 +126,71 @@ def _parse_offset(offset: int | str | msgspec.UnsetType) -> checks.StreamOffset:
         ) from error
 
 
-def _peeked_object(message: PeekedMessage, encoding: str) -> dict[str, Any]:
+def _peeked_object(
+    message: PeekedMessage, shown: MessageAccess, encoding: str, truncate: int
+) -> dict[str, Any]:
     properties = decode_properties(message.properties, max_entries=STORED_MAX_ENTRY_COUNT)
-    payload, payload_encoding = encode_payload(message.body, encoding)
     return {
         "offset": message.offset,
-        "payload_bytes": message.body_bytes,
         "redelivered": message.redelivered,
         "exchange": message.exchange,
         "routing_key": message.routing_key,
-        "properties": properties_object(properties),
-        "payload": payload,
-        "payload_encoding": payload_encoding,
+        **shown.describe(
+            properties,
+            message.body,
+            body_bytes=message.body_bytes,
+            encoding=encoding,
+            truncate=truncate,
+        ),
     }
+
+
+# ── reveal ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MessageToReveal(msgspec.Struct):
+    """The message whose masked fields are to be shown, and how its payload is written."""
+
+    offset: Annotated[
+        int, msgspec.Meta(ge=0, le=2**63 - 1, description="The `offset` that peek has answered.")
+    ]
+    encoding: Literal["auto", "base64"] = "auto"
+
+
+@API.add(
+    "POST", "/api/queues/{vhost}/{queue}/reveal", Access.VHOST, answers=(200,), body=MessageToReveal
+)
+def reveal_message(request: ApiRequest) -> Answer:
+    """Return one message with its masked fields, without changing it; the audit log has a line for it."""
+    if not request.console.message_policy.may_reveal(request.user):
+        raise not_authorised("the user may not reveal masked fields")
+    queue, body = _find_readable_queue(request), read_body(request, MessageToReveal)
+    settings = PeekSettings(
+        count=1,
+        bytes_max=GET_MAX_BYTES,
+        message_filter=FULL_ACCESS.parse_selector(f"offset = {body.offset}"),
+    )
+    start = checks.stream_offset(Int64(body.offset))
+    reader = (
+        StreamMessages(queue, start, request.now_ms)
+        if isinstance(queue, Stream)
+        else _open_reader(queue, msgspec.UNSET, request.now_ms)
+    )
+    is_revealed = False
+
+    async def wait() -> Answer:
+        nonlocal is_revealed
+        messages = await run_broker_steps(request, peek(reader, settings, request.now_ms))
+        if not messages:
+            raise not_found()
+        is_revealed = True
+        return Answer(body=_peeked_object(messages[0], FULL_ACCESS, body.encoding, -1))
+
+    return Answer(
+        wait=wait,
+        outcome=lambda: {"offset": body.offset, "revealed": is_revealed},
+        is_change=False,
+    )
 
 
 # ── move ────────────────────────────────────────────────────────────────────────────────────────────
@@ -189,7 +227,9 @@ def move_messages(request: ApiRequest) -> Answer:
         raise bad_request("destination: the queue itself")
     progress = MoveProgress()
     count = None if body.count is msgspec.UNSET else body.count
-    steps = move(source, destination, progress, count, _parse_selector(body.selector))
+    steps = move(
+        source, destination, progress, count, request.message_access.parse_selector(body.selector)
+    )
 
     async def wait() -> Answer:
         await run_broker_steps(request, _stop_on_alarm(request, steps, progress))
@@ -279,7 +319,7 @@ def replay_messages(request: ApiRequest) -> Answer:
         _write_predicate(request),
         count_max=None if body.count is msgspec.UNSET else body.count,
         replays_max=None if body.max_replays is msgspec.UNSET else body.max_replays,
-        message_filter=_parse_selector(body.selector),
+        message_filter=request.message_access.parse_selector(body.selector),
     )
 
     def describe() -> dict[str, Any]:

@@ -79,6 +79,7 @@ def _describe(request: ApiRequest, session: ConsoleSession | None) -> Answer:
             "user": user.name,
             "tags": sorted(user.tags),
             "is_monitor": is_monitor(user),
+            "may_reveal": console.message_policy.may_reveal(user),
             "csrf_token": session.csrf_token,
             "node": console.node_name,
             "cluster_name": console.cluster_name,
