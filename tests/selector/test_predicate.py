@@ -56,3 +56,14 @@ def test_headers_may_be_any_mapping() -> None:
         "headers.d.e IS NULL",
     ):
         assert compile_predicate(parse(text))(message), text
+
+
+def test_json_may_be_decoded_already() -> None:
+    predicate = compile_predicate(
+        parse("json.a = 1 AND json.b.c = 2"), {"json": lambda message: message.decoded}
+    )
+    assert predicate(SimpleNamespace(decoded={"a": 1, "b": {"c": 2}}))
+    assert not predicate(SimpleNamespace(decoded={"a": 1}))
+    assert not predicate(SimpleNamespace(decoded=None))
+    path = compile_predicate(parse("json.a = 1"), {"json": "decoded"})
+    assert path(SimpleNamespace(decoded={"a": 1}))

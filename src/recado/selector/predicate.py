@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from . import values
-from .fields import BODY_FIELD, HEADERS_FIELD, OCTET_FIELDS
+from .fields import BODY_FIELD, HEADERS_FIELD, JSON_FIELD, OCTET_FIELDS
 from .pattern import LikePattern, compile_matcher
 from .tree import (
     And,
@@ -54,8 +54,8 @@ def compile_predicate(
 
     A field is read from the attribute of the message with the same name. `paths` replaces that for some fields
     by a dotted path of attributes or a function of the message. Texts must be `str`, numbers `int` or `float`,
-    `headers` a mapping, `body` bytes; all may be None. `json` is decoded from the body. Raises `ValueError` if
-    a path is not a dotted name.
+    `headers` a mapping, `body` bytes; all may be None. `json` is decoded from the body, unless `paths` has it,
+    which must then lead to the decoded value. Raises `ValueError` if a path is not a dotted name.
     """
     return _PredicateCompiler(paths or {}).compile(selector.condition)
 
@@ -198,7 +198,10 @@ class _PredicateCompiler:
             table = f"({self._compile_attribute(HEADERS_FIELD)} or {self._bind_constant({})})"
             found, path = f"{table}.get({self._bind_constant(path[0])})", path[1:]
         else:
-            read = f"{self._bind_constant(values.decode_body_json)}({self._compile_attribute(BODY_FIELD)})"
+            if JSON_FIELD in self._paths:
+                read = self._compile_attribute(JSON_FIELD)
+            else:
+                read = f"{self._bind_constant(values.decode_body_json)}({self._compile_attribute(BODY_FIELD)})"
             found = f"(json if json is not unread else (json := {read}))"
         match path:
             case ():
