@@ -21,7 +21,6 @@ from ..errors import CompositionError
 from ..message import Message
 
 MessagePredicate: TypeAlias = Callable[[Message[Any]], bool]
-SelectorLike: TypeAlias = "str | MessageSelector | MessagePredicate"
 
 _TEXT_TYPES: Final = ("text/", "application/text")
 _KNOWN_FIELDS: Final = frozenset(
@@ -68,6 +67,9 @@ class MessageSelector:
 
     def __repr__(self) -> str:
         return f"MessageSelector({self.text!r})"
+
+
+SelectorLike: TypeAlias = str | MessageSelector | MessagePredicate
 
 
 def to_predicate(condition: SelectorLike) -> MessagePredicate:
