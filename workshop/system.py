@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 
 class Program(NamedTuple):
-    """A program, its Debian package, and folders to search before PATH."""
+    """A program, its Debian package, and folders to search before PATH; a `*` in one stands for any name."""
 
     name: str
     package: str
@@ -28,7 +28,12 @@ class Program(NamedTuple):
 
     def find(self) -> str | None:
         """Return its path; None if it is not installed."""
-        search = os.pathsep.join((*self.folders, os.environ.get("PATH", os.defpath)))
+        found = (
+            str(folder)
+            for pattern in self.folders
+            for folder in sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
+        )
+        search = os.pathsep.join((*found, os.environ.get("PATH", os.defpath)))
         return shutil.which(self.name, path=search)
 
 
@@ -54,6 +59,9 @@ TMUX = Program("tmux", "tmux")
 PROMTOOL = Program("promtool", "prometheus")
 PROMETHEUS = Program("prometheus", "prometheus")
 CHROMIUM = Program("chromium", "chromium")
+# Debian's folder has the number of the release.
+POSTGRES = Program("postgres", "postgresql", ("/usr/lib/postgresql/*/bin",))
+INITDB = Program("initdb", "postgresql", ("/usr/lib/postgresql/*/bin",))
 NGINX = Program("nginx", "nginx-light", ("/usr/sbin",))
 
 FOR_BENCH = (RABBITMQ, EPMD, GCC, NATS, PROMETHEUS)
@@ -76,6 +84,8 @@ FOR_TESTS = (
     TMUX,
     CHROMIUM,
     NGINX,
+    POSTGRES,
+    INITDB,
 )
 
 POLICY = Path("/usr/sbin/policy-rc.d")
