@@ -15,6 +15,7 @@ PACKAGES = (
     "recado.actors.remote",
     "recado.client",
     "recado.feeds",
+    "recado.patterns",
     "recado.pipeline",
     "recado.selector",
 )

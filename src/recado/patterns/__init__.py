@@ -1,1 +1,131 @@
-"""Enterprise integration patterns for any AMQP 0-9-1 broker."""
+"""Enterprise integration patterns for any AMQP 0-9-1 broker.
+
+message, message_sequence, destination, return_address, errors    values
+step                                                              the unit of which flows are composed
+routing/                                                          steps that decide where messages go
+management/                                                       steps that observe and control
+translation/                                                      objects to bodies and back, by content type
+"""
+
+from .destination import Destination, DestinationLike, LogStream, PointToPoint, PublishSubscribe
+from .errors import (
+    CompositionError,
+    HandlerTimeoutError,
+    MessagingError,
+    NotConfirmedError,
+    RejectMessageError,
+    ReplyError,
+    RequestTimeoutError,
+    StateError,
+    TranslationError,
+    UnknownContentTypeError,
+    UnroutableMessageError,
+)
+from .management import (
+    HISTORY_HEADER,
+    Detour,
+    HistoryEntry,
+    MessageHistory,
+    ProxiedRequest,
+    SmartProxy,
+    WireTap,
+    history_of,
+)
+from .message import DeliveryInfo, Message
+from .message_sequence import MessageSequence, begin_sequence, end_sequence, sequence_of
+from .routing import (
+    ROUTING_SLIP_HEADER,
+    ContentRouter,
+    DynamicRouter,
+    Filter,
+    MessagePredicate,
+    MessageSelector,
+    Recipient,
+    RecipientFunction,
+    RecipientLike,
+    RecipientList,
+    RegexRouter,
+    RoutingRule,
+    RoutingSlip,
+    RuleChange,
+    RuleRemoval,
+    SelectorLike,
+    Splitter,
+    attach_routing_slip,
+    routing_slip_of,
+    to_predicate,
+)
+from .step import (
+    AnyFlowStep,
+    AsyncOutputs,
+    FlowStep,
+    Output,
+    Outputs,
+    Send,
+    StatefulStep,
+    StateTransaction,
+)
+from .translation import Translator, Translators
+
+__all__ = [
+    "HISTORY_HEADER",
+    "ROUTING_SLIP_HEADER",
+    "AnyFlowStep",
+    "AsyncOutputs",
+    "CompositionError",
+    "ContentRouter",
+    "DeliveryInfo",
+    "Destination",
+    "DestinationLike",
+    "Detour",
+    "DynamicRouter",
+    "Filter",
+    "FlowStep",
+    "HandlerTimeoutError",
+    "HistoryEntry",
+    "LogStream",
+    "Message",
+    "MessageHistory",
+    "MessagePredicate",
+    "MessageSelector",
+    "MessageSequence",
+    "MessagingError",
+    "NotConfirmedError",
+    "Output",
+    "Outputs",
+    "PointToPoint",
+    "ProxiedRequest",
+    "PublishSubscribe",
+    "Recipient",
+    "RecipientFunction",
+    "RecipientLike",
+    "RecipientList",
+    "RegexRouter",
+    "RejectMessageError",
+    "ReplyError",
+    "RequestTimeoutError",
+    "RoutingRule",
+    "RoutingSlip",
+    "RuleChange",
+    "RuleRemoval",
+    "SelectorLike",
+    "Send",
+    "SmartProxy",
+    "Splitter",
+    "StateError",
+    "StateTransaction",
+    "StatefulStep",
+    "TranslationError",
+    "Translator",
+    "Translators",
+    "UnknownContentTypeError",
+    "UnroutableMessageError",
+    "WireTap",
+    "attach_routing_slip",
+    "begin_sequence",
+    "end_sequence",
+    "history_of",
+    "routing_slip_of",
+    "sequence_of",
+    "to_predicate",
+]
