@@ -112,6 +112,18 @@ def extract_body(content: bytes) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
+def extract_body_start(content: bytes, size_max: int) -> bytes:
+    """Return the first bytes of the body of a message's content, which may be cut off behind them."""
+    at, left = find_header_end(content), size_max
+    pieces = []
+    while at < len(content) and left > 0:
+        size = FRAME_START.unpack_from(content, at)[2]
+        pieces.append(content[at + 7 : at + 7 + min(size, left)])
+        left -= size
+        at += size + FRAME_OVERHEAD_BYTES
+    return b"".join(pieces)
+
+
 def move_to_channel(content: bytes, channel: int) -> bytes:
     """Return the same content with another channel number; frame sizes do not change."""
     number = channel.to_bytes(2, "big")

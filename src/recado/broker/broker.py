@@ -53,6 +53,10 @@ class ReplyQueue(Queue):
     is_reply_address = True
 
     def publish(self, run: Run, now: int) -> Sequence[int]:
+        if self.observers:
+            run.first_position = self._next_position
+            for observer in self.observers:
+                observer.entered(self, run)
         for consumer in self.consumers:
             consumer.deliver(run)
         return ()

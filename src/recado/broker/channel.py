@@ -259,6 +259,8 @@ class Channel:
             queue.unacked += 1
             if run.stored:
                 queue.record_delivery(run)
+        for observer in queue.observers:
+            observer.delivered(queue, run, self.connection, None, is_settled=no_ack)
         self.send(
             BasicGetOk(tag, run.redelivered, origin.exchange, origin.routing_key, queue.ready)
         )
@@ -457,6 +459,8 @@ class Channel:
             if entry.run.stored:
                 for start, end in entry.unsettled_ranges(low, high):
                     holder.queue.acknowledge(entry.run, start, end)
+            for observer in holder.queue.observers:
+                observer.settled(holder.queue, entry.run, low, high, Settlement.ACK)
             count = self.unacked.settle(entry, low, high)
             self.acknowledged_count += count
             holder.queue.acknowledged_count += count
@@ -604,6 +608,9 @@ class Channel:
 def _return_runs(settlement: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
     """Return delivered messages to their queues, which requeue or dead-letter them."""
     for queue, runs in returned.items():
+        for observer in queue.observers:
+            for run in runs:
+                observer.settled(queue, run, 0, len(run), settlement)
         if settlement is Settlement.REQUEUE:
             queue.requeue(runs, now)
         else:

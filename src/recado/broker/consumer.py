@@ -136,6 +136,8 @@ class Consumer:
             if run.stored:
                 connection.awaits_journal = True
                 queue.record_delivery(run)
+            for observer in queue.observers:
+                observer.delivered(queue, run, connection, self, is_settled=False)
         elif not self.settings.wire_tap:
             queue = self.queue
             queue.delivered_no_ack_count += count
@@ -146,6 +148,8 @@ class Consumer:
             if run.stored:
                 connection.awaits_journal = True
                 queue.settle(run)
+            for observer in queue.observers:
+                observer.delivered(queue, run, connection, self, is_settled=True)
 
     def deliver_copy(self, run: Run) -> None:
         """Deliver copies to a wire tap, which never acks; it misses messages while the peer is congested."""

@@ -55,17 +55,22 @@ def rewrite_properties(
 ) -> Iterator[tuple[Properties, Run]]:
     """Return the messages with changed properties, in one run where neighbours have equal properties.
 
-    A header must fit into one frame; messages whose header no longer fits are left out.
+    Each run has the positions of its messages. A header must fit into one frame; messages whose header no longer
+    fits are left out.
     """
+    position = run.first_position
     for encoded, contents in groupby(run.contents(), extract_properties):
         properties = change(decode_properties(encoded, max_entries=STORED_MAX_ENTRY_COUNT))
         changed = encode_properties(properties)
+        bodies = [extract_body(content) for content in contents]
         if len(changed) + HEADER_OVERHEAD_BYTES <= run.frame_max:
             payloads = [
-                encode_content(run.channel, changed, extract_body(content), run.frame_max)
-                for content in contents
+                encode_content(run.channel, changed, body, run.frame_max) for body in bodies
             ]
-            yield properties, Run(origin, traits, run.channel, run.frame_max, b"", payloads, True)
+            rewritten = Run(origin, traits, run.channel, run.frame_max, b"", payloads, True)
+            rewritten.first_position, rewritten.stride = position, run.stride
+            yield properties, rewritten
+        position += len(bodies) * run.stride
 
 
 class DeadLetterRouter:
@@ -88,6 +93,8 @@ class DeadLetterRouter:
         If there are many, `run` is emptied in later turns.
         """
         if queue.settings.dead_letter_exchange is None:
+            for observer in queue.observers:
+                observer.dropped(queue, run, reason)
             queue.settle(run)
             return
         if queue.settings.is_at_least_once:
@@ -145,10 +152,15 @@ class DeadLetterRouter:
         targets: dict[Queue, None] = {}
         exchange = self._exchange_of(queue)
         yield _UNITS_PER_LETTER
-        if exchange is not None:
+        if exchange is None:
+            for observer in queue.observers:
+                observer.dropped(queue, part, reason)
+        else:
             for batch in self._write_batches(queue, exchange, part, reason, self._now):
                 yield batch.cost_letters * _UNITS_PER_LETTER
                 _, queues = yield from self._find_targets(exchange, batch, reason)
+                for observer in queue.observers:
+                    observer.forwarded(queue, batch.run, reason, exchange.name)
                 yield from publish_in_steps(batch.run, queues, self._now)
                 targets.update(dict.fromkeys(queues))
         queue.settle_forwarded(part, targets)
@@ -176,6 +188,8 @@ class DeadLetterRouter:
             yield batch.cost_letters * _UNITS_PER_LETTER
             routed, targets = yield from self._find_targets(exchange, batch, dead_letter.reason)
             is_accepted = routed or bool(dead_letter.accepted_by)
+            for observer in queue.observers:
+                observer.forwarded(queue, batch.run, dead_letter.reason, exchange.name)
             for target in targets:
                 if target in dead_letter.accepted_by or target.deleted:
                     continue

@@ -23,6 +23,7 @@ from .arguments import QueueSettings
 from .dead_letter import read_routing_keys, rewrite_properties
 from .delay import mark_delayed, read_delay_ms
 from .exchange import Exchange
+from .message_observer import DELAYED
 from .queue import Queue, QueueContext
 from .queue_timers import QueueTimers
 from .route_search import find_queues
@@ -60,6 +61,8 @@ class DelayedQueue(Queue):
         run.drop_taken()  # which copies the list, so that the following runs can extend it
         run.first_position = self._next_position
         self._next_position += len(run)
+        for observer in self.observers:
+            observer.entered(self, run)
         run.expires_at = now + read_delay_ms(headers)
         if self.should_store(run.traits):
             self._store.append_run(self, run)
@@ -128,6 +131,8 @@ class DelayedQueue(Queue):
             queues = yield from find_queues(
                 self.vhost, self._exchange, run.origin.routing_key, headers, keys
             )
+            for observer in self.observers:
+                observer.forwarded(self, messages, DELAYED, self._exchange.name)
             yield from publish_in_steps(messages, queues, self._now)
             targets.update(dict.fromkeys(queues))
         self.settle_forwarded(run, targets)

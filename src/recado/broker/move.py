@@ -22,6 +22,7 @@ import msgspec
 from recado.amqp.frames import extract_properties
 from recado.amqp.traits import MessageTraits, read_traits
 
+from .message_observer import MOVED
 from .priority_bucket import ReadLimits
 from .queue import Queue
 from .ready_messages import Portion, ReadyMessages, select
@@ -132,7 +133,12 @@ def forward(
     try:
         source.remove_ready(removed, portion.priority, paged_out=portion.is_paged_out)
         for run, entering, destination in forwardings:
+            position = run.first_position
             for each in entering:
+                each.first_position, each.stride = position, run.stride
+                position += len(each) * run.stride
+                for observer in source.observers:
+                    observer.forwarded(source, each, MOVED, None)
                 publish_to_all(each, (destination,), now)
             source.settle_forwarded(run, (destination,))
     finally:

@@ -195,6 +195,9 @@ class Publisher:
         self._published += 1
         self.routed += 1
         self._sizes.observe_run(b"", event.payloads)
+        if self._access.vhost.message_observers:
+            run = Run(route, traits, channel_number, frame_max, b"", event.payloads, False)
+            self._notify_observers(run, route.queues or ())
         route.source_exchange.published_in += 1
         route.source_exchange.published_out += 1
         return True
@@ -306,6 +309,8 @@ class Publisher:
         rejected: Sequence[int] = ()
         store = self._store
         ops_before = store.durable_ops
+        if self._access.vhost.message_observers:
+            self._notify_observers(run, queues)
         if queues:
             is_single = len(queues) == 1
             rejected = (
@@ -356,6 +361,8 @@ class Publisher:
         rejected: set[int] = set()
         cost_per_queue = _cost_per_queue(run.payloads)
         is_one_step = deduplication is not None and deduplication.is_tracked
+        if self._access.vhost.message_observers:
+            self._notify_observers(run, queues)
         for chunk in chunks(
             queues, len(queues) if is_one_step else max(STEP_UNITS_MAX // cost_per_queue, 1)
         ):
@@ -377,6 +384,10 @@ class Publisher:
         self._published += count
         self._sizes.observe_run(run.prefix, run.payloads)
         exchange.published_in += count
+
+    def _notify_observers(self, run: Run, queues: Sequence[Queue]) -> None:
+        for observer in self._access.vhost.message_observers:
+            observer.published(self._access, self._connection, self._channel_number, run, queues)
 
     def _require_durable(self, ops_before: int) -> None:
         """Let confirms wait for operations that were stored since `ops_before` (PUB4)."""
@@ -448,6 +459,8 @@ class Publisher:
 
     def _refuse_unroutable(self, route: Route, run: Run) -> None:
         """Return messages that reach no queue, or drop them if they are not mandatory."""
+        for observer in self._access.vhost.message_observers:
+            observer.unroutable(run, returned=route.mandatory)
         if not route.mandatory:
             self.dropped += len(run)
             return

@@ -20,6 +20,7 @@ from .consumer import Consumer
 from .consumer_ring import ConsumerRing
 from .deduplication import RecordId, create_window, find_recorder
 from .memory_reclaimer import MemoryReclaimer
+from .message_observer import Observers
 from .run import Run
 from .store import MessageStore
 
@@ -80,6 +81,7 @@ class Queue(ABC):
         "held_dead_letters",
         "is_altering",
         "name",
+        "observers",
         "owner",
         "ready",
         "redelivered_count",
@@ -111,6 +113,7 @@ class Queue(ABC):
         self.owner = owner  # the connection of an exclusive queue
         self.consumers: dict[Consumer, None] = {}  # in order of subscription
         self.wire_taps: dict[Consumer, None] = {}
+        self.observers: Observers = vhost.message_observers
         self.shared_channel_consumers = 0  # consumers that share a channel with other consumers
         self.ready = 0
         self.unacked = 0

@@ -13,7 +13,14 @@ from collections.abc import Iterable
 
 import msgspec
 
-from recado.amqp.frames import move_to_channel, read_body_size, read_body_sizes, resize_frames
+from recado.amqp.frames import (
+    extract_body_start,
+    extract_properties,
+    move_to_channel,
+    read_body_size,
+    read_body_sizes,
+    resize_frames,
+)
 from recado.amqp.traits import MessageTraits
 
 COPIED_PAYLOADS_MAX = 16
@@ -197,6 +204,19 @@ class Run(msgspec.Struct, eq=False):
     def contents(self) -> list[bytes]:
         """Return the header and body frames of each message."""
         return [self.prefix + payload for payload in self.payloads[self.taken_count :]]
+
+    def read_start(self, index: int, body_max: int) -> tuple[bytes, bytes, int]:
+        """Return the encoded properties, up to `body_max` bytes of the body, and its size, of one message.
+
+        `index` counts the payloads that were not taken. A long body is not copied.
+        """
+        payload = self.payloads[self.taken_count + index]
+        content = self.prefix + payload[: body_max + 1] if self.prefix else payload
+        return (
+            extract_properties(content),
+            extract_body_start(content, body_max),
+            read_body_size(content),
+        )
 
     def fit_frames(self, channel: int, frame_max: int) -> tuple[bytes, list[bytes]]:
         """Return (prefix, payloads) for another channel and maximum frame size."""

@@ -50,6 +50,10 @@ class Stream(Queue):
     def publish(self, run: Run, now: int) -> Sequence[int]:
         self._now = now
         self._log.append(run, now)
+        if self.observers:
+            run.first_position = self._next_position
+            for observer in self.observers:
+                observer.entered(self, run)
         self._next_position = self._log.next_offset
         self.ready += len(run)
         store, pending = self._store, self._pending_durable

@@ -46,6 +46,7 @@ from .exchange import (
 )
 from .limits import VhostLimits
 from .memory_reclaimer import MemoryReclaimer
+from .message_observer import Observers
 from .message_sizes import MessageSizes
 from .observer import IGNORE_CHANGES, Change, ChangeObserver
 from .policy import Policies
@@ -83,6 +84,7 @@ class Vhost(Generic[Q]):
         self.settings = VhostSettings()
         self.store = store or MessageStore()
         self.observer: ChangeObserver = IGNORE_CHANGES
+        self.message_observers: Observers = ()
         self.background = BackgroundWork() if background is None else background
         self.reclaimer = reclaimer or MemoryReclaimer()
         self.message_sizes = message_sizes or MessageSizes()  # of messages published by clients

@@ -179,7 +179,7 @@ class WorkQueue(Queue):
         """Accept messages; return the indexes of those that were rejected."""
         if (
             self._is_simple
-            and not (self.ready or self.delivery_pauses or self.wire_taps)
+            and not (self.ready or self.delivery_pauses or self.wire_taps or self.observers)
             and run.traits.ttl_ms is None
         ):
             # A fast path with the same result as below, at a third of the cost for a run of one.
@@ -230,6 +230,8 @@ class WorkQueue(Queue):
             message = run.slice(i, i + 1)
             if self.would_reject(message):
                 rejected.append(i)
+                for observer in self.observers:
+                    observer.refused(self, message)
                 if self.settings.overflow == "reject-publish-dlx":
                     self._dead_letter(self, message, "maxlen", now)
             else:
@@ -249,6 +251,8 @@ class WorkQueue(Queue):
             self._has_ttl = True
         for tap in self.wire_taps:
             tap.deliver_copy(run)
+        for observer in self.observers:
+            observer.entered(self, run)
         self._count_ready(run)
         self._append(run)
         self.dispatch(now)
@@ -488,6 +492,8 @@ class WorkQueue(Queue):
     def purge(self) -> int:
         """Drop all ready messages. Messages that must be settled one by one are settled in steps."""
         self._complete_rebucketing()
+        for observer in self.observers:
+            observer.purged(self)
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
