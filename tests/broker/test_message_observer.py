@@ -1,4 +1,4 @@
-"""Observers of messages are notified of what happens to each message, with its position and payload (MO1)."""
+"""Observers of messages are notified of what happens to each message, with its position and payload (MOB1)."""
 
 from __future__ import annotations
 

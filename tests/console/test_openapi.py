@@ -94,6 +94,20 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
             "selector": "priority > 3",
         },
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/tap"): (
+        "/api/queues/%2F/q/tap",
+        {"selector": "priority > 3"},
+    ),
+    ("POST", "/api/traces"): (
+        "/api/traces",
+        {
+            "vhost": "/",
+            "message_id": "m",
+            "correlation_id": "c",
+            "selector": "priority > 3",
+            "duration": 5,
+        },
+    ),
     ("POST", "/api/queues/{vhost}/{queue}/replay"): (
         "/api/queues/%2F/q/replay",
         {"count": 1, "max_replays": 3, "selector": "priority > 3"},

@@ -7,7 +7,7 @@ A notification is made within the operation that it is about, so an observer mus
 the broker, keep a run, raise, or take long. Messages are identified by their queue and position. Those that enter a
 queue have the payload objects of the run that was published or forwarded before.
 
-MO1  A message is `published` or `forwarded` before it has `entered` a queue, and has entered it before it is
+MOB1  A message is `published` or `forwarded` before it has `entered` a queue, and has entered it before it is
      delivered, settled, forwarded or dropped there.
 """
 

@@ -375,6 +375,16 @@ class Queue(ABC):
         self.on_timer(now)
         self.dispatch(now)
 
+    # ── observers of messages ─────────────────────────────────────────────────────────────────────────
+
+    def _notify_refused(self, run: Run) -> None:
+        for observer in self.observers:
+            observer.refused(self, run)
+
+    def _notify_purged(self) -> None:
+        for observer in self.observers:
+            observer.purged(self)
+
     # ── durability ───────────────────────────────────────────────────────────────────────────────────────
 
     def settle(self, run: Run, low: int = 0, high: int | None = None) -> None:

@@ -230,8 +230,7 @@ class WorkQueue(Queue):
             message = run.slice(i, i + 1)
             if self.would_reject(message):
                 rejected.append(i)
-                for observer in self.observers:
-                    observer.refused(self, message)
+                self._notify_refused(message)
                 if self.settings.overflow == "reject-publish-dlx":
                     self._dead_letter(self, message, "maxlen", now)
             else:
@@ -492,8 +491,7 @@ class WorkQueue(Queue):
     def purge(self) -> int:
         """Drop all ready messages. Messages that must be settled one by one are settled in steps."""
         self._complete_rebucketing()
-        for observer in self.observers:
-            observer.purged(self)
+        self._notify_purged()
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []

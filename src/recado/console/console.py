@@ -36,12 +36,14 @@ from .loop_lag import LoopLag
 from .message_access import MessagePolicy
 from .node_history import NodeHistory
 from .query import Steps
+from .queue_tap import TapTable
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
 from .routes import CHANGING_METHODS
 from .sampler import Sampler
 from .sessions import ConsoleSession, SessionTable
 from .status_collector import StatusCollector
 from .status_table import StatusRecords
+from .trace_table import TraceTable
 
 if TYPE_CHECKING:
     from recado.broker.access import User
@@ -198,6 +200,8 @@ class Console:
         self.events = EventStreams(self)
         self._pending_logins = 0
         self.sessions = SessionTable()
+        self.taps = TapTable(server)
+        self.traces = TraceTable(server)
 
     @property
     def broker(self) -> Broker:

@@ -26,7 +26,9 @@ from .resources import (
     samples,
     session,
     status,
+    taps,
     topology,
+    traces,
     users,
     vhosts,
 )
@@ -58,7 +60,9 @@ RESOURCES = (
     status,
     samples,
     session,
+    taps,
     topology,
+    traces,
     users,
     vhosts,
 )
@@ -139,6 +143,8 @@ class Management:
     async def stop(self) -> None:
         await self.console.events.close()
         await self.console.imports.stop()
+        self.console.taps.close()
+        self.console.traces.close()
         if self.console.collector is not None:
             await self.console.collector.stop()
         await self.console.sampler.stop()

@@ -54,6 +54,7 @@ _MESSAGE_ACTIONS: Final = (
     "/replay",
     "/contents",
     "/route-test",
+    "/tap",
     "/watch",
 )
 _OTHER_CHANGES: Final = (
@@ -65,6 +66,8 @@ _OTHER_CHANGES: Final = (
     "/api/reset",
     "/api/session",
     "/api/stream",
+    "/api/taps",
+    "/api/traces",
 )
 CHANGING_METHODS: Final = frozenset({"PUT", "POST", "DELETE"})
 _ANSWERS: Final = {"GET": (200,), "POST": (200,), "PUT": (201, 204), "DELETE": (204,)}

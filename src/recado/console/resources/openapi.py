@@ -37,6 +37,12 @@ PATH_PARAMETERS: Final[dict[str, tuple[str, Any]]] = {
     "channel": ("The name of a channel.", Name),
     "node": ("The name of the node.", Name),
     "stream": ("The name of an event stream, which is in its first event.", Name),
+    "tap": ("The id of a live view of a queue.", Name),
+    "trace": ("The id of a trace.", Name),
+    "message": (
+        "The number of a message in a trace.",
+        Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)],
+    ),
     "feed": ("The name of a feed.", Name),
     "subscriber": ("The name of a subscriber of the feed.", Name),
     "system": ("The name of an actor system.", Name),

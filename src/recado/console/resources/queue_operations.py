@@ -41,7 +41,7 @@ Selector = Annotated[
 ]
 
 
-def _find_readable_queue(request: ApiRequest) -> Queue:
+def find_readable_queue(request: ApiRequest) -> Queue:
     """Return the queue of the path, which the user may read. Raises `ApiError` or `AmqpError`."""
     vhost, name = request.vhost(), request.parameters["queue"]
     access_to(request, vhost).permissions.check_read("queue", name)
@@ -82,7 +82,7 @@ class MessagesToPeek(msgspec.Struct):
 )
 def peek_messages(request: ApiRequest) -> Answer:
     """Return messages of a queue or stream without removing or changing them."""
-    queue, body = _find_readable_queue(request), read_body(request, MessagesToPeek)
+    queue, body = find_readable_queue(request), read_body(request, MessagesToPeek)
     shown = request.message_access
     settings = PeekSettings(
         count=min(body.count, GET_MAX_COUNT),
@@ -164,7 +164,7 @@ def reveal_message(request: ApiRequest) -> Answer:
     """Return one message with its masked fields, without changing it; the audit log has a line for it."""
     if not request.console.message_policy.may_reveal(request.user):
         raise not_authorised("the user may not reveal masked fields")
-    queue, body = _find_readable_queue(request), read_body(request, MessageToReveal)
+    queue, body = find_readable_queue(request), read_body(request, MessageToReveal)
     settings = PeekSettings(
         count=1,
         bytes_max=GET_MAX_BYTES,
@@ -249,7 +249,7 @@ def move_messages(request: ApiRequest) -> Answer:
 
 def _find_source(request: ApiRequest) -> WorkQueue:
     """Return the queue from which messages are taken. Raises `ApiError` or `AmqpError`."""
-    queue = _find_readable_queue(request)
+    queue = find_readable_queue(request)
     if not isinstance(queue, WorkQueue):
         raise bad_request("a stream keeps its messages: nothing can be moved from it")
     _refuse_during_alarm(request)
