@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from recado.broker.steps import Steps, StepTask
 
 from .request import ApiRequest, amqp_errors_as_answers
-from .site import SLICE_S
+from .slices import SLICE_S
 
 if TYPE_CHECKING:
     from recado.broker.broker import Broker

@@ -41,6 +41,7 @@ from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check
 from .routes import CHANGING_METHODS
 from .sampler import Sampler
 from .sessions import ConsoleSession, SessionTable
+from .slices import SlicePacer
 from .status_collector import StatusCollector
 from .status_table import StatusRecords
 from .trace_table import TraceTable
@@ -191,7 +192,8 @@ class Console:
         self.compatible_version = compatible_version
         self.listeners: list[Listener] = []
         self.is_ready = True
-        self.sampler = Sampler(server)
+        self.slices = SlicePacer()
+        self.sampler = Sampler(server, self.slices)
         self.loop_lag = LoopLag()
         self.history = NodeHistory(self)
         self.imports = ImportRunner(server)

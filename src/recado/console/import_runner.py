@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .request import ApiError
-from .site import SLICE_S
+from .slices import SLICE_S
 
 if TYPE_CHECKING:
     from recado.broker.broker import Broker

@@ -23,10 +23,11 @@ from .resources.statistics import (
     read_channel,
     read_queue,
 )
-from .site import run_in_slices
 
 if TYPE_CHECKING:
     from recado.server.server import Server
+
+    from .slices import SlicePacer
 
 TOTALS_KEY: Final = "totals"
 """The key of the node's own totals in their history."""
@@ -47,8 +48,11 @@ CHURN_FIELDS: Final = (
 class Sampler:
     """Holds the histories of all kinds of objects."""
 
-    def __init__(self, server: Server, interval: float = SAMPLE_INTERVAL_S) -> None:
+    def __init__(
+        self, server: Server, slices: SlicePacer, interval: float = SAMPLE_INTERVAL_S
+    ) -> None:
         self._server = server
+        self._slices = slices
         self._interval = interval
         self._task: asyncio.Task[None] | None = None
         self.queues = CounterHistory(QUEUE_FIELDS)
@@ -75,28 +79,28 @@ class Sampler:
 
     async def sample(self) -> None:
         """Take one sample of everything."""
-        at_ms, server = now_ms(), self._server
+        at_ms, server, run = now_ms(), self._server, self._slices.run
         broker = server.broker
         queues = list(self._queues())
-        await run_in_slices(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
-        vhosts = await run_in_slices(self.read_vhosts(queues, list(broker.vhosts)))
-        await run_in_slices(
+        await run(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
+        vhosts = await run(self.read_vhosts(queues, list(broker.vhosts)))
+        await run(
             self.vhosts.sample(
                 ((name, tuple(sums.values())) for name, sums in vhosts.items()), at_ms
             )
         )
         totals = tuple(self.read_totals(vhosts.values()).values())
-        await run_in_slices(self.totals.sample([(TOTALS_KEY, totals)], at_ms))
+        await run(self.totals.sample([(TOTALS_KEY, totals)], at_ms))
         churn = tuple(self.read_churn().values())
-        await run_in_slices(self.churn.sample([(TOTALS_KEY, churn)], at_ms))
+        await run(self.churn.sample([(TOTALS_KEY, churn)], at_ms))
         exchanges = [each for vhost in broker.vhosts.values() for each in vhost.exchanges.values()]
-        await run_in_slices(
+        await run(
             self.exchanges.sample(
                 ((each, (each.published_in, each.published_out)) for each in exchanges), at_ms
             )
         )
         connections = list(server.connections)
-        await run_in_slices(
+        await run(
             self.connections.sample(
                 ((each, (each.received_bytes, each.sent_bytes)) for each in connections), at_ms
             )
@@ -106,9 +110,7 @@ class Sampler:
             for connection in connections
             for channel in connection.session.channels.values()
         ]
-        await run_in_slices(
-            self.channels.sample(((each, read_channel(each)) for each in channels), at_ms)
-        )
+        await run(self.channels.sample(((each, read_channel(each)) for each in channels), at_ms))
 
     def clear(self) -> None:
         """Forget all time series; rates continue."""

@@ -13,11 +13,11 @@ import base64
 import hashlib
 import logging
 import socket
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from aiohttp import web
@@ -32,6 +32,7 @@ from .access import Access, find_refusal
 from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
 from .request import Answer, ApiError, ApiRequest, SessionCookie, bad_request, not_found
 from .routes import ApiRoute, Content, RouteTable
+from .slices import SLICE_S
 from .web_assets import SECURITY_HEADERS, Asset, WebAssets
 
 if TYPE_CHECKING:
@@ -41,12 +42,9 @@ if TYPE_CHECKING:
     from .events.reader import StreamRequest
     from .sessions import ConsoleSession
 
-T = TypeVar("T")
-
 log = logging.getLogger("recado.console")
 
 REALM: Final = 'Basic realm="RabbitMQ Management"'
-SLICE_S: Final = 0.001  # of rendering, before other callbacks of the loop run
 CHUNK_BYTES: Final = 64 * 1024
 BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of RabbitMQ
 SHORT_BODY_MAX_BYTES: Final = (
@@ -384,7 +382,7 @@ class Site:
     ) -> web.StreamResponse:
         listing = answer.listing
         assert listing is not None
-        arranged = await run_in_slices(arrange(listing, query))
+        arranged = await self._console.slices.run(arrange(listing, query))
 
         def render() -> Iterator[bytes]:
             if arranged.envelope is None:
@@ -418,8 +416,7 @@ class Site:
                 await _write(response, b"".join(parts))
                 parts, size = [], 0
             if perf_counter() > slice_end:
-                await asyncio.sleep(0)
-                slice_end = perf_counter() + SLICE_S
+                slice_end = await self._console.slices.take()
         if response is None:
             return web.Response(status=status, headers=headers, body=b"".join(parts))
         await _write(response, b"".join(parts))
@@ -463,20 +460,6 @@ class _EventWriter:
 
 
 ANONYMOUS: Final = User("", "")
-
-
-async def run_in_slices(steps: Generator[None, None, T]) -> T:
-    """Run bounded steps to their end; other callbacks of the loop run between two slices."""
-    slice_end = perf_counter() + SLICE_S
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        if perf_counter() > slice_end:
-            await asyncio.sleep(0)
-            slice_end = perf_counter() + SLICE_S
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:

@@ -28,7 +28,7 @@ from recado.broker.routing import VhostAccess
 from recado.status.record import RECORD_MAX_BYTES, STATUS_EXCHANGE
 
 from .local_channel import LocalChannel
-from .site import SLICE_S
+from .slices import SLICE_S
 from .status_table import StatusRecords
 
 if TYPE_CHECKING:

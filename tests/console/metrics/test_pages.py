@@ -12,6 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import recado
+from recado.console.metrics import pages
 from recado.console.metrics.families import KINDS
 
 from ..http import Api, segment
@@ -68,6 +69,23 @@ def test_totals_of_the_node(used: recado.Broker) -> None:
     assert found["rabbitmq_global_messages_delivered_get_auto_ack_total", quorum] == 0
     assert found["rabbitmq_message_size_bytes_bucket", (("le", "100.0"), PROTOCOL)] == 3
     assert found["rabbitmq_message_size_bytes_sum", (PROTOCOL,)] == 3
+
+
+def test_each_object_has_its_samples_however_many_are_rendered_together(
+    used: recado.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pages, "PORTION_COUNT", 2)
+    queues = [
+        {"name": f"q{n}", "durable": False, "auto_delete": False, "arguments": {}} for n in range(5)
+    ]
+    used.import_definitions({"queues": queues}, vhost="/")
+    found = samples(read(used, "/metrics/per-object"))
+    ready = {
+        dict(labels)["queue"]: value
+        for (name, labels), value in found.items()
+        if name == "rabbitmq_queue_messages_ready"
+    }
+    assert ready == {NAME: 2, "other": 0, **{f"q{n}": 0 for n in range(5)}}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from recado.broker.stream import Stream
 from recado.server import memory
 
 from ..access import is_monitor, login_vhosts
-from ..site import SLICE_S
+from ..slices import SLICE_S
 from . import types
 from .log import render
 from .reader import EventReader, QueueName

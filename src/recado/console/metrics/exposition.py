@@ -5,7 +5,7 @@ The Prometheus client library is not used, because it builds all samples as obje
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from recado.broker.histogram import Histogram
@@ -29,10 +29,15 @@ class Writer:
         return f"# TYPE {name} {kind}\n# HELP {name} {text}\n".encode()
 
     def sample(self, name: str, labels: Labels, value: float) -> bytes:
-        inner = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
+        return self.samples(name, [(format_labels(labels), value)])
+
+    def samples(self, name: str, values: Iterable[tuple[str, float]]) -> bytes:
+        """Return samples of one metric, each with its formatted labels."""
         # All digits: Prometheus computes rates from differences of large counters.
-        number = int(value) if value == int(value) else value
-        return (f"{name}{{{inner}}} {number}\n" if inner else f"{name} {number}\n").encode()
+        return "".join(
+            f"{name}{labels} {int(value) if value == int(value) else value}\n"
+            for labels, value in values
+        ).encode()
 
     def single(self, name: str, kind: str, text: str, value: float, labels: Labels = ()) -> bytes:
         return self.head(name, kind, text) + self.sample(name, labels, value)
@@ -52,6 +57,12 @@ class Writer:
 
     def end(self) -> bytes:
         return b"# EOF\n" if self._openmetrics else b""
+
+
+def format_labels(labels: Labels) -> str:
+    """Return labels as they follow the name of a metric."""
+    inner = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)
+    return f"{{{inner}}}" if inner else ""
 
 
 def _escape(text: str) -> str:

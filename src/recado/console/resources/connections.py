@@ -20,7 +20,6 @@ from ..access import Access, is_administrator, is_monitor, visible_vhosts
 from ..query import Listing, collect
 from ..request import NO_CONTENT, Answer, ApiRequest, not_authorised, not_found
 from ..routes import API, Content
-from ..site import run_in_slices
 from .statistics import (
     CHANNEL_FIELDS,
     CONNECTION_FIELDS,
@@ -399,7 +398,7 @@ def _consumer_listing(request: ApiRequest, vhosts: list[str]) -> Answer:
     )
 
     async def wait() -> Answer:
-        consumers = await run_in_slices(collect(entries))
+        consumers = await request.console.slices.run(collect(entries))
         return Answer(
             listing=Listing(
                 consumers,

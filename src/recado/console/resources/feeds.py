@@ -21,7 +21,6 @@ from ..access import Access, visible_vhosts
 from ..query import Listing, Steps
 from ..request import Answer, ApiRequest, not_found
 from ..routes import API, Content
-from ..site import run_in_slices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -143,7 +142,7 @@ def _listing(request: ApiRequest, vhosts: Sequence[Vhost[Queue]]) -> Answer:
     async def wait() -> Answer:
         return Answer(
             listing=Listing(
-                await run_in_slices(find_feeds(vhosts)),
+                await request.console.slices.run(find_feeds(vhosts)),
                 partial(feed_object, request),
                 lambda entry: entry.name,
                 {

@@ -19,7 +19,6 @@ from ..query import Listing
 from ..request import NO_CONTENT, Answer, ApiRequest, not_found
 from ..routes import API, Content
 from ..sampler import TOTALS_KEY, VHOST_FIELDS
-from ..site import run_in_slices
 from .statistics import (
     QUEUE_LENGTHS,
     SERIES_PARAMETERS,
@@ -109,7 +108,7 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
             and each.session.access.user.name == request.user.name
         ]
     series, sampler = RequestedSeries(request.query), console.sampler
-    sums = await run_in_slices(sampler.read_vhosts(queues, names))
+    sums = await console.slices.run(sampler.read_vhosts(queues, names))
     history: History
     key: Hashable
     if is_monitor(request.user):

@@ -36,7 +36,6 @@ from ..request import (
     not_found,
 )
 from ..routes import API, Content
-from ..site import run_in_slices
 from .statistics import SERIES_PARAMETERS, exchange_statistics, queue_statistics
 
 AnyBinding = Binding[Queue | Exchange[Queue]]
@@ -425,11 +424,11 @@ def binding_object(entry: _BindingEntry) -> dict[str, Any]:
     }
 
 
-def _binding_listing(entries: Iterable[_BindingEntry]) -> Answer:
+def _binding_listing(request: ApiRequest, entries: Iterable[_BindingEntry]) -> Answer:
     """Return a list of bindings, which are read in slices: there can be very many."""
 
     async def wait() -> Answer:
-        collected = await run_in_slices(collect(entries))
+        collected = await request.console.slices.run(collect(entries))
         return Answer(
             listing=Listing(
                 collected, binding_object, lambda entry: entry[3], order=_order_of_binding
@@ -476,14 +475,14 @@ def _bindings_from(vhost: Vhost[Queue], exchange: Exchange[Queue]) -> Iterable[_
 def list_bindings(request: ApiRequest) -> Answer:
     """List the bindings of all vhosts that the user may use."""
     return _binding_listing(
-        each for vhost in _listed_vhosts(request) for each in _all_bindings(vhost)
+        request, (each for vhost in _listed_vhosts(request) for each in _all_bindings(vhost))
     )
 
 
 @API.add("GET", "/api/bindings/{vhost}", Access.VHOST, content=Content.LIST)
 def list_bindings_of_vhost(request: ApiRequest) -> Answer:
     """List the bindings of one vhost."""
-    return _binding_listing(_all_bindings(request.vhost()))
+    return _binding_listing(request, _all_bindings(request.vhost()))
 
 
 @API.add(
@@ -494,8 +493,8 @@ def list_bindings_from_exchange(request: ApiRequest) -> Answer:
     vhost, exchange = _find_exchange(request)
     if exchange is vhost.default_exchange:
         queues = [queue for queue in vhost.queues.values() if not queue.is_reply_address]
-        return _binding_listing(_default_binding(vhost, queue) for queue in queues)
-    return _binding_listing(_bindings_from(vhost, exchange))
+        return _binding_listing(request, (_default_binding(vhost, queue) for queue in queues))
+    return _binding_listing(request, _bindings_from(vhost, exchange))
 
 
 @API.add(
@@ -507,7 +506,9 @@ def list_bindings_from_exchange(request: ApiRequest) -> Answer:
 def list_bindings_to_exchange(request: ApiRequest) -> Answer:
     """List the bindings whose destination is an exchange."""
     vhost, exchange = _find_exchange(request)
-    return _binding_listing(_to_entry(vhost, each) for each in list(vhost.bindings_to(exchange)))
+    return _binding_listing(
+        request, (_to_entry(vhost, each) for each in list(vhost.bindings_to(exchange)))
+    )
 
 
 @API.add("GET", "/api/queues/{vhost}/{queue}/bindings", Access.VHOST, content=Content.LIST)
@@ -517,7 +518,7 @@ def list_bindings_to_queue(request: ApiRequest) -> Answer:
     vhost = queue.vhost
     entries = [_default_binding(vhost, queue)]
     return _binding_listing(
-        [*entries, *(_to_entry(vhost, each) for each in vhost.bindings_to(queue))]
+        request, [*entries, *(_to_entry(vhost, each) for each in vhost.bindings_to(queue))]
     )
 
 
@@ -556,7 +557,7 @@ _ENDS: Final = "/api/bindings/{vhost}/e/{source}/{destination_type}/{destination
 @API.add("GET", _ENDS, Access.VHOST, content=Content.LIST)
 def list_bindings_between(request: ApiRequest) -> Answer:
     """List the bindings between an exchange and a queue (`q`) or exchange (`e`)."""
-    return _binding_listing(_between(*_find_ends(request)))
+    return _binding_listing(request, _between(*_find_ends(request)))
 
 
 @API.add("POST", _ENDS, Access.VHOST, answers=(201,), body=BindingBody)
