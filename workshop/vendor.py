@@ -1,4 +1,6 @@
-"""Fetch the third-party JavaScript of the web console from the npm registry: `python -m workshop.vendor`.
+"""Fetch the JavaScript of other projects for the web console, and a schema, from the npm registry.
+
+    python -m workshop.vendor
 
 The files are committed, so neither an installation nor a browser ever contacts another host. This module is run
 only to change a version. It writes the files, their licences and a manifest with their hashes, which a test
@@ -21,6 +23,7 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parent.parent
 CONSOLE: Final = ROOT / "src/recado/console/web/vendor"
 TESTS: Final = ROOT / "tests/console/web/vendor"
+SCHEMAS: Final = ROOT / "tests/patterns/vendor"
 
 
 class Package(NamedTuple):
@@ -70,11 +73,18 @@ PACKAGES: Final = (
         {"axe.min.js": "axe.min.js", "LICENSE": "axe-core.LICENSE"},
         TESTS,
     ),
+    Package(
+        "@asyncapi/specs",
+        "6.11.1",
+        "Apache-2.0",
+        {"schemas/3.0.0-without-$id.json": "asyncapi-3.0.0.json", "LICENSE": "asyncapi.LICENSE"},
+        SCHEMAS,
+    ),
 )
 
 
 def main() -> None:
-    for folder in (CONSOLE, TESTS):
+    for folder in (CONSOLE, TESTS, SCHEMAS):
         folder.mkdir(parents=True, exist_ok=True)
         packages = [package for package in PACKAGES if package.folder == folder]
         manifest = [_bring(package) for package in packages]

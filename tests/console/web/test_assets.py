@@ -131,7 +131,7 @@ def test_the_metrics_port_has_no_console(broker: recado.Broker) -> None:
     assert fetch(broker.metrics_port, "/").status == 404
 
 
-@pytest.mark.parametrize("folder", [vendor.CONSOLE, vendor.TESTS])
+@pytest.mark.parametrize("folder", [vendor.CONSOLE, vendor.TESTS, vendor.SCHEMAS])
 def test_files_of_other_projects_are_those_of_the_manifest(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     expected = {name: digest for each in manifest for name, digest in each["sha256"].items()}
