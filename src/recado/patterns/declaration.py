@@ -22,9 +22,19 @@ from .destination import (
 
 NOT_FOUND_CODE = 404
 
-RECADO_PRODUCT = "recado"
+RECADO_INFORMATION = "recado "  # its product is RabbitMQ, for clients that test for that
+
+DELETION_NOTICE_S = 0.5
 
 UNROUTED_SUFFIX = ".unrouted"
+
+# Quorum queues of RabbitMQ return a requeued message to their head only if they have a limit of deliveries. The
+# broker drops a message beyond it, so it is one that is never reached.
+DELIVERY_LIMIT_COUNT = 1_000_000_000
+_QUORUM_ARGUMENTS: FieldTable = {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": DELIVERY_LIMIT_COUNT,
+}
 
 
 class Declarer:
@@ -33,12 +43,14 @@ class Declarer:
     def __init__(self, connection: RobustConnection) -> None:
         self._connection = connection
         self._declared: set[tuple[str, str]] = set()
+        self._deleted_at: dict[tuple[str, str], float] = {}
         self._lock = asyncio.Lock()
         self.is_recado = False
 
     def detect_broker(self, server_properties: Mapping[str, object]) -> None:
         """Record whether the broker is recado, whose extensions are used then."""
-        self.is_recado = server_properties.get("product") == RECADO_PRODUCT
+        information = server_properties.get("information")
+        self.is_recado = isinstance(information, str) and information.startswith(RECADO_INFORMATION)
 
     def forget_all(self) -> None:
         """Declare everything again when it is next used: the broker may have been replaced."""
@@ -46,10 +58,12 @@ class Declarer:
 
     def forget(self, destination: Destination) -> None:
         """Declare this destination again when it is next used: it was deleted."""
-        self._declared.discard((type(destination).__name__, destination.name))
+        key = _key(destination)
+        self._declared.discard(key)
+        self._deleted_at[key] = asyncio.get_running_loop().time()
 
     def is_declared(self, destination: Destination) -> bool:
-        return (type(destination).__name__, destination.name) in self._declared
+        return _key(destination) in self._declared
 
     async def declare(self, destination: DestinationLike) -> Destination:
         """Declare a destination unless it exists; return it."""
@@ -58,14 +72,26 @@ class Declarer:
             return target
         async with self._lock:
             if not self.is_declared(target):
+                await self._wait_after_deletion(target)
                 await self._declare(target)
-                self._declared.add((type(target).__name__, target.name))
+                self._declared.add(_key(target))
         return target
+
+    async def _wait_after_deletion(self, destination: Destination) -> None:
+        """Let RabbitMQ tell the consumers of a deleted queue.
+
+        It does not if a quorum queue of the same name exists again by then, and its messages do not reach them.
+        """
+        deleted_at = self._deleted_at.pop(_key(destination), None)
+        if deleted_at is not None and not self.is_recado:
+            elapsed = asyncio.get_running_loop().time() - deleted_at
+            await asyncio.sleep(max(DELETION_NOTICE_S - elapsed, 0))
 
     async def _declare(self, destination: Destination) -> None:
         match destination:
             case PointToPoint(name, queue_type, arguments):
-                await self.declare_queue(name, {"x-queue-type": queue_type, **arguments})
+                defaults = _QUORUM_ARGUMENTS if queue_type == "quorum" else {}
+                await self.declare_queue(name, {**defaults, **arguments})
             case LogStream(name, arguments):
                 await self.declare_queue(name, {"x-queue-type": "stream", **arguments})
             case PublishSubscribe(name, exchange_type, arguments):
@@ -116,6 +142,10 @@ class Declarer:
     async def open_channel(self) -> RobustChannel:
         """Open a channel for one operation; the caller closes it."""
         return await self._connection.channel(confirms=False)
+
+
+def _key(destination: Destination) -> tuple[str, str]:
+    return type(destination).__name__, destination.name
 
 
 def _exists(error: ChannelClosedByBrokerError) -> bool:

@@ -7,7 +7,9 @@ acknowledgement came too late. The client below it reconnects by itself.
     STOPPED ── start ──→ STARTING ──→ CONSUMING ←── resume ── PAUSED
                             ↑  └──── error ──┘  └── pause ───→
 
-PEP1  A started endpoint that is not paused consumes, or waits at most `RESTART_DELAY_MAX_S` to try again.
+PEP1  A started endpoint that is not paused consumes, or waits at most `RESTART_DELAY_MAX_S` to try again. That
+      includes a consumer that the broker has lost without a notice: it is missed within
+      `(MISSING_MAX_COUNT + 1) * WATCH_INTERVAL_S`, unless the queue has other consumers.
 PEP2  `stop` and `pause` return when no handler runs any more; buffered deliveries are requeued.
 """
 
@@ -22,15 +24,28 @@ from uuid import uuid4
 import msgspec
 
 from recado.amqp.values import FieldTable
-from recado.client import ChannelClosedByBrokerError, ClientError, RobustChannel, RobustConnection, RobustConsumer
+from recado.client import (
+    ChannelClosedByBrokerError,
+    ClientError,
+    ConsumerCancelledError,
+    RobustChannel,
+    RobustConnection,
+    RobustConsumer,
+)
 
-from .declaration import Declarer
+from .declaration import NOT_FOUND_CODE, Declarer
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
+from .errors import CompositionError
 
 log = logging.getLogger("recado.patterns")
 
 RESTART_DELAY_INITIAL_S = 0.05
 RESTART_DELAY_MAX_S = 1.0
+
+WATCH_INTERVAL_S = 1.5
+MISSING_MAX_COUNT = (
+    2  # consecutive checks: a consumer appears in the count a moment after its start
+)
 
 REFUSED_CODES = (403, 405, 406)  # access refused, resource locked, precondition failed
 
@@ -59,6 +74,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     offset: str | int | None = None
     exclusive: bool = False
     tap: bool = False
+    more_bindings: tuple[tuple[PublishSubscribe, str], ...] = ()
     selector: str | None = None  # evaluated by the broker
 
     @property
@@ -75,7 +91,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         arguments: FieldTable = {}
         if self.offset is not None:
             arguments["x-stream-offset"] = self.offset
-        if self.tap:
+        if self.tap and not self.is_private:
             arguments["x-wire-tap"] = True
         if self.selector is not None:
             arguments["x-selector"] = self.selector
@@ -111,6 +127,7 @@ class Endpoint:
         self.state = EndpointState.STOPPED
         self.error: Exception | None = None  # that ended the consumer last
         self.queue = self._name_queue()
+        self.channel: RobustChannel | None = None
         self._connection = connection
         self._declarer = declarer
         self._prepare = prepare
@@ -148,27 +165,27 @@ class Endpoint:
         finally:
             waiting.cancel()
 
-    async def stop(self, timeout: float = 30.0) -> None:
-        """Stop consuming, and wait up to `timeout` seconds for running handlers before they are cancelled."""
-        await self._end(EndpointState.STOPPED, timeout)
+    async def stop(self, grace: float = 30.0) -> None:
+        """Stop consuming, and wait up to `grace` seconds for running handlers before they are cancelled."""
+        await self._end(EndpointState.STOPPED, grace)
 
-    async def pause(self, timeout: float = 30.0) -> None:
+    async def pause(self, grace: float = 30.0) -> None:
         """Stop consuming until `resume`; like `stop` otherwise."""
         if self.state is not EndpointState.STOPPED:
-            await self._end(EndpointState.PAUSED, timeout)
+            await self._end(EndpointState.PAUSED, grace)
 
     def resume(self) -> None:
         """Consume again after `pause`."""
         if self.state is EndpointState.PAUSED:
             self.start()
 
-    async def _end(self, state: EndpointState, timeout: float) -> None:
+    async def _end(self, state: EndpointState, grace: float) -> None:
         task, self._task = self._task, None
         if task is not None:
             if self._consumer is not None:
                 with suppress(ClientError):
                     await self._consumer.cancel()
-                await asyncio.wait([task], timeout=timeout)
+                await asyncio.wait([task], timeout=grace)
             if not task.done():
                 task.cancel()
             with suppress(asyncio.CancelledError, ClientError):
@@ -182,6 +199,8 @@ class Endpoint:
         while True:
             try:
                 await self._consume()
+            except CompositionError:
+                raise
             except ChannelClosedByBrokerError as error:
                 if not self._started.is_set() and error.reply_code in REFUSED_CODES:
                     raise  # a mistake in the program, which it should see at its start
@@ -214,8 +233,11 @@ class Endpoint:
         await self._prepare()
         await self._declarer.declare(self.source.destination)
         async with await self._connection.channel(confirms=False) as channel:
+            self.channel = channel
             if isinstance(self.source.destination, PublishSubscribe):
                 await self._declare_queue(channel, self.source.destination)
+            if self.source.exclusive and not self._started.is_set():
+                await self._check_alone(channel)
             await channel.qos(self.prefetch)
             self._consumer = await channel.consume(
                 self.queue,
@@ -226,10 +248,51 @@ class Endpoint:
             )
             self.state = EndpointState.CONSUMING
             self._started.set()
+            watching = asyncio.create_task(self._watch(self._consumer))
             try:
                 await self.processor.run(self._consumer, self.queue)
             finally:
                 self._consumer = None
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _watch(self, consumer: RobustConsumer) -> None:
+        """End the consumer if the broker has lost it without a notice.
+
+        RabbitMQ 3.10 does so if a quorum queue is deleted and declared again at once.
+        """
+        missing_count = 0
+        while missing_count < MISSING_MAX_COUNT:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            try:
+                count = await self._count_consumers()
+            except (
+                ClientError
+            ):  # the connection is lost, and with it the consumer, which will be restored
+                count = 1
+            missing_count = 0 if count else missing_count + 1
+        consumer.fail(ConsumerCancelledError(consumer.tag, self.queue))
+
+    async def _count_consumers(self) -> int:
+        """Ask the broker how many consumers the queue has."""
+        channel = await self._connection.channel(confirms=False)
+        try:
+            info = await channel.declare_queue(self.queue, passive=True)
+        except ChannelClosedByBrokerError as error:
+            if error.reply_code == NOT_FOUND_CODE:
+                return 0
+            raise
+        await channel.close()
+        return info.consumer_count
+
+    async def _check_alone(self, channel: RobustChannel) -> None:
+        """Raise an error if the queue has another consumer: RabbitMQ has no exclusive consumers of quorum queues."""
+        info = await channel.declare_queue(self.queue, passive=True)
+        if info.consumer_count:
+            raise CompositionError(
+                f"endpoint '{self.tag}': queue '{self.queue}' has another consumer, so a selector would take messages"
+                " from it; use flow() with a ContentRouter or Filter instead"
+            )
 
     async def _declare_queue(self, channel: RobustChannel, exchange: PublishSubscribe) -> None:
         """Declare the queue of a subscriber and bind it to the exchange."""
@@ -241,6 +304,9 @@ class Endpoint:
         if key is None:
             key = MATCH_ALL_KEYS.get(exchange.type, "")
         await channel.bind_queue(self.queue, exchange.name, key)
+        for another, another_key in self.source.more_bindings:
+            await self._declarer.declare(another)
+            await channel.bind_queue(self.queue, another.name, another_key)
 
 
 def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:

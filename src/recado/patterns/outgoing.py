@@ -91,9 +91,7 @@ class ReplyAddress:
 
     __slots__ = ("content_type", "correlation_id", "reply_to")
 
-    def __init__(
-        self, reply_to: str, correlation_id: str | None, content_type: str | None
-    ) -> None:
+    def __init__(self, reply_to: str, correlation_id: str | None, content_type: str | None) -> None:
         self.reply_to = reply_to
         self.correlation_id = correlation_id
         self.content_type = content_type

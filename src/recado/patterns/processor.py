@@ -156,7 +156,11 @@ class HandlerProcessor:
     """Calls a handler with each message."""
 
     def __init__(
-        self, handler: Handler, options: ProcessorOptions, outgoing: Outgoing, settlement: Settlement
+        self,
+        handler: Handler,
+        options: ProcessorOptions,
+        outgoing: Outgoing,
+        settlement: Settlement,
     ) -> None:
         self.handler = handler
         self.options = options
@@ -232,7 +236,7 @@ class HandlerProcessor:
         attempt = attempt_number(delivery, properties)
         if attempt > options.retry.attempts > 1:
             lost = WorkerLostError(
-                f"{attempt - 1} attempts ended without a result: the handler's process was killed or lost its connection"
+                f"{attempt - 1} attempts ended without a result: the worker was killed or lost its connection"
             )
             await settlement.park(delivery, properties, queue, lost, attempt - 1)
             return
@@ -300,9 +304,7 @@ class HandlerProcessor:
     def _reply(self, delivery: Delivery, properties: Properties, result: Any) -> None:
         """Publish the reply; the delivery is acknowledged when it is confirmed."""
         reply = self._outgoing.reply(result, _reply_address(properties))
-        self._settlement.publisher.send(
-            reply, partial(self._settlement.acknowledge, delivery)
-        )
+        self._settlement.publisher.send(reply, partial(self._settlement.acknowledge, delivery))
 
     def _reply_error(self, properties: Properties, error: Exception) -> None:
         """Tell the requester that its request failed."""
@@ -337,4 +339,3 @@ def _reply_address(properties: Properties) -> ReplyAddress:
 
 def _ignore_outcome(error: Exception | None) -> None:
     """An error reply is sent once: the request has its place among the dead letters."""
-
