@@ -61,7 +61,7 @@ class EndpointState(Enum):
     PAUSED = "paused"
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
     """From where an endpoint consumes, and how.
 
     A `PublishSubscribe` needs a queue: one of the name `<exchange>.<subscriber>` that stays and is shared by all
@@ -105,13 +105,13 @@ class Processor(Protocol):
         """Process deliveries until the consumer ends; raises the error that ended it."""
 
 
-class Endpoint:
+class MessageEndpoint:
     """A supervised consumer."""
 
     def __init__(
         self,
         tag: str,
-        source: Source,
+        source: EndpointSource,
         processor: Processor,
         *,
         prefetch: int,
@@ -309,7 +309,7 @@ class Endpoint:
             await channel.bind_queue(self.queue, another.name, another_key)
 
 
-def describe_endpoint(endpoint: Endpoint) -> dict[str, Any]:
+def describe_endpoint(endpoint: MessageEndpoint) -> dict[str, Any]:
     """Return the state of an endpoint for people and machines."""
     return {
         "tag": endpoint.tag,

@@ -17,12 +17,14 @@ A parked message (dead letter or invalid message) has its original body and prop
 
 import traceback
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any
 
 import msgspec
 
 from recado.amqp.properties import Properties
 from recado.client import Delivery
+
+from .message import PERSISTENT_CODE
 
 ATTEMPT_HEADER = "x-attempt"
 DELIVERY_COUNT_HEADER = "x-delivery-count"
@@ -35,7 +37,6 @@ HANDLER_HEADER = "x-failure-handler"
 TIME_HEADER = "x-failure-time"
 USER_HEADER = "x-original-user-id"
 
-_PERSISTENT_DELIVERY_MODE: Final[Literal[2]] = 2
 
 REASON_MAX_BYTES = 1024
 TRACEBACK_MAX_BYTES = 8192
@@ -125,7 +126,7 @@ def _for_republishing(properties: Properties, headers: dict[str, Any]) -> Proper
         headers=headers or None,
         user_id=None,
         expiration=None,
-        delivery_mode=_PERSISTENT_DELIVERY_MODE,
+        delivery_mode=PERSISTENT_CODE,
     )
 
 

@@ -15,7 +15,7 @@ from recado.amqp.properties import Properties
 T = TypeVar("T")
 U = TypeVar("U")
 
-_PERSISTENT_DELIVERY_MODE: Final = 2
+PERSISTENT_CODE: Final = 2  # AMQP's delivery mode
 
 
 class DeliveryInfo(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             content_type=self.content_type,
             content_encoding=self.content_encoding,
             headers=dict(self.headers) or None,
-            delivery_mode=_PERSISTENT_DELIVERY_MODE if self.persistent else 1,
+            delivery_mode=PERSISTENT_CODE if self.persistent else 1,
             priority=self.priority,
             correlation_id=self.correlation_id,
             reply_to=self.reply_to,
@@ -118,7 +118,7 @@ def received_message(
         priority=properties.priority,
         expiration=expiration,
         timestamp=timestamp,
-        persistent=properties.delivery_mode == _PERSISTENT_DELIVERY_MODE,
+        persistent=properties.delivery_mode == PERSISTENT_CODE,
         attempt=attempt,
         delivery=delivery,
     )

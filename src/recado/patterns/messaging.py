@@ -46,13 +46,13 @@ from .destination import (
     PublishSubscribe,
     to_destination,
 )
-from .endpoint import Endpoint, EndpointState, Processor, Source, describe_endpoint
+from .encoder import MessageEncoder
+from .endpoint import EndpointSource, EndpointState, MessageEndpoint, Processor, describe_endpoint
 from .errors import CompositionError, UnroutableMessageError
 from .failure import attempt_number
 from .handler import Handler, inspect_handler
 from .message import DeliveryInfo, Message, received_message
-from .outgoing import Outgoing
-from .processor import HandlerProcessor, ProcessorOptions, Settlement
+from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
 from .publisher import ConfirmedPublisher
 from .requester import Requester
 from .retry import NO_RETRY, Retry
@@ -113,14 +113,14 @@ class Messaging:
         self.name = name
         self.shutdown_timeout = shutdown_timeout
         self.translators = Translators(*translators)
-        self.endpoints: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, MessageEndpoint] = {}
         self._url = url
         self._data = data
         self.dead_letter = _require_queue(dead_letter, "dead_letter")
         self.invalid = _require_queue(invalid, "invalid")
         self._wait_for_broker = wait_for_broker
         self._make_delay = delay
-        self._registrations: list[Callable[[_Running], Endpoint]] = []
+        self._registrations: list[Callable[[_Running], MessageEndpoint]] = []
         self._tags: set[str] = set()
         self._running: _Running | None = None
         self._starting: set[asyncio.Task[None]] = set()
@@ -318,7 +318,7 @@ class Messaging:
         invalid: DestinationLike | None,
         concurrency: int,
         timeout: float | None,
-    ) -> tuple[ProcessorOptions, Source]:
+    ) -> tuple[ProcessorOptions, EndpointSource]:
         """Check that the options of an endpoint work together."""
         if concurrency < 1:
             raise CompositionError(
@@ -337,7 +337,7 @@ class Messaging:
                 )
         elif offset is not None:
             raise CompositionError(f"endpoint '{tag}': offset belongs to a LogStream")
-        described = Source(
+        described = EndpointSource(
             destination=target,
             key=key,
             subscriber=subscriber,
@@ -390,7 +390,7 @@ class Messaging:
 
         return register
 
-    def _register(self, tag: str, make: "Callable[[_Running], Endpoint]") -> None:
+    def _register(self, tag: str, make: "Callable[[_Running], MessageEndpoint]") -> None:
         if tag in self._tags:
             raise CompositionError(
                 f"there are two endpoints with the tag '{tag}': name one with tag=…"
@@ -404,7 +404,7 @@ class Messaging:
             self._starting.add(task)
             task.add_done_callback(self._starting.discard)
 
-    def _start_endpoint(self, endpoint: Endpoint) -> None:
+    def _start_endpoint(self, endpoint: MessageEndpoint) -> None:
         self.endpoints[endpoint.tag] = endpoint
         endpoint.start()
 
@@ -438,9 +438,9 @@ class Messaging:
         destination = await running.declarer.declare(to)
         if isinstance(body, Message):
             message = self._to_message(body, key)
-            publish = running.outgoing.to_destination(message, destination)
+            publish = running.encoder.to_destination(message, destination)
         else:
-            publish = running.outgoing.body_to_destination(body, destination, key)
+            publish = running.encoder.body_to_destination(body, destination, key)
         try:
             await running.publisher.publish(publish)
         except (UnroutableMessageError, ChannelClosedByBrokerError):
@@ -459,9 +459,9 @@ class Messaging:
         for body in bodies:
             if isinstance(body, Message):
                 message = self._to_message(body, key)
-                publishes.append(running.outgoing.to_destination(message, destination))
+                publishes.append(running.encoder.to_destination(message, destination))
             else:
-                publishes.append(running.outgoing.body_to_destination(body, destination, key))
+                publishes.append(running.encoder.body_to_destination(body, destination, key))
         await running.publisher.publish_many(publishes)
 
     def _to_message(self, body: object, key: str) -> Message[Any]:
@@ -514,7 +514,7 @@ class Messaging:
         )
         translators = self.translators
         return await running.requester.request(
-            running.outgoing.to_destination(request, destination),
+            running.encoder.to_destination(request, destination),
             timeout,
             lambda reply, content_type: translators.decode(reply, content_type, reply_type),
         )
@@ -662,7 +662,7 @@ class _Running:
         self.publisher = ConfirmedPublisher(publishing)
         self.declarer = Declarer(publishing)
         self.declarer.detect_broker(publishing.server_properties)
-        self.outgoing = Outgoing(app.translators, self.publisher.new_message_id)
+        self.encoder = MessageEncoder(app.translators, self.publisher.new_message_id)
         if app._make_delay is not None:
             self.delay: Delay = app._make_delay(app)
         elif self.declarer.is_recado:
@@ -688,18 +688,18 @@ class _Running:
             self._polling = await self.consuming.channel(confirms=False)
         return self._polling
 
-    def settlement(self, options: ProcessorOptions) -> Settlement:
-        return Settlement(options, self.publisher, self.delay)
+    def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
+        return DeliverySettlement(options, self.publisher, self.delay)
 
     def handler_endpoint(
-        self, handler: Handler, options: ProcessorOptions, source: Source, prefetch: int
-    ) -> Endpoint:
+        self, handler: Handler, options: ProcessorOptions, source: EndpointSource, prefetch: int
+    ) -> MessageEndpoint:
         """Return the endpoint of a subscription."""
         if source.selector is not None and not self.declarer.is_recado:
             source = msgspec.structs.replace(source, selector=None)
         elif source.is_stream:
             options = msgspec.structs.replace(options, selected=None)
-        processor = HandlerProcessor(handler, options, self.outgoing, self.settlement(options))
+        processor = HandlerProcessor(handler, options, self.encoder, self.settlement(options))
 
         async def prepare() -> None:
             await self.declarer.declare(options.dead_letter)
@@ -713,30 +713,32 @@ class _Running:
         tag: str,
         queue: str,
         bindings: Sequence[tuple[PublishSubscribe, str]],
-    ) -> Endpoint:
+    ) -> MessageEndpoint:
         """Return the endpoint of a wire tap."""
         if self.declarer.is_recado:
-            source = Source(destination=PointToPoint(queue), tap=True)
+            source = EndpointSource(destination=PointToPoint(queue), tap=True)
         elif bindings:
             (exchange, key), *more = bindings
-            source = Source(destination=exchange, key=key, more_bindings=tuple(more), tap=True)
+            source = EndpointSource(
+                destination=exchange, key=key, more_bindings=tuple(more), tap=True
+            )
         else:
             raise CompositionError(
                 f"wire tap '{tag}': this broker cannot copy what enters queue '{queue}'; pass bindings=[(exchange,"
                 " key), …], the bindings of the queue"
             )
-        processor = TapProcessor(tag, handler, self.outgoing.translators)
+        processor = TapProcessor(tag, handler, self.encoder.translators)
         return self._endpoint(tag, source, processor, 0, _no_preparation)
 
     def _endpoint(
         self,
         tag: str,
-        source: Source,
+        source: EndpointSource,
         processor: Processor,
         prefetch: int,
         prepare: Callable[[], Awaitable[object]],
-    ) -> Endpoint:
-        return Endpoint(
+    ) -> MessageEndpoint:
+        return MessageEndpoint(
             tag,
             source,
             processor,

@@ -27,6 +27,7 @@ from recado.client import Delivery, RobustConsumer
 
 from .delay import Delay
 from .destination import Destination
+from .encoder import MessageEncoder, ReplyAddress
 from .errors import HandlerTimeoutError, MessagingError, TranslationError
 from .failure import (
     attempt_number,
@@ -36,7 +37,6 @@ from .failure import (
 )
 from .handler import Handler
 from .message import DeliveryInfo, Message, received_message
-from .outgoing import Outgoing, ReplyAddress
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .retry import Retry
 
@@ -68,7 +68,7 @@ class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
     unselected: Destination | None = None  # None: messages that are not selected are dropped
 
 
-class Settlement:
+class DeliverySettlement:
     """Settles deliveries: what follows from one is published before it is acknowledged."""
 
     def __init__(
@@ -159,15 +159,15 @@ class HandlerProcessor:
         self,
         handler: Handler,
         options: ProcessorOptions,
-        outgoing: Outgoing,
-        settlement: Settlement,
+        encoder: MessageEncoder,
+        settlement: DeliverySettlement,
     ) -> None:
         self.handler = handler
         self.options = options
         self.running_count = 0  # handlers that run at the moment
         self.handled_count = 0
         self.failed_count = 0
-        self._outgoing = outgoing
+        self._encoder = encoder
         self._settlement = settlement
         self._decoders: dict[bytes, Callable[[bytes], Any]] = {}
         self._needs_message = handler.wants_message or options.selected is not None
@@ -303,13 +303,13 @@ class HandlerProcessor:
 
     def _reply(self, delivery: Delivery, properties: Properties, result: Any) -> None:
         """Publish the reply; the delivery is acknowledged when it is confirmed."""
-        reply = self._outgoing.reply(result, _reply_address(properties))
+        reply = self._encoder.reply(result, _reply_address(properties))
         self._settlement.publisher.send(reply, partial(self._settlement.acknowledge, delivery))
 
     def _reply_error(self, properties: Properties, error: Exception) -> None:
         """Tell the requester that its request failed."""
         message = Message(body=None, headers={REPLY_ERROR_HEADER: describe(error)})
-        reply = self._outgoing.reply(message, _reply_address(properties))
+        reply = self._encoder.reply(message, _reply_address(properties))
         self._settlement.publisher.send(reply, _ignore_outcome)
 
     # ── translation ───────────────────────────────────────────────────────────────────────────────────────
@@ -319,7 +319,7 @@ class HandlerProcessor:
         decoder = self._decoders.get(content_type)
         if decoder is None:
             name = content_type.decode("utf-8", "surrogateescape") or None
-            decoder = self._outgoing.translators.decoder(name, self.handler.body_type)
+            decoder = self._encoder.translators.decoder(name, self.handler.body_type)
             if len(self._decoders) < _DECODERS_MAX_COUNT:
                 self._decoders[content_type] = decoder
         return decoder

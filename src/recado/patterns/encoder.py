@@ -25,7 +25,7 @@ _PLAIN_FLAGS: Final = struct.pack(">H", 0x8000 | 0x1000 | 0x0080 | 0x0040)
 _TIMESTAMP: Final = struct.Struct(">Q")
 
 
-class Outgoing:
+class MessageEncoder:
     """Encodes messages of one program."""
 
     def __init__(self, translators: Translators, new_message_id: Callable[[], str]) -> None:
