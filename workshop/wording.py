@@ -107,7 +107,6 @@ NOUN_MODULES: Final = frozenset(
         "encoding",
         "feed",
         "logging",
-        "messaging",
         "monitoring",
         "naming",
         "ring",

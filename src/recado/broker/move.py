@@ -15,7 +15,7 @@ Messages that enter the source after the beginning are not moved, so that it end
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -25,14 +25,11 @@ from recado.amqp.traits import MessageTraits, read_traits
 from .message_observer import MOVED
 from .priority_bucket import ReadLimits
 from .queue import Queue
-from .ready_messages import Portion, ReadyMessages, select
+from .ready_messages import Portion, ReadyMessages, Selection, select
 from .routing import publish_to_all
 from .run import Run
 from .steps import Steps
 from .work_queue import WorkQueue
-
-if TYPE_CHECKING:
-    from .message_filter import MessageFilter
 
 BATCH_LIMITS: Final = ReadLimits(message_count=128, byte_count=256 << 10, run_count=128)
 """Of a step, which takes up to 3 ms."""
@@ -52,7 +49,7 @@ def move(
     destination: Queue,
     progress: MoveProgress,
     count_max: int | None = None,
-    message_filter: "MessageFilter | None" = None,
+    message_filter: Selection | None = None,
 ) -> Steps[None]:
     """Move matching messages, up to `count_max`.
 
@@ -80,7 +77,7 @@ def move(
 
 
 def choose(
-    portion: Portion, message_filter: "MessageFilter | None", now: int, count_max: int | None
+    portion: Portion, message_filter: Selection | None, now: int, count_max: int | None
 ) -> list[Run]:
     """Return the messages that match and have not expired, up to `count_max`; None: all of the portion."""
     chosen: list[Run] = []

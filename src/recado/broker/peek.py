@@ -4,20 +4,15 @@ Nothing about the messages changes: neither their order nor the redelivered flag
 live. An expired message is left out, because no consumer will get it.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from recado.amqp.frames import extract_body, extract_properties
 
 from .delivery_count import add_delivery_count
-from .ready_messages import MessageReader, select
+from .ready_messages import MessageReader, Selection, select
 from .run import Run
 from .steps import Steps
 from .stream import BYTES_PER_UNIT
-
-if TYPE_CHECKING:
-    from .message_filter import MessageFilter
 
 
 class PeekSettings(msgspec.Struct, frozen=True):
@@ -31,7 +26,7 @@ class PeekSettings(msgspec.Struct, frozen=True):
     """The number of matching messages to leave out first."""
     body_bytes_max: int | None = None
     """The length to which bodies are truncated."""
-    message_filter: "MessageFilter | None" = None
+    message_filter: Selection | None = None
 
 
 class PeekedMessage(msgspec.Struct, frozen=True):

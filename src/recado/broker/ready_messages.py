@@ -21,7 +21,7 @@ from .stream_log import READ_BYTES
 from .work_queue import WorkQueue
 
 if TYPE_CHECKING:
-    from .message_filter import MessageFilter
+    from .message_filter import FilterResult
 
 PORTION_LIMITS: Final = ReadLimits(
     message_count=16_384, byte_count=16 << 20, run_count=STEP_UNITS_MAX // 4
@@ -40,6 +40,13 @@ class Portion(msgspec.Struct, frozen=True):
     cost: int
     priority: int = 0
     is_paged_out: bool = False
+
+
+class Selection(Protocol):
+    """Chooses messages of runs: a `MessageFilter`, or one by position."""
+
+    def select(self, run: Run, low: int, high: int, count_max: int) -> "FilterResult":
+        """Evaluate messages low..high-1 of a run, or the first of them, until `count_max` match."""
 
 
 class MessageReader(Protocol):
@@ -136,13 +143,13 @@ class StreamMessages:
 
 
 def select(
-    message_filter: "MessageFilter | None", run: Run, low: int, count_max: int
+    selection: Selection | None, run: Run, low: int, count_max: int
 ) -> tuple[Sequence[int], int, int]:
     """Return up to `count_max` matching messages of a run, as indexes from `low` on.
 
     Also returns the index after the last message that was evaluated, and the cost in bytes.
     """
-    if message_filter is None:
+    if selection is None:
         end = min(len(run), low + count_max)
         return range(low, end), end, 0
-    return message_filter.select(run, low, min(len(run), low + EVALUATED_MAX_COUNT), count_max)
+    return selection.select(run, low, min(len(run), low + EVALUATED_MAX_COUNT), count_max)

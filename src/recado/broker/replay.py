@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,13 +22,10 @@ from .dead_letter import HEADER_OVERHEAD_BYTES
 from .move import Forwarding, MoveProgress, choose, forward
 from .priority_bucket import ReadLimits
 from .queue import Queue
-from .ready_messages import ReadyMessages
+from .ready_messages import ReadyMessages, Selection
 from .run import Origin, Run
 from .steps import Steps
 from .work_queue import WorkQueue
-
-if TYPE_CHECKING:
-    from .message_filter import MessageFilter
 
 REPLAY_COUNT_HEADER: Final = "x-replay-count"
 BATCH_LIMITS: Final = ReadLimits(message_count=64, byte_count=256 << 10, run_count=64)
@@ -73,7 +70,7 @@ def replay(
     *,
     count_max: int | None = None,
     replays_max: int | None = None,
-    message_filter: "MessageFilter | None" = None,
+    message_filter: Selection | None = None,
 ) -> Steps[None]:
     """Replay matching dead letters of a queue, up to `count_max`.
 

@@ -42,6 +42,7 @@ from .routes import CHANGING_METHODS
 from .sampler import Sampler
 from .sessions import ConsoleSession, SessionTable
 from .slices import SlicePacer
+from .snapshots import SnapshotTable
 from .status_collector import StatusCollector
 from .status_table import StatusRecords
 from .trace_table import TraceTable
@@ -202,6 +203,7 @@ class Console:
         self.events = EventStreams(self)
         self._pending_logins = 0
         self.sessions = SessionTable()
+        self.snapshots = SnapshotTable()
         self.taps = TapTable(server)
         self.traces = TraceTable(server)
 

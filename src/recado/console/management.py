@@ -11,6 +11,7 @@ from .message_access import MessagePolicy
 from .resources import (
     compatibility,
     connections,
+    dead_letters,
     definitions,
     events,
     feeds,
@@ -25,6 +26,7 @@ from .resources import (
     route_test,
     samples,
     session,
+    snapshots,
     status,
     taps,
     topology,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 RESOURCES = (
     compatibility,
     connections,
+    dead_letters,
     definitions,
     events,
     feeds,
@@ -60,6 +63,7 @@ RESOURCES = (
     status,
     samples,
     session,
+    snapshots,
     taps,
     topology,
     traces,
@@ -143,6 +147,7 @@ class Management:
     async def stop(self) -> None:
         await self.console.events.close()
         await self.console.imports.stop()
+        self.console.snapshots.close()
         self.console.taps.close()
         self.console.traces.close()
         if self.console.collector is not None:

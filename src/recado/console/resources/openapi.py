@@ -37,6 +37,7 @@ PATH_PARAMETERS: Final[dict[str, tuple[str, Any]]] = {
     "channel": ("The name of a channel.", Name),
     "node": ("The name of the node.", Name),
     "stream": ("The name of an event stream, which is in its first event.", Name),
+    "snapshot": ("The id of a snapshot.", Name),
     "tap": ("The id of a live view of a queue.", Name),
     "trace": ("The id of a trace.", Name),
     "message": (

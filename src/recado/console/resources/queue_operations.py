@@ -13,11 +13,12 @@ from recado.amqp.properties import decode_properties
 from recado.amqp.values import STORED_MAX_ENTRY_COUNT, FieldValue, Int64
 from recado.broker import checks
 from recado.broker.alteration import AlteredSettings, alter, compare_settings, plan_alteration
+from recado.broker.chosen_messages import ChosenPositions, delete_messages
 from recado.broker.errors import InvalidAlterationError, InvalidValueError
 from recado.broker.move import MoveProgress, move
 from recado.broker.peek import PeekedMessage, PeekSettings, peek
 from recado.broker.queue import Queue
-from recado.broker.ready_messages import MessageReader, ReadyMessages, StreamMessages
+from recado.broker.ready_messages import MessageReader, ReadyMessages, Selection, StreamMessages
 from recado.broker.replay import ReplayProgress, replay
 from recado.broker.steps import Steps
 from recado.broker.stream import Stream
@@ -38,6 +39,12 @@ from .topology import access_to, find_queue, read_arguments
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Selector = Annotated[
     str, msgspec.Meta(description="A filter expression; only matching messages are concerned.")
+]
+SnapshotId = Annotated[
+    str,
+    msgspec.Meta(
+        description="Only the messages of this snapshot of the queue, instead of `selector`."
+    ),
 ]
 
 
@@ -98,7 +105,7 @@ def peek_messages(request: ApiRequest) -> Answer:
         return Answer(
             listing=Listing(
                 messages,
-                lambda message: _peeked_object(message, shown, body.encoding, body.truncate),
+                lambda message: peeked_object(message, shown, body.encoding, body.truncate),
                 lambda message: message.routing_key,
             )
         )
@@ -126,7 +133,7 @@ def _parse_offset(offset: int | str | msgspec.UnsetType) -> checks.StreamOffset:
         ) from error
 
 
-def _peeked_object(
+def peeked_object(
     message: PeekedMessage, shown: MessageAccess, encoding: str, truncate: int
 ) -> dict[str, Any]:
     properties = decode_properties(message.properties, max_entries=STORED_MAX_ENTRY_COUNT)
@@ -184,7 +191,7 @@ def reveal_message(request: ApiRequest) -> Answer:
         if not messages:
             raise not_found()
         is_revealed = True
-        return Answer(body=_peeked_object(messages[0], FULL_ACCESS, body.encoding, -1))
+        return Answer(body=peeked_object(messages[0], FULL_ACCESS, body.encoding, -1))
 
     return Answer(
         wait=wait,
@@ -207,6 +214,7 @@ class MessagesToMove(msgspec.Struct):
         Count | msgspec.UnsetType, msgspec.Meta(description="At most this many; all if absent.")
     ] = msgspec.UNSET
     selector: Selector = ""
+    snapshot: SnapshotId = ""
 
 
 @API.add(
@@ -227,9 +235,8 @@ def move_messages(request: ApiRequest) -> Answer:
         raise bad_request("destination: the queue itself")
     progress = MoveProgress()
     count = None if body.count is msgspec.UNSET else body.count
-    steps = move(
-        source, destination, progress, count, request.message_access.parse_selector(body.selector)
-    )
+    selection = _read_selection(request, source, body.selector, body.snapshot)
+    steps = move(source, destination, progress, count, selection)
 
     async def wait() -> Answer:
         await run_broker_steps(request, _stop_on_alarm(request, steps, progress))
@@ -254,6 +261,20 @@ def _find_source(request: ApiRequest) -> WorkQueue:
         raise bad_request("a stream keeps its messages: nothing can be moved from it")
     _refuse_during_alarm(request)
     return queue
+
+
+def _read_selection(
+    request: ApiRequest, source: WorkQueue, selector: str, snapshot_id: str
+) -> Selection | None:
+    """Return which messages are concerned, None for all. Raises `ApiError`."""
+    if not snapshot_id:
+        return request.message_access.parse_selector(selector)
+    if selector:
+        raise bad_request("snapshot: a selector cannot be combined with a snapshot")
+    snapshot = request.console.snapshots.find(snapshot_id, request.user.name)
+    if snapshot is None or snapshot.queue is not source or snapshot.positions is None:
+        raise bad_request("snapshot: there is no such snapshot of messages of this queue")
+    return ChosenPositions(snapshot.positions)
 
 
 def _find_destination(request: ApiRequest, name: str, vhost_name: str | msgspec.UnsetType) -> Queue:
@@ -283,6 +304,43 @@ def _stop_on_alarm(request: ApiRequest, steps: Steps[None], progress: MoveProgre
                 progress.stop_reason = f"publishers are blocked: {alarm}"
 
 
+# ── delete ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class MessagesToDelete(msgspec.Struct):
+    """Which messages to delete."""
+
+    count: Annotated[
+        Count | msgspec.UnsetType, msgspec.Meta(description="At most this many; all if absent.")
+    ] = msgspec.UNSET
+    selector: Selector = ""
+    snapshot: SnapshotId = ""
+
+
+@API.add(
+    "POST",
+    "/api/queues/{vhost}/{queue}/delete-messages",
+    Access.VHOST,
+    body=MessagesToDelete,
+)
+def delete_chosen_messages(request: ApiRequest) -> Answer:
+    """Delete ready messages of a queue; the answer counts those that were deleted and those that are left."""
+    source, body = find_readable_queue(request), read_body(request, MessagesToDelete)
+    if not isinstance(source, WorkQueue):
+        raise bad_request("a stream keeps its messages: none can be deleted from it")
+    progress = MoveProgress()
+    count = None if body.count is msgspec.UNSET else body.count
+    selection = _read_selection(request, source, body.selector, body.snapshot)
+    steps = delete_messages(source, progress, count, selection)
+
+    async def wait() -> Answer:
+        await run_broker_steps(request, steps)
+        body = {"deleted": progress.moved, "left": source.ready, "reason": progress.stop_reason}
+        return Answer(body=body, durable=True)
+
+    return Answer(wait=wait, outcome=lambda: {"deleted": progress.moved})
+
+
 # ── replay ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -297,6 +355,7 @@ class MessagesToReplay(msgspec.Struct):
         msgspec.Meta(description="Keep messages that were replayed so often; absent: no limit."),
     ] = msgspec.UNSET
     selector: Selector = ""
+    snapshot: SnapshotId = ""
 
 
 @API.add(
@@ -319,7 +378,7 @@ def replay_messages(request: ApiRequest) -> Answer:
         _write_predicate(request),
         count_max=None if body.count is msgspec.UNSET else body.count,
         replays_max=None if body.max_replays is msgspec.UNSET else body.max_replays,
-        message_filter=request.message_access.parse_selector(body.selector),
+        message_filter=_read_selection(request, source, body.selector, body.snapshot),
     )
 
     def describe() -> dict[str, Any]:
