@@ -443,12 +443,12 @@ def test_an_alteration_is_abandoned(store: MessageStore, count: int) -> None:
 
 def test_an_import_in_progress_is_waited_for() -> None:
     stage = Stage()
-    stage.broker.is_importing = True
+    stage.broker.definitions_locked = True
     steps = start(stage, auto_delete=True)
     for _ in range(3):
         next(steps)
     assert not stage.queue.settings.auto_delete
-    stage.broker.is_importing = False
+    stage.broker.definitions_locked = False
     run_to_completion(steps)
     assert stage.queue.settings.auto_delete
 
@@ -571,7 +571,7 @@ def test_the_queue_is_deleted_while_messages_change_priority() -> None:
     stage.broker.delete_queue(stage.queue, 0)
     with pytest.raises(NotFoundError):
         run_to_completion(steps)
-    assert not stage.broker.is_importing
+    assert not stage.broker.definitions_locked
 
 
 def test_a_client_that_leaves_does_not_stop_messages_that_change_priority() -> None:
@@ -581,7 +581,7 @@ def test_a_client_that_leaves_does_not_stop_messages_that_change_priority() -> N
     while stage.broker.background:
         stage.broker.tick(0)
     assert stage.queue.settings.max_priority == 2
-    assert not stage.broker.is_importing
+    assert not stage.broker.definitions_locked
     assert stage.bodies() == by_rank(range(300), 2)
 
 
@@ -598,6 +598,6 @@ def test_readers_end_when_priorities_change() -> None:
 def test_no_import_begins_while_messages_change_priority() -> None:
     stage = ranked()
     steps = until_frozen(stage, arguments=table(max_priority=2))
-    assert stage.broker.is_importing
+    assert stage.broker.definitions_locked
     run_to_completion(steps)
-    assert not stage.broker.is_importing
+    assert not stage.broker.definitions_locked

@@ -229,7 +229,7 @@ def test_a_transaction_is_told_as_one(store: PagingStore, queue: Queue, channel:
     assert store.notes == ["begin", "1 to q", "2 to q", "end"]
 
 
-# ── shelves ───────────────────────────────────────────────────────────────────────────────────────────────
+# ── paging out ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_finds_no_room_is_paged_out_and_comes_back_in_order(

@@ -88,7 +88,7 @@ def test_the_work_of_each_turn_is_bounded() -> None:
     assert most["topology"] <= 64
     assert most["metadata"] <= 64
     assert len(costs) > 1_000
-    assert not broker.is_importing
+    assert not broker.definitions_locked
     assert not broker.vhosts["/"].reserved
 
 
@@ -354,7 +354,7 @@ def test_a_second_import_is_refused(broker: Broker) -> None:
 def test_a_document_that_is_none_changes_nothing(broker: Broker, text: bytes) -> None:
     with pytest.raises(DefinitionsError):
         run(DefinitionsImport(broker, text))
-    assert not broker.is_importing
+    assert not broker.definitions_locked
 
 
 def test_the_steps_of_a_failed_import_are_bounded_as_well() -> None:

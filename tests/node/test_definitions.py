@@ -249,7 +249,8 @@ def test_a_document_of_one_vhost(broker: Broker) -> None:
     imported(broker, one, vhost="again")
     assert export_definitions(broker, "again") == one
     assert fault(lambda: imported(broker, one)) == (
-        "parameters[0] ('most'): has no vhost; for the definitions of one vhost, name it: --vhost"
+        "parameters[0] ('most'): has no vhost; to import the definitions of one vhost, name it"
+        " (--vhost VHOST, or /api/definitions/VHOST)"
     )
 
 

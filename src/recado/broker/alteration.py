@@ -20,11 +20,11 @@ What the new settings require is prepared in steps:
    those in memory change buckets. The queue delivers and drops nothing meanwhile, and this part is completed also
    if the caller closes the steps.
 
-Then one step replaces the settings, and one record of the journal, the new declaration, makes that durable. It is
-behind everything that was stored late, so it is on disk only with all of that (ALT1). Before it, a restart
-forgets what was stored: the queue is not declared, or as a classic queue.
+Then one step replaces the settings, and one record of the journal, the new declaration, makes that durable. It
+follows everything that was stored late, so it is on disk only with all of that (ALT1). After a crash before this
+record, the journal declares no such queue, or the old classic one, so the restart forgets what was stored late.
 
-Consequences of the new settings come after it, as after a change of policies: messages beyond a lower limit are
+Consequences of the new settings follow, as after a change of policies: messages beyond a lower limit are
 dropped in portions (WQ7). Bindings of a queue that has become transient are removed from the store, where a crash
 leaves them without a queue and the next start removes them.
 """
@@ -52,22 +52,23 @@ if TYPE_CHECKING:
     from .broker import Broker
 
 SURVEY_LIMITS: Final = ReadLimits(message_count=4096, byte_count=1 << 20, run_count=128)
-_MESSAGES_PER_UNIT: Final = 64  # messages
-_RECORDED_IDS_PER_STEP: Final = 32
+"""Of a step that measures messages."""
+_MESSAGES_PER_UNIT: Final = 64  # to measure
+_RECORDED_IDS_PER_STEP: Final = 32  # four units each
 
 
 class AlteredSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a queue that are to change; None: as before."""
+    """The settings of a queue that are to change; None leaves a setting as it is."""
 
     queue_type: QueueType | None = None
     durable: bool | None = None
     auto_delete: bool | None = None
     arguments: FieldTable | None = None
-    """All arguments of the queue; those that are not among them are removed."""
+    """All arguments of the queue; present arguments that are missing here are removed, except the queue type."""
 
 
 class SettingChange(msgspec.Struct, frozen=True):
-    """The value of a setting before and after; None: there is none."""
+    """The value of a setting before and after; None if it is not set."""
 
     before: FieldValue
     after: FieldValue
@@ -98,7 +99,11 @@ def plan_alteration(access: VhostAccess, queue: Queue, altered: AlteredSettings)
 
 
 def _new_arguments(old: QueueSettings, altered: AlteredSettings) -> FieldTable:
-    """Return all arguments, with the queue type if it is not that of a queue without this argument."""
+    """Return the arguments of the altered queue.
+
+    They name the queue type if the old arguments do, or if another type is requested. Raises
+    `InvalidAlterationError` if the requested type and the argument contradict each other.
+    """
     arguments = old.arguments if altered.arguments is None else altered.arguments
     requested = altered.queue_type
     named = arguments.get("x-queue-type")
@@ -157,7 +162,8 @@ def alter(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None
     """Give a queue settings that `plan_alteration` has returned.
 
     The caller sets `now` of the broker's background work before each step. If it closes the steps before the
-    settings were replaced, the queue stays as it was. No other alteration of the queue may be in progress
+    settings were replaced, the queue stays as it was, unless messages are changing buckets already: then the
+    alteration is completed in the background. No other alteration of the queue may be in progress
     (`is_altering`). Raises `InvalidAlterationError` if a client has made this one impossible, and
     `NotFoundError` if the queue was deleted meanwhile.
     """
@@ -178,7 +184,7 @@ def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -
         yield from _prepare(broker, queue, settings)
         if has_new_priorities and isinstance(queue, WorkQueue):
             yield from queue.begin_rebucketing(settings.max_priority)
-        while broker.is_importing:  # what it has checked must stay true
+        while broker.definitions_locked:  # what an import has checked must stay true
             yield TURN_UNITS_MAX
         _check_exists(queue)
         _check_possible(queue, settings)
@@ -208,13 +214,13 @@ def _switch(broker: "Broker", queue: Queue, settings: QueueSettings) -> None:
 
 
 def _rebucket(broker: "Broker", queue: WorkQueue, settings: QueueSettings) -> Steps[None]:
-    broker.is_importing = True  # refuses imports, which would check the old settings
+    broker.definitions_locked = True  # refuses imports, which would check the old settings
     try:
         yield from queue.rebucket(settings.max_priority)
         if not queue.deleted:
             _switch(broker, queue, settings)
     finally:
-        broker.is_importing = False
+        broker.definitions_locked = False
 
 
 def _advance_to_end(task: StepTask[None]) -> Steps[None]:
@@ -248,13 +254,13 @@ def _prepare(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[N
 
 
 def _store_deliveries_late(broker: "Broker", queue: WorkQueue) -> Steps[None]:
-    # Channels that are being closed are not among the open ones. They requeue their deliveries in the background.
-    closing = broker.background.newest(len(broker.background))
+    # A channel that is being closed is not in the list of open ones; a background task requeues its deliveries.
+    unfinished = broker.background.newest(len(broker.background))
     for channel in broker.consumer_timeouts.channels:
         if channel.access.vhost is queue.vhost:
             yield from channel.store_unacked_late(queue)
         yield 1
-    for task in closing:
+    for task in unfinished:
         while not task.is_done:
             yield TURN_UNITS_MAX
 

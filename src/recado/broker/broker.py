@@ -175,8 +175,11 @@ class Broker:
         self.global_parameters: dict[str, object] = {}
         self.staged_imports: dict[str, bytes] = {}
         """What the last end of the process left of an import: see `stage_import`."""
-        self.is_importing = False
-        """Whether an import of definitions is in progress. It reserves names: see `Vhost.reserved`."""
+        self.definitions_locked = False
+        """Whether an import of definitions is in progress, or a step of an alteration that excludes imports.
+
+        An import reserves names: see `Vhost.reserved`.
+        """
         self.background = BackgroundWork()
         self._dead_letters: dict[str, DeadLetterRouter] = {}
         self._contexts: dict[str, QueueContext] = {}

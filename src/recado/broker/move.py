@@ -32,8 +32,11 @@ from .steps import Steps
 from .work_queue import WorkQueue
 
 BATCH_LIMITS: Final = ReadLimits(message_count=128, byte_count=256 << 10, run_count=128)
-"""Of a step, which takes up to 3 ms."""
-DESTINATION_FULL: Final = "the destination is full: x-max-length or x-max-length-bytes is reached"
+"""Of one step, which then takes up to 3 ms."""
+DESTINATION_FULL: Final = (
+    "the destination is full: its limit of messages or bytes (max-length, max-length-bytes) is"
+    " reached"
+)
 DESTINATION_DELETED: Final = "the destination was deleted"
 
 
@@ -51,7 +54,7 @@ def move(
     count_max: int | None = None,
     message_filter: Selection | None = None,
 ) -> Steps[None]:
-    """Move matching messages, up to `count_max`.
+    """Move matching messages, up to `count_max`; count them in `progress`.
 
     The caller sets `now` of the vhost's background work before each step, and may set `progress.stop_reason`
     between two steps.
@@ -79,9 +82,9 @@ def move(
 def choose(
     portion: Portion, message_filter: Selection | None, now: int, count_max: int | None
 ) -> list[Run]:
-    """Return the messages that match and have not expired, up to `count_max`; None: all of the portion."""
+    """Return the messages of the portion that match and have not expired, up to `count_max`."""
     chosen: list[Run] = []
-    # A portion never has more messages than the limits of a batch allow.
+    # The portion was read with these limits, or with the lower ones of `replay`.
     count_left = BATCH_LIMITS.message_count if count_max is None else count_max
     for run in portion.runs:
         if run.expires_at is not None and run.expires_at <= now:
@@ -163,6 +166,6 @@ def _published_run(run: Run, traits: MessageTraits, payloads: list[bytes]) -> Ru
         run.frame_max,
         run.prefix,
         payloads,
-        True,
+        owns_payloads=True,
         is_forwarded=True,
     )

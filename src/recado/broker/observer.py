@@ -2,8 +2,8 @@
 
 The broker notifies one `ChangeObserver`; the class itself ignores everything, and is what a broker has unless
 `Broker.set_observer` attaches another one. A notification is made after the change, within the operation that
-makes it, so an observer must only take notes: it must not call the broker, raise, or take long. Publishing,
-delivering and settling messages notify nothing.
+makes it, so an observer only records it: it must not call the broker, raise, or take long. Publishing,
+delivering and settling messages cause no notification.
 
 Internal addresses of direct replies, and wire taps, are not observed; lists of the HTTP API omit them, too.
 """
@@ -40,19 +40,19 @@ class ChangeObserver:
         """A vhost was created, its settings were changed, or it was deleted."""
 
     def user_changed(self, before: "User | None", after: "User | None") -> None:
-        """A user was created (`before` is None), changed with its permissions, or deleted (`after` is None)."""
+        """A user was created (`before` is None), it or its permissions changed, or it was deleted (`after` is None)."""
 
     def policy_changed(self, change: Change, vhost: str, policy: "Policy") -> None:
         """A policy or operator policy was created, changed or deleted."""
 
     def parameter_changed(self, change: Change, component: str, vhost: str, name: str) -> None:
-        """A parameter of a vhost was created, changed or deleted; a global one has no component and vhost."""
+        """A parameter of a vhost was created, changed or deleted; a global one has empty `component` and `vhost`."""
 
     def exchange_changed(self, change: Change, vhost: str, exchange: "Exchange[Any]") -> None:
         """An exchange was created or deleted, or a policy has changed its settings."""
 
     def queue_changed(self, change: Change, queue: "Queue") -> None:
-        """A queue was created or deleted, or a policy has changed its settings."""
+        """A queue was created or deleted, or a policy or an alteration has changed its settings."""
 
     def binding_changed(self, change: Change, vhost: str, binding: "Binding[Any]") -> None:
         """A binding was created or deleted."""
@@ -66,11 +66,11 @@ class ChangeObserver:
     def connection_changed(self, change: Change, connection: object) -> None:
         """A connection has entered a vhost, was closed, or an alarm blocks or unblocks its publishing.
 
-        `connection` is the one that its channels have.
+        `connection` is the object that its channels have as `Channel.connection`.
         """
 
     def alarm_changed(self, before: str | None, after: str | None) -> None:
-        """An alarm that blocks publishers was set or cleared; None: there is no alarm."""
+        """An alarm that blocks publishers was set, replaced or cleared; None means no alarm."""
 
 
 IGNORE_CHANGES = ChangeObserver()

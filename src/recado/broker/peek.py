@@ -25,7 +25,7 @@ class PeekSettings(msgspec.Struct, frozen=True):
     skip: int = 0
     """The number of matching messages to leave out first."""
     body_bytes_max: int | None = None
-    """The length to which bodies are truncated."""
+    """The length to which bodies are truncated; None returns whole bodies."""
     message_filter: Selection | None = None
 
 
@@ -36,9 +36,9 @@ class PeekedMessage(msgspec.Struct, frozen=True):
     exchange: str
     routing_key: str
     properties: bytes
-    """Encoded."""
+    """As encoded in a header frame."""
     body: bytes
-    """Perhaps truncated."""
+    """Truncated to `PeekSettings.body_bytes_max`."""
     body_bytes: int
     """The size of the whole body."""
 

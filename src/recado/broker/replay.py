@@ -2,7 +2,10 @@
 
 The header `x-death` of a dead letter names that queue, and the exchange and routing key with which the message
 had entered it; it is delivered with these again. `x-death` stays, so that the deaths go on being counted. The
-header `x-replay-count` counts the replays of a message. What the module `move` promises applies here as well.
+header `x-replay-count` counts the replays of a message.
+
+A replay moves messages (see `move`: MV1 and the paragraph after it apply), but it has many destinations and does
+not stop when one is full: messages that would exceed a limit of their queue stay, and are counted as `QUEUE_FULL`.
 """
 
 from collections import Counter
@@ -29,10 +32,11 @@ from .work_queue import WorkQueue
 
 REPLAY_COUNT_HEADER: Final = "x-replay-count"
 BATCH_LIMITS: Final = ReadLimits(message_count=64, byte_count=256 << 10, run_count=64)
+"""Of one step; half as many messages as a move takes, because each is decoded and encoded."""
 _UNITS_PER_MESSAGE: Final = 5  # to decode and encode its properties, in addition to publishing
 _NAME_MAX_BYTES: Final = 255
 
-# Why messages are kept where they are.
+# The reasons for which messages stay; `ReplayProgress.kept` counts by them, and the HTTP API reports them.
 NO_DEATH: Final = "no_x_death"
 QUEUE_GONE: Final = "queue_gone"
 NOT_PERMITTED: Final = "not_permitted"
@@ -42,13 +46,13 @@ QUEUE_FULL: Final = "queue_full"
 
 
 class ReplayProgress(MoveProgress):
-    """How far a replay is; `kept` counts the matching messages that stay, by reason."""
+    """How far a replay is; `kept` counts the matching messages that it has read and that stay, by reason."""
 
     kept: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 class _Death(NamedTuple):
-    """Where a message died, and how it had come there."""
+    """The queue where a message died, and the exchange and routing key with which it had entered the queue."""
 
     queue: str
     exchange: str
@@ -120,7 +124,9 @@ def _prepare(
     death = _find_death(headers, source.name)
     if death is None:
         return NO_DEATH
-    if not may_write(death.queue):  # first, so that it does not tell whether the queue exists
+    if not may_write(
+        death.queue
+    ):  # first, so that the reason does not reveal whether the queue exists
         return NOT_PERMITTED
     destination = source.vhost.queues.get(death.queue)
     if destination is None or destination.owner is not None:
@@ -181,19 +187,19 @@ def _rewrite(run: Run, properties: Properties, death: _Death) -> Run | None:
         run.frame_max,
         b"",
         payloads,
-        True,
+        owns_payloads=True,
         is_forwarded=True,
     )
 
 
-# Cached, because a run has one origin object: messages with equal ones could not be joined.
+# Cached so that equal origins are one object: runs are joined only if they have the same origin object.
 _origin_of = lru_cache(256)(Origin)
 
 
 def _limit(
     candidates: list[_Candidate], count_left: int | None, kept: Counter[str]
 ) -> list[Forwarding]:
-    """Return the messages that fit into their queues, in order, up to `count_left`."""
+    """Return the messages that fit into their queues, in order, up to `count_left`; count the others in `kept`."""
     sizes: dict[Queue, list[int]] = {}
     for each in candidates:
         sizes.setdefault(each.destination, []).extend(each.run.body_sizes())

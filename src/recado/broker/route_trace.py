@@ -1,7 +1,7 @@
 """A trace of the route of a message: which exchanges it would pass, which bindings match, and where it would end.
 
-It follows the same rules as `route_search`, and nothing is published. A delayed message is traced as if it were
-due, by the bindings of now.
+It follows the same rules as `route_search`, and nothing is published. A message to a delayed exchange is traced as
+if it were due now.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from .steps import STEP_UNITS_MAX, Steps, chunks
 from .vhost import Vhost
 
 MATCHES_MAX_COUNT: Final = 1_000
-"""Matches, and queues, that a trace lists; the others are only counted."""
+"""Limit of the matches, and of the queues, that a trace lists; further ones are only counted."""
 _BINDINGS_PER_STEP: Final = STEP_UNITS_MAX * BINDINGS_PER_UNIT
-_REASONS_MAX_COUNT: Final = 5  # dead ends in one text
+_REASONS_MAX_COUNT: Final = 5  # dead ends in `unroutable_reason`, which must stay readable
 
 DUPLICATE: Final = "a message with this id was accepted before"
 
@@ -35,7 +35,7 @@ class TracedMatch(msgspec.Struct, frozen=True):
     routing_key: str
     arguments: FieldTable
     matched_keys: Sequence[str]
-    """Those routing keys of the message that match; empty if keys do not matter."""
+    """Those routing keys of the message that match; empty if the exchange type ignores routing keys."""
     is_fallback: bool = False
     """The binding is used because no ordinary binding matches."""
 
@@ -56,7 +56,7 @@ class TracedExchange(msgspec.Struct):
 
 
 class TracedQueue(msgspec.Struct, frozen=True):
-    """A queue that the message reaches, and why it would not accept it."""
+    """A queue that the message reaches, and why it would refuse the message; None if it would accept it."""
 
     queue: Queue
     refusal: str | None
@@ -193,7 +193,7 @@ def _follow_alternate(
 
 
 def _find_refusal(queue: Queue, message_id: bytes, now: int) -> str | None:
-    """Return why a queue would not accept the message."""
+    """Return why a queue would not accept the message; None if it would."""
     window = queue.deduplication_window
     if window is not None and window.has(message_id, now):
         return DUPLICATE

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recado.broker.broker import Broker
     from recado.server.server import Server
 
-STEP_UNITS_MAX: Final = 32  # between two looks at the time: 0.2 ms
+STEP_UNITS_MAX: Final = 32  # between two readings of the clock: 0.2 ms, a small part of a slice
 
 
 class SlicedWork(Protocol):
@@ -38,9 +38,13 @@ class ImportRunner:
         self._task: asyncio.Task[None] | None = None
 
     def check_idle(self) -> None:
-        """Raise `ApiError` 409 if an import or a dry run is in progress."""
-        if self._task is not None or self._server.broker.is_importing:
-            raise ApiError(409, "conflict", "another import of definitions is in progress")
+        """Raise `ApiError` 409 if an import or a dry run is in progress, or an alteration that excludes imports."""
+        if self._task is not None or self._server.broker.definitions_locked:
+            raise ApiError(
+                409,
+                "conflict",
+                "another import of definitions is in progress, or an alteration of a queue; try again later",
+            )
 
     def start(self, work: SlicedWork) -> asyncio.Future[None]:
         """Run work until it is done, also if the client that requested it disconnects.
@@ -65,15 +69,15 @@ class ImportRunner:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # the client that would be told may be gone
+            task.exception()  # retrieved here, because the client that awaits it may have disconnected
 
     async def wait_until_idle(self) -> None:
-        """Wait for the end of the import, if one is in progress."""
-        while self._task is not None and self._server.broker.is_importing:
+        """Wait for the end of the import, if this runner has one in progress; do not wait for dry runs."""
+        while self._task is not None and self._server.broker.definitions_locked:
             await asyncio.wait((self._task,))
 
     async def stop(self) -> None:
-        """Stop because the node stops. What a committed import has left is completed at the next start."""
+        """Stop because the node stops. The next start applies the rest of a committed import."""
         if self._task is not None:
             task = self._task
             task.cancel()

@@ -89,7 +89,10 @@ class DefinitionsCheck:
         return self._task.is_done
 
     def advance(self, budget: int, now: int) -> int:
-        """Do some steps; return the cost. Raises `DefinitionsError` if the text is not a definitions document."""
+        """Do some steps; return the cost. Nothing depends on `now`, which an import needs.
+
+        Raises `DefinitionsError` if the text is not a definitions document.
+        """
         return self._task.advance(budget)
 
     def _run(self) -> Steps[None]:

@@ -24,7 +24,7 @@ from recado.server.passwords import hash_password, is_password_hash
 
 L = TypeVar("L", UserLimits, VhostLimits)
 
-LONG_TEXTS = ("pattern", "description")  # not limited to 255 bytes, unlike names
+LONG_TEXTS = ("pattern", "description")  # not limited to 255 bytes, unlike all other texts
 OWN_PARAMETERS = ("internal_cluster_id",)  # identify one cluster, so they are not copied to another
 PASSWORD_KEYS = ("password", "password_hash", "recado_password_hash", "hashing_algorithm")
 HASHING_ALGORITHMS = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
@@ -40,7 +40,8 @@ SECTIONS = (
     "queues",
     "bindings",
 )
-VHOST_KEYS = ("description", "tags", "metadata", "default_queue_type", "limits")  # of its one vhost
+# The settings of the vhost, in the document of one vhost.
+VHOST_KEYS = ("description", "tags", "metadata", "default_queue_type", "limits")
 DOCUMENT_KEYS = (  # about the document itself, or about its one vhost
     "rabbit_version",
     "rabbitmq_version",
@@ -86,7 +87,10 @@ class DocumentEntry:
         if self._vhost is not None:
             return self._vhost
         if self._fields.get("vhost") is None:
-            raise self.error("has no vhost; for the definitions of one vhost, name it: --vhost")
+            raise self.error(
+                "has no vhost; to import the definitions of one vhost, name it"
+                " (--vhost VHOST, or /api/definitions/VHOST)"
+            )
         return self.text("vhost")
 
     def has(self, key: str) -> bool:
@@ -106,7 +110,7 @@ class DocumentEntry:
             raise self.error(f"{key!r} is not a JSON value: {error}") from None
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return a string, of at most 255 bytes if it is a name."""
+        """Return a string, of at most 255 bytes unless the key is one of `LONG_TEXTS`."""
         found = self.value(key, default)
         if not isinstance(found, str):
             raise self.error(
@@ -185,7 +189,7 @@ class DocumentEntry:
 
 
 class UserDefinition(NamedTuple):
-    """A user without permissions, which are entries of their own."""
+    """A user. Its permissions are entries of their own."""
 
     location: str
     user: User
@@ -388,6 +392,8 @@ def _read_password_hash(entry: DocumentEntry) -> str:
             " specify a password instead of its hash"
         )
     if found and not is_password_hash(found):
+        if own:
+            raise entry.error("'recado_password_hash' is not the hash of a password")
         raise entry.error("'password_hash' is not base64 of a salt and SHA-256 or SHA-512")
     return found
 
@@ -487,7 +493,9 @@ Definition = (
     | BindingDefinition
 )
 
-ONE_VHOST = "the document"  # the section of the settings that the document of one vhost has at the top level
+# The document of one vhost has the settings of the vhost at the top level. They are read like an entry of a section,
+# which has this name in error messages.
+ONE_VHOST = "the document"
 READERS: dict[str, Callable[[DocumentEntry], Definition | str]] = {
     "global_parameters": _read_global_parameter,
     "users": _read_user,
@@ -512,7 +520,7 @@ class SourceEntry(NamedTuple):
     fields: object
     """The entry, perhaps as undecoded JSON (`msgspec.Raw`)."""
     vhost: str | None
-    """Where everything is imported into, if the caller chose that."""
+    """The vhost that the caller chose to import everything into; None: each entry names its own."""
 
     def decode(self) -> SourceEntry:
         """Return the entry with decoded fields. Raises `DefinitionsError`."""

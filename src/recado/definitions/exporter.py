@@ -1,7 +1,8 @@
 """Export of the definitions of a broker, as a document that RabbitMQ 3.10 and recado import.
 
-Exclusive queues and entities named `amq.…` are skipped. JSON has fewer types
-than AMQP: a timestamp is written in seconds, bytes as text, and every integer is imported as a 64-bit one.
+Exclusive queues, and queues and exchanges named `amq.…`, are skipped. JSON has fewer types than AMQP: a timestamp
+is written in seconds, bytes as text, a decimal as a floating-point number, and every integer is imported as a 64-bit
+one.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def export_definitions(broker: Broker, vhost: str | None = None) -> JsonObject:
 def stream_definitions(broker: Broker, vhost: str | None = None) -> Iterator[bytes]:
     """Return the same document as JSON, in small pieces, so that other work can run between them.
 
-    The objects are those that exist now. Raises `DefinitionsError` if the vhost does not exist.
+    The objects are those that exist now; bindings to objects that are deleted meanwhile are left out. Raises
+    `DefinitionsError` if the vhost does not exist.
     """
     head, sections = _describe(broker, vhost)
     return _render(head, sections)
@@ -63,7 +65,7 @@ def _render(head: JsonObject, sections: dict[str, Iterable[JsonObject]]) -> Iter
 def _describe(
     broker: Broker, vhost: str | None
 ) -> tuple[JsonObject, dict[str, Iterable[JsonObject]]]:
-    """Return the fields about the document, and its lists, whose entries are built when they are read."""
+    """Return the fields about the document, and its lists; the entries of long lists are built when they are read."""
     if vhost is not None:
         if vhost not in broker.vhosts:
             raise DefinitionsError(f"there is no vhost '{vhost}'")

@@ -11,17 +11,17 @@ An import runs in bounded steps (`broker/steps.py`), between which clients are s
    them waits until the import is done, so that no definition can fail after it has passed.
 2. The folders of new streams are created, the only part for which the disk can fail.
 3. What changes is staged: written to the store in parts of some milliseconds each, and after them a marker.
-4. Part by part is applied, in an atomic group that also deletes the part.
+4. The parts are applied one after the other, each in an atomic group that also deletes it.
 
-A crash before the marker leaves only parts, which the next start drops; after a crash behind it, the next start
+A crash before the marker leaves only parts, which the next start drops; after a later crash, the next start
 applies the parts that are left (`resume_import`). The reasons are in docs/decisions/0019.
 
 DI1  After an import, everything that the document defines exists as it is defined there. What a client or a
      timer deletes while the import runs counts as deleted after it.
 DI2  A failed import has changed nothing, and a crash leaves all of it or nothing, after the next start. While
      the import is applied, other clients see a part of it.
-DI3  Importing the same document again changes nothing.
-DI4  A step costs at most `PART_UNITS_MAX`, or is one entry, which has at most 256 KiB over HTTP.
+DI3  Importing the same document again changes nothing, except that a password in plain text is hashed again.
+DI4  A step costs at most `PART_UNITS_MAX`, or is one entry, which has at most 256 Ki characters over HTTP.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ from .trial import ImportTrial, Outcome
 log = logging.getLogger("recado.definitions")
 
 PART_UNITS_MAX: Final = 256  # to apply a part of an import: about 1.3 ms
-UNITS_PER_TRIAL: Final = 4  # of a definition
-UNITS_PER_DEFINITION: Final = 8  # to apply it
+UNITS_PER_TRIAL: Final = 4  # to try a definition
+UNITS_PER_DEFINITION: Final = 8  # to apply it, in addition to its bytes
 UNITS_PER_STREAM: Final = 60  # to create its folder
-BYTES_PER_UNIT: Final = 64  # of the JSON of an entry
+BYTES_PER_UNIT: Final = 64  # of the JSON of an entry, to store and decode it
 COMMITTED: Final = "committed"  # the name of the marker; those of the parts are numbers
 # Applied also if unchanged, because a user of the configuration is not stored yet.
 _ALWAYS_APPLIED: Final = ("user", "permission", "topic_permission")
@@ -130,10 +130,12 @@ class DefinitionsImport:
         vhost: str | None = None,
         loopback_users: Collection[str] = (),
     ) -> None:
-        """`document` is JSON as bytes, or parsed. Raises `DefinitionsError` if another import is in progress."""
-        if broker.is_importing:
-            raise DefinitionsError("another import of definitions is in progress; try again later")
-        broker.is_importing = True
+        """`document` is JSON as bytes, or parsed. Raises `DefinitionsError` if definitions are locked."""
+        if broker.definitions_locked:
+            raise DefinitionsError(
+                "another import of definitions is in progress, or an alteration of a queue; try again later"
+            )
+        broker.definitions_locked = True
         self.notes: list[str] = []
         """About skipped entries."""
         self._broker = broker
@@ -184,7 +186,7 @@ class DefinitionsImport:
     def _finish(self, trial: ImportTrial) -> Steps[None]:
         yield from self._broker.store.discard_prepared_streams()
         yield from trial.release()
-        self._broker.is_importing = False
+        self._broker.definitions_locked = False
 
     def _try_all(self, trial: ImportTrial) -> Steps[None]:
         """Try all definitions, and collect the entries of those that change something in parts."""
@@ -285,7 +287,7 @@ class DefinitionsApplier:
                 self._broker.apply_policies(name, now)
 
     def _apply(self, wanted: Definition) -> None:
-        """Apply a definition; do nothing if what it refers to was deleted since it was tried."""
+        """Apply a definition; do nothing if an object that it refers to was deleted since it was tried."""
         broker = self._broker
         match wanted:
             case GlobalParameterDefinition():

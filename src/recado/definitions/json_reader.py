@@ -1,11 +1,11 @@
 """Reads a JSON document in bounded steps, for a running broker.
 
-Decoding 20 MB is one call of 0.12 s, and only skipping over the values still 0.025 s; no thread helps, because
-both hold the interpreter lock. So the document is decoded in windows of 64 KiB: the entries of its lists are found
-one by one, in 1 ms per window, and decoded later, one by one as well.
+Decoding 20 MB in one call takes 0.12 s, and skipping over the values, without building objects, still 0.025 s; a
+thread does not help, because both hold the interpreter lock. So the document is decoded in windows of 64 KiB: the
+entries of its lists are found one by one, in 1 ms per window, and decoded later, one by one as well.
 
-The boundaries of the entries are found by the decoder of the standard library, because that of msgspec cannot
-decode a value that other text follows. What an entry means is decided by msgspec alone, as everywhere else.
+The decoder of the standard library finds where an entry ends, because that of msgspec cannot decode a value that
+other text follows. Only msgspec then decodes the entry, as in all other parts of recado.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from recado.broker.steps import Steps
 from .document import DefinitionsError
 
 WINDOW_BYTES: Final = 64 * 1024
-VALUE_CHARACTERS_MAX: Final = (
-    256 * 1024
-)  # of an entry, as of the body of a request for a single object: 5 ms
-NUMBER_TAIL_MIN_COUNT: Final = 3  # of a number: enough to tell that it has ended
-WHITESPACE_WINDOWS_MAX_COUNT: Final = 4  # skipped at once
-ENTRIES_MAX_COUNT: Final = (
-    1_000_000  # 20 MB of entries that are valid have fewer; each takes 100 bytes of memory
-)
+VALUE_CHARACTERS_MAX: Final = 256 * 1024
+"""Of an entry, as of the body of a request for a single object; 5 ms to find its end."""
+NUMBER_TAIL_MIN_COUNT: Final = 3  # characters after a number that show that it has ended
+WHITESPACE_WINDOWS_MAX_COUNT: Final = 4  # skipped in one step
+ENTRIES_MAX_COUNT: Final = 1_000_000
+"""A body of 20 MB, the limit over HTTP, has fewer entries if they are valid. Each takes 100 bytes of memory."""
 CHARACTERS_PER_UNIT: Final = 256
-STEP_UNITS_MAX: Final = 64
+YIELD_UNITS_MIN: Final = 64  # the cost after which a step ends
 
 _scan_value = json.JSONDecoder().raw_decode
 _skip_whitespace = re.compile(r"[ \t\n\r]*").match
@@ -53,7 +51,7 @@ class _JsonReader:
         self._text = ""  # the window
         self._at = 0  # in the window
         self._window_start = 0  # in characters, for error messages
-        self._uncharged = 0  # characters
+        self._uncharged = 0  # characters whose cost was not yielded yet
         self._entries_left = ENTRIES_MAX_COUNT
 
     def read(self) -> Steps[dict[str, Any]]:
@@ -98,19 +96,20 @@ class _JsonReader:
         start = self._window_start + self._at
         while True:
             end, problem = self._find_end()
-            length = len(self._text) - self._at
-            self._uncharged += length if end is None else end - self._at
-            if self._uncharged >= STEP_UNITS_MAX * CHARACTERS_PER_UNIT:
+            length = (len(self._text) if end is None else end) - self._at
+            self._uncharged += length
+            if self._uncharged >= YIELD_UNITS_MIN * CHARACTERS_PER_UNIT:
                 yield self._uncharged // CHARACTERS_PER_UNIT
                 self._uncharged = 0
             # A number near the end of the window may go on: of `1e+5`, the window may have `1e+`.
             is_complete = end is not None and len(self._text) - end >= NUMBER_TAIL_MIN_COUNT
-            if is_complete or self._next_byte >= len(self._content):
-                break
-            if length > VALUE_CHARACTERS_MAX:
+            has_more = self._next_byte < len(self._content)
+            if length > VALUE_CHARACTERS_MAX and (end is not None or has_more):
                 raise DefinitionsError(
                     f"the value at character {start} is longer than {VALUE_CHARACTERS_MAX} characters"
                 )
+            if is_complete or not has_more:
+                break
             self._fill(max(length, WINDOW_BYTES))
         if end is None:
             raise self._error(problem)
@@ -123,11 +122,8 @@ class _JsonReader:
             return _scan_value(self._text, self._at)[1], ""
         except json.JSONDecodeError as error:
             return None, error.msg
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # a number of thousands of digits, or deep nesting
-            return None, str(error)
+        except (ValueError, RecursionError) as error:
+            return None, str(error)  # a number of thousands of digits, or deep nesting
 
     def _decode_json(self, text: str) -> Any:
         try:

@@ -1,11 +1,11 @@
-"""Tries definitions on copies of the objects that they name, and tells what an import would change.
+"""Tries definitions on copies of the objects that they name, and reports what an import would change.
 
 Each definition is compared with the broker, and carried out on copies: of those objects of the broker that the
 document names, and of those that it adds. Nothing in the broker is changed, and the cost depends on the
 document, not on the number of objects in the broker.
 
 DT1  A definition that passed can be carried out as long as the names that the trial has reserved are reserved.
-DT2  What is reported as unchanged is what an import leaves as it is.
+DT2  An import leaves every object that is reported as unchanged as it is.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .document import (
     VhostDefinition,
 )
 
-OBJECTS_PER_STEP: Final = 500  # of the copies, to free them
-SECRET: Final = "(secret)"  # instead of the hash of a password
+OBJECTS_PER_STEP: Final = 500  # copies to free
+SECRET: Final = "(secret)"  # shown instead of the hash of a password
 
 Action = Literal["created", "changed", "unchanged", "skipped"]
 
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it is skipped."""
     cost: int = 0
-    """To carry it out, beyond the base cost of a definition."""
+    """To carry it out, in addition to `UNITS_PER_DEFINITION` and to the cost of its bytes."""
 
 
 class TrialQueue:
@@ -218,7 +218,7 @@ class ImportTrial:
     def examine(self, wanted: Definition) -> Steps[Outcome]:
         """Try a definition; return what an import would do. Raises `DefinitionsError` if it cannot be imported.
 
-        The cost is that beyond the base cost of a definition.
+        The steps yield only costs that exceed `UNITS_PER_TRIAL`, which the caller adds for every definition.
         """
         match wanted:
             case GlobalParameterDefinition():

@@ -1,10 +1,10 @@
 """Publishes status records at intervals, on a connection of its own.
 
-A status is never worth a failure: without a broker, without permission, or while publishers are blocked, records
-are dropped, and the first cause is logged. The next interval tries again.
+Reporting must not disturb the program: without a broker, without permission, or while publishers are blocked,
+records are dropped. The first failure after a success is logged; the next interval tries again.
 
 PS1  No error of the broker or of the network is raised to the program; only a wrong URL or name is.
-PS2  At most one record waits at a time; nothing is queued while the broker is away.
+PS2  At most one record is being sent at a time; none is queued while the broker cannot be reached.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ log = logging.getLogger("recado.status")
 ATTEMPT_TIMEOUT_S: Final = 10.0
 """For connecting, and for one record to be sent."""
 FINAL_TIMEOUT_S: Final = 2.0
-"""For the last record, when the program ends."""
-
+"""For the last record, when the program ends, and for closing a connection."""
 
 _PROPERTIES: Final = encode_properties(
     Properties(content_type="application/json", type="recado.status", delivery_mode=1)
@@ -75,15 +74,14 @@ class StatusPublisher:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def close(self, *, has_final: bool = True) -> None:
-        """Publish one more record, unless that takes long, and close the connection."""
+    async def close(self) -> None:
+        """Publish one more record, if that takes at most `FINAL_TIMEOUT_S`, and close the connection."""
         if self._task is None:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        if has_final:
-            await self._attempt(FINAL_TIMEOUT_S)
+        await self._attempt(FINAL_TIMEOUT_S)
         await self._disconnect()
 
     async def _run(self) -> None:
@@ -129,7 +127,7 @@ class StatusPublisher:
     async def _open_channel(self, connection: Connection) -> Channel:
         """Return a channel with confirms; declare the exchange if it does not exist.
 
-        A user without the permission to declare it can publish to one that exists.
+        The passive declaration comes first because a user may lack the permission to declare the exchange.
         """
         channel = await connection.channel(confirms=True)
         try:
@@ -150,8 +148,10 @@ class StatusPublisher:
 
 
 class ThreadedStatusPublisher:
-    """A publisher for programs without an event loop: it runs in a thread, and publishes the record that was
-    set last."""
+    """A publisher for programs without an event loop.
+
+    It runs in a thread, and publishes the record that was set last.
+    """
 
     def __init__(self, url: str, record: StatusRecord) -> None:
         """Start to publish. Raises `ValueError` for a wrong URL or name."""
@@ -168,7 +168,7 @@ class ThreadedStatusPublisher:
         self._record = record
 
     def close(self) -> None:
-        """Publish the record once more, unless that takes long, and end the thread."""
+        """Publish the record once more, if that takes at most `FINAL_TIMEOUT_S`, and end the thread."""
         try:
             self._thread.run(self._publisher.close())
         finally:

@@ -2,11 +2,12 @@
 
     exchange     `recado.status`, a durable topic exchange
     routing key  `actors.NAME` or `pipeline.NAME`; the name in the record is the same
-    body         one JSON object of at most RECORD_MAX_BYTES; its field `kind` is `actors` or `pipeline`
+    body         one JSON object; its field `kind` is `actors` or `pipeline`. Nodes ignore records that are longer
+                 than RECORD_MAX_BYTES
 
 Any AMQP broker carries them. A node of recado that has `management.status` keeps the latest record of each
-source. Every text and list has a limit, so that a record of a source that is not trusted is bounded, too. Times
-are milliseconds since 1970, by the clock of the publisher.
+source. Every text and list has a limit, because the node does not trust the sources. A record with 500 actors and
+500 peers of short names has about 90 KiB. Times are milliseconds since 1970, by the clock of the publisher.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec import Meta, Struct
 STATUS_EXCHANGE: Final = "recado.status"
 RECORD_MAX_BYTES: Final = 256 * 1024
 NAME_MAX_BYTES: Final = 240
-"""A routing key has at most 255 bytes, and names the kind as well."""
+"""A routing key has at most 255 bytes, and begins with the kind and a dot."""
 ACTORS_MAX_COUNT: Final = 500
 DEPTH_MAX_COUNT: Final = 16
 FAILURES_MAX_COUNT: Final = 20
@@ -103,7 +104,7 @@ class ActorsStatus(Struct, frozen=True, kw_only=True, tag_field="kind", tag="act
     actors: Annotated[tuple[ActorStatus, ...], Meta(max_length=ACTORS_MAX_COUNT)] = ()
     """Supervisors before the actors that they supervise."""
     omitted: Count = 0
-    """How many actors are not in `actors`, because there are too many or too deep ones."""
+    """How many actors are not in `actors`, because they are too many or supervised too deeply."""
 
     @property
     def has_ended(self) -> bool:
@@ -174,13 +175,16 @@ def routing_key(record: StatusRecord) -> str:
 
 
 def clip(text: str, characters_max: int = TEXT_MAX_COUNT) -> str:
-    """Return a text that is not longer than its limit, and can be encoded."""
+    """Return the text shortened to a number of characters, with unpaired surrogates replaced."""
     clipped = text if len(text) <= characters_max else text[: characters_max - 1] + "…"
     return clipped.encode("utf-8", "replace").decode()
 
 
 def encode_record(record: StatusRecord) -> bytes:
-    """Return the JSON of a record. If it is too large, it is sent with fewer actors."""
+    """Return the JSON of a record, with fewer actors if it would be longer than `RECORD_MAX_BYTES`.
+
+    Other lists are not shortened.
+    """
     body = msgspec.json.encode(record)
     while len(body) > RECORD_MAX_BYTES and isinstance(record, ActorsStatus) and record.actors:
         kept = record.actors[: len(record.actors) // 2]
@@ -191,10 +195,10 @@ def encode_record(record: StatusRecord) -> bytes:
 
 
 def decode_record(key: str, body: bytes) -> StatusRecord:
-    """Return the record that was published with a routing key. Raises `MalformedStatusError`.
+    """Return the record that was published with a routing key.
 
-    The key has to name the source, so that the topic permissions of a user restrict for which sources it can
-    publish.
+    Raises `MalformedStatusError`, also if the key does not name the source of the record: topic permissions can
+    so restrict the sources for which a user publishes.
     """
     if len(body) > RECORD_MAX_BYTES:
         raise MalformedStatusError(f"{len(body)} bytes, the limit is {RECORD_MAX_BYTES}")
