@@ -2,7 +2,7 @@
 
 The script passes the words before the cursor; the last one may be incomplete. `complete` prints the candidates
 that begin with it, one per line: commands, verbs, flags, and the names of objects, which it requests from the
-server of the context in use. Flags are read from the help of the command, so none is listed twice.
+server of the context in use. Flags are read from the help of the command, so this module has no list of them.
 """
 
 from __future__ import annotations
@@ -59,12 +59,22 @@ INSTALL: Final = {
     "zsh": "recado completion zsh > ~/.zfunc/_recado   # a folder in fpath, before compinit",
     "fish": "recado completion fish > ~/.config/fish/completions/recado.fish",
 }
-NAMES_TIMEOUT_S: Final = 1.0
-NAMES_MAX_COUNT: Final = 200
+NAMES_TIMEOUT_S: Final = 1.0  # the user waits for the candidates
+NAMES_MAX_COUNT: Final = 200  # more than a person reads
 FLAG: Final = re.compile(r"(?<![\w-])--?[a-z][a-z0-9-]*", re.IGNORECASE)
 VERBS_WITHOUT_NAMES: Final = frozenset({"list", "declare"})
 RESOURCES_OF_ACTIONS: Final = {"get": "queues", "tap": "queues", "publish": "exchanges"}
-"""What the first argument of a command without verbs names."""
+"""The resource that the first argument of a command without verbs names."""
+LISTS: Final = {
+    "queues": ("queues", "name", True),
+    "streams": ("queues", "name", True),
+    "exchanges": ("exchanges", "name", True),
+    "bindings": ("exchanges", "name", True),
+    "policies": ("policies", "name", True),
+    "permissions": ("users", "name", False),
+    "feeds": ("feeds", "name", True),
+}
+"""The list to request for a resource, the field with the name, and whether each vhost has a list of its own."""
 
 
 def run_completion(words: Sequence[str]) -> int:
@@ -83,7 +93,7 @@ def run_completion(words: Sequence[str]) -> int:
 
 
 def run_complete(words: Sequence[str]) -> int:
-    """Print the candidates for the last word; never an error, which would disturb the shell."""
+    """Print the candidates for the last word. Errors are not printed, because they would appear in the command line."""
     *before, prefix = words or [""]
     for candidate in find_candidates(before, prefix):
         if candidate.startswith(prefix) and candidate.isprintable():
@@ -111,7 +121,7 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
         from recado.cli.management.server_address import load_contexts
 
         return sorted(load_contexts().contexts)
-    if previous in ("--to",):
+    if previous == "--to":
         return read_names("queues", before)
     if command in PART_MODULES and rest[0] == "show" and not previous.startswith("-"):
         return read_names(PART_MODULES[command], before)
@@ -144,7 +154,7 @@ def read_flags(words: Sequence[str]) -> list[str]:
 
 
 def read_names(resource: str, before: Sequence[str]) -> list[str]:
-    """Return names of objects on the server; none if it does not answer soon."""
+    """Return names of objects on the server; none if it does not answer within `NAMES_TIMEOUT_S`."""
     from recado.cli.management.api import ManagementApi, ManagementError, UnreachableError, path_of
     from recado.cli.management.server_address import parse_url, select_context
 
@@ -154,7 +164,7 @@ def read_names(resource: str, before: Sequence[str]) -> list[str]:
 
     if not resource:
         return []
-    plural, name_field, in_vhost = _LISTS.get(resource, (resource, "name", False))
+    plural, name_field, in_vhost = LISTS.get(resource, (resource, "name", False))
     try:
         context = select_context(value_of("--url"), value_of("--context"))
         vhost = value_of("-V", "--vhost") or context.vhost
@@ -167,15 +177,3 @@ def read_names(resource: str, before: Sequence[str]) -> list[str]:
         return []
     names = {str(item.get(name_field, "")) for item in items} - {""}
     return sorted(names)[:NAMES_MAX_COUNT]
-
-
-_LISTS: Final = {
-    "queues": ("queues", "name", True),
-    "streams": ("queues", "name", True),
-    "exchanges": ("exchanges", "name", True),
-    "bindings": ("exchanges", "name", True),
-    "policies": ("policies", "name", True),
-    "permissions": ("users", "name", False),
-    "feeds": ("feeds", "name", True),
-}
-"""The list to request for a resource, the field with the name, and whether a vhost has its own."""

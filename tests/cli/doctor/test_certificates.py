@@ -30,7 +30,7 @@ def test_files_in_order(folder: CertificateFolder, diagnose: Diagnose) -> None:
     certificate, ca, key = (each["found"] for each in found.findings)
     assert f"server.certificate {folder.certificate} is valid for 29 days" in certificate
     assert ca.startswith(f"server.ca {folder.ca} is valid for ")
-    assert "matches, other users cannot read it" in key
+    assert "matches, only its owner and its group can read it" in key
 
 
 def test_an_expired_certificate(folder: CertificateFolder, diagnose: Diagnose) -> None:

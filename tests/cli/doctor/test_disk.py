@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from recado.cli.doctor import disk
 from recado.cli.doctor.diagnosis import Severity
 from recado.cli.doctor.disk import DiskFacts, WriteTest, check_disk
 
@@ -81,3 +82,17 @@ def test_a_folder_of_another_user() -> None:
     _, writes = check_disk(facts, 0)
     assert writes.found == "/data cannot be written: Permission denied"
     assert writes.fixes[0].startswith("sudo chown ")
+
+
+def test_a_parent_folder_that_cannot_be_entered(
+    diagnose: Diagnose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`mkdir -p` cannot help; the folder of the error must become accessible."""
+
+    def refuse(data: Path) -> DiskFacts:
+        raise PermissionError(errno.EACCES, "Permission denied", str(data.parent))
+
+    monkeypatch.setattr(disk, "read_disk", refuse)
+    found = diagnose("disk", "--data", "/srv/locked/data").only
+    assert found["found"] == "/srv/locked: Permission denied"
+    assert found["fixes"][1] == "chmod u+rwx /srv/locked"

@@ -22,7 +22,7 @@ def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_java(tmp_path: Path) -> None:
     (finding,) = inspect_java({"PATH": str(tmp_path)}, tmp_path / "jvm")
     assert finding.severity is Severity.WARNING
-    assert finding.found == "no Java 17 or newer, neither JAVA_HOME nor on PATH"
+    assert finding.found == "no Java 17 or newer: not in JAVA_HOME, on PATH or in /usr/lib/jvm"
     assert "pip install 'recado[java]'" in finding.fixes
 
 

@@ -1,7 +1,8 @@
 """`recado doctor`: check this machine and the configuration before or while a broker runs.
 
 Each module is about one subject. Its `inspect_…` reads the state of the system and passes it to functions named
-`check_…`, which decide. Nothing is changed: the check of the disk writes to a file without a name.
+`check_…`, which decide. Nothing is changed: the check of the disk writes to a file without a name, which disappears
+when it is closed.
 
 Exit status: 1 if there is an error, otherwise 0.
 """

@@ -88,9 +88,10 @@ def check_expiry(setting: str, file: str, dates: Sequence[datetime], now: dateti
 
 
 def check_key_mode(key: str, mode: int) -> Finding:
-    """Check that other users of the machine cannot read the private key."""
+    """Check that only the owner and the group of the file can read and change the private key."""
     if not mode & (stat.S_IROTH | stat.S_IWOTH):
-        return Finding(CHECK, Severity.OK, f"server.key {key} matches, other users cannot read it")
+        found = f"server.key {key} matches, only its owner and its group can read it"
+        return Finding(CHECK, Severity.OK, found)
     found = f"server.key {key} can be read or changed by every user of this machine"
     reason = "a private key that leaks lets an attacker act as this server"
     return Finding(CHECK, Severity.WARNING, found, reason, (f"chmod o-rw {quote(key)}",))

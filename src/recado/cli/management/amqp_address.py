@@ -24,5 +24,7 @@ def find_amqp_url(api: ManagementApi, vhost: str) -> str:
             path = quote(vhost, safe="")
             return f"{SCHEMES[protocol]}://{login}@{host}:{ports[protocol]}/{path}"
     raise ManagementError(
-        0, f"{address} names no AMQP port (its listeners: {ports}); set it with --amqp-url"
+        0,
+        f"{address} names no AMQP port (its listeners: {ports}); set the URL with --amqp-url"
+        " (recado migrate: --from-amqp, --to-amqp)",
     )

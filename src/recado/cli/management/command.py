@@ -153,8 +153,8 @@ def list_command(
 ) -> Command:
     """Return the command that lists the objects of `/api/PLURAL`, of all vhosts or of one.
 
-    `names` are the fields that --name is compared with, and `title` is what the objects are called, if it is not
-    `plural`.
+    `names` are the fields that --name is compared with. `title` names the objects in texts if `plural` does not,
+    and `keep` selects some of them.
     """
     title = title or plural
 
@@ -171,7 +171,7 @@ def list_command(
         args = call.args
         if args.limit is not None and args.limit < 0:
             raise ValueError(f"--limit: at least 0, not {args.limit}")
-        matches = compile_pattern(args.name) if args.name else None
+        matches = compile_pattern(args.name, "--name") if args.name else None
         query = {}
         if args.sort:
             query["sort"] = args.sort
@@ -197,14 +197,14 @@ def list_command(
     return Command(f"List {title}.", add, execute)
 
 
-def compile_pattern(pattern: str) -> Callable[[str], bool]:
-    """Return a predicate for names. Raises `ValueError` if the pattern is no regular expression."""
+def compile_pattern(pattern: str, flag: str) -> Callable[[str], bool]:
+    """Return a predicate for names. Raises `ValueError` if the value of the flag is no regular expression."""
     import re
 
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"--name: invalid regular expression: {error}") from error
+        raise ValueError(f"{flag}: invalid regular expression: {error}") from error
     return lambda name: compiled.search(name) is not None
 
 
@@ -234,10 +234,10 @@ def report_declared(call: Invocation, what: str, *, is_new: bool) -> None:
 
 
 def confirm(call: Invocation, change: str, result: JsonObject) -> bool:
-    """Whether to make a change; `result` is the JSON object that describes it.
+    """Return whether to make a change; `result` is the JSON object that describes it.
 
-    A dry run only prints the change. In a terminal the user is asked, unless `--yes` is given. Without a terminal
-    no question can be answered, and the command goes on.
+    A dry run prints the change, and False is returned. In a terminal the user is asked, unless `--yes` is given;
+    if the answer is not yes, `SystemExit` is raised. Without a terminal, the change is made without a question.
     """
     if call.is_dry_run:
         call.output.done(f"would {change}", {"dry_run": True, **result})

@@ -58,7 +58,7 @@ def _delete(args: argparse.Namespace, output: Output) -> None:
 VERBS: dict[str, tuple[str, Callable[[argparse.Namespace, Output], None]]] = {
     "list": ("List the contexts; * marks the one in use.", _list),
     "set": ("Add or change a context.", _set),
-    "use": ("Use a context for all commands without --url and --context.", _use),
+    "use": ("Use a context for commands that name no other server.", _use),
     "delete": ("Delete a context.", _delete),
 }
 

@@ -1,4 +1,4 @@
-"""`recado get`: take messages from a queue, or put them back."""
+"""`recado get`: take messages from a queue; on request they are put back or rejected."""
 
 from __future__ import annotations
 

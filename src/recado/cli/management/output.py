@@ -1,7 +1,8 @@
 """What commands print: a table in a terminal, plain lines in a pipe, JSON on request.
 
-JSON is the complete answer of the server, so it never has less than the table. Plain lines have the same columns
-as the table, separated by tabs, without a heading, with raw numbers, for `cut`, `sort` and `awk`.
+Objects are printed as JSON with all fields that the server has sent, so JSON never has less than the table. Plain
+lines have the same columns as the table, separated by tabs, without a heading, with raw numbers, for `cut`, `sort`
+and `awk`.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def plural_or_unknown(number: int | None, noun: str) -> str:
-    """As `plural`; RabbitMQ publishes the counts of new objects only after seconds."""
+    """As `plural`, also for None: the counts of new objects are missing in RabbitMQ's answers for some seconds."""
     return f"an unknown number of {noun}s" if number is None else plural(number, noun)
 
 
@@ -186,7 +187,7 @@ class Output:
         self._write(encoded.decode())
 
     def line(self, line: str) -> None:
-        """Print a line that contains no control characters from the network."""
+        """Print a line as it is. The caller has escaped text from the network (`escape_unprintable`)."""
         self._write(line)
 
     def paint(self, content: str, colour: Colour) -> str:

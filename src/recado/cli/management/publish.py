@@ -7,6 +7,8 @@ import base64
 import sys
 from typing import Any
 
+from recado.cli import EXIT_FAILED, EXIT_OK
+
 from .api import ManagementError, path_of
 from .bindings import DEFAULT_EXCHANGE
 from .command import Command, Invocation, add_vhost, parse_pairs
@@ -65,7 +67,7 @@ def _publish(call: Invocation) -> int:
         + (f", {unroutable:,} reached no queue" if unroutable else ""),
         {"published": published, "unroutable": unroutable},
     )
-    return 1 if unroutable else 0
+    return EXIT_FAILED if unroutable else EXIT_OK
 
 
 def _check_base64(body: str) -> None:

@@ -204,7 +204,10 @@ def _not_recado(call: Invocation, operation: str) -> ManagementError:
 
 
 def _count_ready(call: Invocation, operation: str) -> int:
-    """Return how many messages an operation may affect; refuse it before any question if it is impossible."""
+    """Return the number of ready messages.
+
+    Raises `ManagementError` if the server is not recado, before the user is asked to confirm the operation.
+    """
     queue = call.api.get(queue_path(call))
     if not call.api.is_recado:
         raise _not_recado(call, operation)
@@ -277,7 +280,7 @@ COMMAND = Resource(
         "show": show_command("queue", "queues", SHOWN_FIRST, has_vhost=True),
         "declare": Command("Declare a durable queue.", _add_declare, _declare),
         "alter": Command(
-            "Change the type or the arguments of a queue; messages, bindings and consumers stay.",
+            "Change declared settings of a queue; messages, bindings and consumers stay.",
             _add_alter,
             _alter,
             is_destructive=True,

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from recado.cli import EXIT_FAILED, EXIT_OK
-from recado.cli.terminal import Colour
+from recado.cli.terminal import Colour, escape_unprintable
 
 from .api import AccessDeniedError, path_of
 from .command import Command, Invocation
@@ -20,7 +20,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(call: Invocation) -> int:
-    """Print the state; the exit status is 1 if an alarm blocks publishers."""
+    """Print the state; the exit status is 1 if an alarm blocks publishers and the user may see the nodes."""
     overview = call.api.get(path_of("overview"))
     try:
         nodes = call.api.get(path_of("nodes"))
@@ -73,9 +73,10 @@ def _print(
     rows.append(("listening", ", ".join(listeners)))
     width = max(len(title) for title, _ in rows)
     for title, value in rows:
-        output.line(f"{output.paint(f'{title:{width}}', Colour.DIM)}  {value}")
+        shown = escape_unprintable(value)
+        output.line(f"{output.paint(f'{title:{width}}', Colour.DIM)}  {shown}")
     if alarms:
-        for alarm in alarms:
+        for alarm in map(escape_unprintable, alarms):
             output.line(output.paint(f"ALARM: {alarm}; publishers are blocked", Colour.RED))
     elif nodes:
         output.line(output.paint("no alarms", Colour.GREEN))

@@ -1,7 +1,8 @@
 """`recado tap`: print the messages that enter a queue, as they arrive, without taking any.
 
-recado delivers copies to a consumer with `x-wire-tap`. On RabbitMQ a private queue is bound as the tapped one is, so
-messages that reach it through the default exchange are not seen.
+recado delivers copies to a consumer with `x-wire-tap`. On RabbitMQ a private queue is bound as the tapped queue is,
+so messages that reach the tapped queue through the default exchange are not seen. A stream is read from its end, on
+both.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from recado.client import Delivery
     from recado.client.blocking import BlockingChannel, BlockingConsumer
 
-PREFETCH_COUNT: Final = 1_000
+PREFETCH_COUNT: Final = 1_000  # of a stream; the other consumers acknowledge nothing
 RECONNECT_TIMEOUT_S: Final = 30.0
 PROPERTIES: Final = (
     "content_type",
@@ -90,6 +91,7 @@ def compile_selector(text: str) -> Callable[[Delivery], bool]:
 
 
 def _consume(call: Invocation, channel: BlockingChannel, queue: dict[str, Any]) -> BlockingConsumer:
+    """Return a consumer that receives copies of the messages of a queue, in one of the three ways of the module."""
     name = queue["name"]
     if call.api.is_recado and queue.get("type") != "stream":
         return channel.consume(name, no_ack=True, arguments={"x-wire-tap": True})

@@ -1,7 +1,7 @@
 """`recado top`: the busiest queues and the rates of a server, live.
 
-A screen is built from two requests: the overview, and one page of queues that the server has sorted, so that a
-server with 100,000 queues costs as little as one with ten. Without a terminal one screen is printed.
+A screen is built from two requests: the overview, and one page of queues that the server has sorted, so that what
+is transferred does not grow with the number of queues. Without a terminal one screen is printed.
 """
 
 from __future__ import annotations

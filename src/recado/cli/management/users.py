@@ -49,7 +49,7 @@ def _declare(call: Invocation) -> None:
 
 
 def _read_password(name: str) -> str:
-    """Return a password from the environment, a terminal or a pipe: arguments are visible in `ps`."""
+    """Return a password from the environment, a terminal or a pipe; not from an argument, which `ps` shows."""
     given = os.environ.get(PASSWORD_VARIABLE)
     if given is not None:
         return given

@@ -5,8 +5,8 @@ topology.py  users, vhosts, policies, exchanges, queues and bindings, as definit
 transfer.py  messages over AMQP, queue by queue
 progress.py  a bar in a terminal, a line per queue otherwise
 
-Nothing is lost: a message is acknowledged at the source after the target has confirmed it. The queues of the
-source are what remains to be done, so a migration that was interrupted at any time continues when the same command is
-run again. Messages that the target had confirmed and that were not acknowledged yet are then moved twice: at most
+Nothing is lost: a message is acknowledged at the source after the target has confirmed it. A message that was moved
+is not in the source any more, so a migration that was interrupted at any time continues when the same command is run
+again. Messages that the target had confirmed and that were not acknowledged yet are then moved twice: at most
 `--window` of the queue that was being moved. Streams are copied instead, and a file has the position of each.
 """

@@ -32,9 +32,9 @@ from .transfer import StreamPositions, TransferError, TransferResult, transfer
 if TYPE_CHECKING:
     from recado.client import Connection
 
-WINDOW_COUNT: Final = 500
-WINDOW_MAX_COUNT: Final = 10_000
-SHOWN_DIFFERENCES_MAX_COUNT: Final = 20
+WINDOW_COUNT: Final = 500  # enough that round trips do not limit the rate
+WINDOW_MAX_COUNT: Final = 10_000  # so many messages are in memory at once
+SHOWN_DIFFERENCES_MAX_COUNT: Final = 20  # --json prints all of them
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -103,14 +103,14 @@ def open_api(server: str) -> ManagementApi:
 
 def migrate(args: argparse.Namespace, source: ManagementApi, target: ManagementApi) -> int:
     output = Output(Form.JSON if args.json else None)
-    is_chosen = compile_pattern(args.queue) if args.queue else lambda _: True
+    is_chosen = compile_pattern(args.queue, "--queue") if args.queue else lambda _: True
     plan = make_plan(source, target, vhosts=args.vhost, is_chosen=is_chosen)
     for warning in plan.warnings:
         print_error(f"warning: {warning}")
     for obstacle in plan.obstacles:
         print_error(obstacle)
     if args.dry_run:
-        would_import = "" if args.messages_only else f"import {plural(plan.missing, 'object')}"
+        would_import = "" if args.messages_only else f"import {plural(plan.import_count, 'object')}"
         would_move = "" if args.definitions_only else describe_messages(plan)
         what = " and ".join(filter(None, (would_import, would_move)))
         output.done(f"would {what}", {"dry_run": True, **plan.to_json()})
@@ -130,7 +130,7 @@ def migrate(args: argparse.Namespace, source: ManagementApi, target: ManagementA
     moved = {} if args.definitions_only else asyncio.run(move_all(args, plan, source, target))
     result["moved"] = sum(each.moved for each in moved.values())
     result["left"] = sum(each.left for each in moved.values())
-    imported = "" if args.messages_only else f"imported {plural(plan.missing, 'object')}, "
+    imported = "" if args.messages_only else f"imported {plural(plan.import_count, 'object')}, "
     output.done(f"{imported}moved {plural(result['moved'], 'message')}", result)
     return EXIT_OK
 

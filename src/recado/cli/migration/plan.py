@@ -1,4 +1,4 @@
-"""What a migration will do: the objects to copy, the queues to move, and everything that stands in its way."""
+"""The plan of a migration: the objects to copy, the queues to move, and the reasons why it cannot or may not work."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class MigrationPlan(NamedTuple):
     definitions: JsonObject
     jobs: Sequence[QueueJob]
     obstacles: Sequence[str]
-    """Each prevents the migration."""
+    """Reasons for which the migration is refused."""
     warnings: Sequence[str]
-    """The migration can run, but not everything will be moved or stay moved."""
-    missing: int
-    """Objects that the target does not have yet, or has differently."""
+    """Queues whose messages will stay at the source or go to its consumers."""
+    import_count: int
+    """The number of objects that the target does not have yet, or has differently."""
 
     @property
     def messages(self) -> int:
@@ -43,7 +43,7 @@ class MigrationPlan(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         return {
             "objects": count_objects(self.definitions),
-            "objects_to_import": self.missing,
+            "objects_to_import": self.import_count,
             "queues": [job._asdict() for job in self.jobs],
             "messages": self.messages,
             "obstacles": list(self.obstacles),

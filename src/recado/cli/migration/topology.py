@@ -1,7 +1,7 @@
 """Definitions: copy them from the source to the target, and compare them.
 
-The user that the target is administered with is not changed: its password could otherwise change between
-two requests.
+The user whose login the command uses at the target is not copied: its password could otherwise change between two
+requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COMPARED: Final = {
 }
 """The fields that must be equal on both servers."""
 SKIPPED_GLOBAL_PARAMETERS: Final = frozenset({"internal_cluster_id", "cluster_name"})
-"""They name the server itself."""
+"""They identify the server, so they are not copied."""
 
 
 class Difference(NamedTuple):
@@ -58,7 +58,7 @@ class Difference(NamedTuple):
 
 
 def read_definitions(source: ManagementApi, vhosts: Iterable[str], target_user: str) -> JsonObject:
-    """Return the definitions to copy: those of the chosen vhosts, and what belongs to no vhost."""
+    """Return the definitions to copy: those of the chosen vhosts, users, and global parameters."""
     document: JsonObject = source.get(path_of("definitions"))
     chosen = frozenset(vhosts)
     kept: JsonObject = {}

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 IDLE_S: Final = 0.1
 """Without a delivery for this long, the source is asked whether the queue is empty."""
 STREAM_IDLE_S: Final = 5.0
-"""A stream that delivers nothing for this long has been copied: brokers count its messages with a delay."""
+"""A stream that delivers nothing for this long is regarded as copied: brokers count its messages with a delay."""
 EXCHANGE_PREFIX: Final = "recado.migration."
+"""Of the exchanges that exist only during a transfer."""
 OFFSET_HEADER: Final = "x-stream-offset"
 
 OnProgress = Callable[[int], None]
@@ -87,7 +88,7 @@ class _Target:
     def _handle_return(self, returned: ReturnedMessage) -> None:
         self._returned = returned
 
-    async def publish(self, deliveries: list[Delivery], strip: bool) -> None:
+    async def publish(self, deliveries: list[Delivery], *, without_offset: bool) -> None:
         """Publish a batch and wait until all of it is confirmed (MIG1). Raises `TransferError`."""
         from recado.client import ClientError
 
@@ -97,7 +98,7 @@ class _Target:
                     self._exchange,
                     delivery.routing_key,
                     delivery.body,
-                    _strip_offset(delivery) if strip else delivery.raw_properties,
+                    _strip_offset(delivery) if without_offset else delivery.raw_properties,
                     mandatory=True,
                 )
             await self._channel.wait_for_confirms()
@@ -163,9 +164,9 @@ async def transfer(
                     continue
                 if not batch:
                     break
-                await out.publish(batch, strip=job.is_stream)
+                await out.publish(batch, without_offset=job.is_stream)
                 if job.is_stream:
-                    positions.write(job, _offset_of(batch[-1]) + 1)
+                    positions.write(job, _offset_of(batch[-1], job) + 1)
                 batch[-1].ack(multiple=True)
                 moved += len(batch)
                 on_progress(len(batch))
@@ -178,10 +179,10 @@ async def _count_ready(channel: Channel, job: QueueJob) -> int:
     return declared.message_count
 
 
-def _offset_of(delivery: Delivery) -> int:
+def _offset_of(delivery: Delivery, job: QueueJob) -> int:
     offset = (delivery.properties.headers or {}).get(OFFSET_HEADER)
     if not isinstance(offset, int):
-        raise TransferError(f"a message of stream '{delivery.source.consumer_tag}' has no offset")
+        raise TransferError(f"{job}: a message has no header {OFFSET_HEADER}")
     return int(offset)
 
 

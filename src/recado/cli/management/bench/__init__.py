@@ -1,7 +1,8 @@
 """`recado bench`: load any AMQP broker for some seconds, and print rates and latencies.
 
-As `nats bench` and RabbitMQ's PerfTest do. The queues are temporary, their names begin with `recado-bench.`, and
-they are always deleted, also after Ctrl-C. Without `--amqp-url` the address is found by the HTTP API of the context.
+As `nats bench` and RabbitMQ's PerfTest do. The names of the queues begin with `recado-bench.`. They are deleted at
+the end, also after Ctrl-C; queues of a program that was killed expire, streams stay. Without `--amqp-url` the address
+is found by the HTTP API of the context.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from recado.cli.management.output import (
 )
 from recado.cli.management.server_address import DEFAULT_URL, parse_url
 from recado.cli.progress import StatusLine, format_bar
+from recado.cli.terminal import escape_unprintable
 
 if TYPE_CHECKING:
     from .measurement import Load, Measurement, Progress
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 DEFAULT_AMQP_URL: Final = "amqp://guest:guest@127.0.0.1:5672"
 STAMP_BYTES: Final = 8  # as in `workers`, whose import would delay `--help`
 BUSY_RATIO: Final = 0.9
-"""With more than this share of a core, the client limits the rates itself."""
+"""With more than this share of a core, the client may be what limits the rates."""
 LIMITS: Final = {
     "publishers": (1, 1_000),
     "consumers": (0, 1_000),
@@ -229,7 +231,7 @@ def _print(call: Invocation, url: str, result: Measurement) -> None:
         for name, flow in (("published", result.published), ("consumed", result.consumed))
     ]
     if output.form is Form.TABLE:
-        output.line(f"{result.server} at {address}, {result.elapsed_s:.1f} s")
+        output.line(f"{escape_unprintable(result.server)} at {address}, {result.elapsed_s:.1f} s")
         output.line(describe(result.load))
         output.line("")
     output.table(COLUMNS, rows, "")

@@ -13,7 +13,7 @@ NS_PER_MS: Final = 1e6
 
 
 class LatencyHistogram:
-    """Counts latencies in nanoseconds; percentiles have an error of one percent, the maximum is exact."""
+    """Counts latencies in nanoseconds; percentiles are at most one percent too high, the maximum is exact."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()

@@ -22,10 +22,10 @@ CONNECTION_NAME: Final = "recado bench"
 CONNECTING_MAX_COUNT: Final = 50
 """Connections that are opened at the same time."""
 EXPIRY_S: Final = 60.0
-"""A queue that a killed bench has left is deleted by the broker after this time and that of the run: a queue
-without consumers counts as unused during the run."""
-STREAM_MAX_BYTES: Final = 1 << 30
-SEGMENT_MAX_BYTES: Final = 64 << 20
+"""The broker deletes a queue that a killed bench has left after this time and that of the run. The time of the run
+is included because a queue without consumers counts as unused during it."""
+STREAM_MAX_BYTES: Final = 1 << 30  # the retention of a stream
+SEGMENT_MAX_BYTES: Final = 64 << 20  # of a stream: retention deletes whole segments
 CLEAN_UP_TIMEOUT_S: Final = 15.0
 REPORT_INTERVAL_S: Final = 0.2
 
@@ -33,7 +33,7 @@ QueueType = Literal["classic", "quorum", "stream"]
 
 
 class Load(msgspec.Struct, frozen=True):
-    """The load of a bench. Queue i gets the publishers and consumers i, i + `queues`, …"""
+    """The load of a bench. Queue number i gets the publishers and the consumers number i, i + `queues`, …"""
 
     publishers: int
     consumers: int

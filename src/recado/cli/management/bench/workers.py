@@ -1,8 +1,8 @@
 """The publishers and consumers of a bench, each on its own connection.
 
 A body begins with the time at which it was sent, which the consumers, in the same process, subtract from the time
-at which they receive it. Publishers wait when too many messages are in the queue that no consumer has
-received yet, so a broker never has to hold more than `BACKLOG_MAX_BYTES` of them per queue.
+at which they receive it. Publishers wait while a queue has too many messages that no consumer has received yet, so
+that at most `BACKLOG_MAX_BYTES` of bodies wait in it (a stream also keeps those that were received).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from recado.client import Channel, Consumer
 from .histogram import LatencyHistogram
 
 STAMP_BYTES: Final = 8
-BATCH_MAX_COUNT: Final = 100
+BATCH_MAX_COUNT: Final = 100  # published in one call, with one time stamp
 BATCH_MAX_BYTES: Final = 1 << 20
 BACKLOG_MAX_COUNT: Final = 1_000_000
 BACKLOG_MAX_BYTES: Final = 256 << 20
