@@ -209,7 +209,7 @@ def test_move_stops_at_a_full_queue(channel: BlockingChannel, api: Api) -> None:
     reply = api.post("/api/queues/%2F/q/move", {"destination": "to"})
     assert reply.status == 200
     assert (reply.body["moved"], reply.body["left"]) == (2, 1)
-    assert "x-max-length" in reply.body["reason"]
+    assert "max-length" in reply.body["reason"]
 
 
 def test_move_to_another_vhost(broker: recado.Broker, api: Api) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pika
 import pytest
 
 import recado
+from recado.broker.arguments import QueueSettings
+from recado.broker.broker import Broker
 from recado.console import console
-from recado.console.node_history import FIELDS, SampleRing
+from recado.console.node_history import FIELDS, SampleRing, pause_after
 from recado.console.resources.samples import QUEUE_COLUMNS
 from recado.console.sampler import Sampler
 
@@ -130,6 +134,33 @@ def test_queues_of_other_vhosts_are_not_shown(api: Api) -> None:
     ana = Api(api.port, "ana", "p")
     assert rows(ana.get("/api/samples/queues")).keys() == {"shown"}
     assert ana.request("GET", "/api/samples/node").status == 401
+
+
+def test_a_vhost_that_is_deleted_during_a_sample() -> None:
+    broker = Broker(lambda: "name")
+    broker.add_vhost("v")
+    broker.create_queue(broker.vhosts["v"], "q", QueueSettings(), None, 0)
+
+    async def run_and_delete(steps: Generator[None, None, Any]) -> Any:
+        if "v" in broker.vhosts:
+            broker.delete_vhost("v", 0, lambda: None)
+        try:
+            while True:
+                next(steps)
+        except StopIteration as done:
+            return done.value
+
+    server = cast(Any, SimpleNamespace(broker=broker, connections=()))
+    sampled = Sampler(server, cast(Any, SimpleNamespace(run=run_and_delete)))
+    asyncio.run(sampled.sample())
+    assert sampled.vhosts.latest("v") is not None, "its queues were read"
+    asyncio.run(sampled.sample())
+    assert sampled.vhosts.latest("v") is None
+
+
+@pytest.mark.parametrize(("cost_s", "pause_s"), [(0.001, 0.1), (0.01, 1.0), (0.05, 5.0)])
+def test_samples_take_one_percent_of_the_time(cost_s: float, pause_s: float) -> None:
+    assert pause_after(cost_s) == pytest.approx(pause_s)
 
 
 @pytest.mark.parametrize(

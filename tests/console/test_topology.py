@@ -207,3 +207,30 @@ def test_health(api: Api) -> None:
     assert api.request("GET", "/api/health/checks/port-listener/1").status == 503
     assert api.get("/api/health/checks/protocol-listener/amqp")["status"] == "ok"
     assert api.request("GET", "/api/health/checks/protocol-listener/mqtt").status == 503
+
+
+def test_a_stream_is_sorted_by_the_numbers_that_are_shown(broker: recado.Broker, api: Api) -> None:
+    """Its unacknowledged messages are still in it, so they are counted once, as ready."""
+    assert api.put(
+        "/api/queues/%2F/log", {"durable": True, "arguments": {"x-queue-type": "stream"}}
+    )
+    assert api.put("/api/queues/%2F/jobs", {})
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for name, count in (("log", 2), ("jobs", 3)):
+            for _ in range(count):
+                channel.basic_publish("", name, b"x")
+        channel.basic_qos(prefetch_count=10)
+        delivered: list[bytes] = []
+        channel.basic_consume(
+            "log",
+            lambda _channel, _method, _properties, body: delivered.append(body),
+            arguments={"x-stream-offset": "first"},
+        )
+        while len(delivered) < 2:
+            connection.process_data_events(time_limit=30)
+        listed = api.get("/api/queues?sort=messages&columns=name,messages,messages_unacknowledged")
+    assert listed == [
+        {"name": "log", "messages": 2, "messages_unacknowledged": 0},
+        {"name": "jobs", "messages": 3, "messages_unacknowledged": 0},
+    ]

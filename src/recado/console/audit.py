@@ -19,7 +19,7 @@ log = logging.getLogger("recado.audit")
 
 
 class AuditLog:
-    """Writes to the logger `recado.audit`, which a configuration can send to a file of its own."""
+    """Writes to the logger `recado.audit`, which a logging configuration can send to a file of its own."""
 
     def record(
         self,

@@ -17,6 +17,7 @@ Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = Annotated[list[str] | str, msgspec.Meta(description="A list, or a text with commas.")]
 
 SHOWN_VALUE_MAX_COUNT: Final = 80  # characters of a wrong value in a reason
+REASON_MAX_COUNT: Final = 300  # characters: msgspec quotes unknown names, which a client chooses
 # Where msgspec writes the location in an error: " - at `$.headers[0]`".
 _PATH: Final = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _fields = functools.cache(msgspec.structs.fields)
@@ -62,7 +63,7 @@ def convert_field(name: str, value: object, kind: Any) -> Any:
         if path is not None:
             name, text = name + path[1], text[: path.start()]
         text = text[:1].lower() + text[1:].replace("`", "")
-        raise bad_request(f"{name}: {text[:300]}") from error
+        raise bad_request(f"{name}: {text[:REASON_MAX_COUNT]}") from error
 
 
 def _describe(value: object) -> str:

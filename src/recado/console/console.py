@@ -58,7 +58,9 @@ if TYPE_CHECKING:
     from .routes import ApiRoute
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
-PENDING_LOGINS_MAX_COUNT: Final = 32  # slow hashes; AMQP logins wait for the same threads
+PENDING_LOGINS_MAX_COUNT: Final = (
+    32  # logins over AMQP wait for the same threads, which compute slow hashes
+)
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -132,7 +134,7 @@ class ArchiveEntry(Protocol):
 
     @property
     def lag_s(self) -> float:
-        """Seconds since the oldest of those was received that are not yet on disk."""
+        """Seconds since the oldest message that is not yet on disk was received; 0 if there is none."""
 
 
 class ArchiveSet(Protocol):
@@ -146,7 +148,7 @@ class ArchiveSet(Protocol):
     async def assess_subscriber(
         self, vhost: str, feed: str, subscriber: str
     ) -> Sequence[SubscriberDelivery]:
-        """Return what they know about the messages that a subscriber has received."""
+        """Return what the archives of a feed know about the messages that a subscriber has received."""
 
 
 class ResourceLimits(msgspec.Struct, frozen=True):
@@ -335,7 +337,7 @@ class Console:
     def read_totals(
         self, queues: Iterable[Queue | DeletedQueueCounters]
     ) -> Steps[tuple[dict[str, int], dict[str, int]]]:
-        """Return the message counters and the lengths of all queues together, in bounded steps."""
+        """Return the sums of the message counters and of the lengths of these queues, in bounded steps."""
         return self.sampler.sum_queues(queues)
 
     def read_churn(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Rates and time series of counters, from samples that are taken every few seconds.
+"""Rates and time series of counters and queue lengths, from samples that are taken every few seconds.
 
 The hot path only adds to counters. Every `SAMPLE_INTERVAL_S` the sampler reads them, in bounded steps, into a
 *generation*: one dictionary with the values of every object that exists at the time. A rate is the
@@ -9,7 +9,8 @@ Time series need more than two samples. A sample is added to the series of an ob
 changed; between two samples the earlier value applies. One `CounterHistory` has series for at most
 `SERIES_MAX_COUNT` objects: the series that has not changed for longest is evicted first.
 
-HI1  A rate is never negative: a counter that is smaller than before belongs to a new object.
+HI1  A rate is never negative: it is 0 for a value that has become smaller. That is the length of a queue that shrinks,
+     or the counter of a new object with the key of an old one, such as a vhost.
 HI2  Memory is in proportion to the objects that exist, plus a constant for the series.
 """
 
@@ -24,8 +25,8 @@ import msgspec
 
 SAMPLE_INTERVAL_S: Final = 5.0  # as collect_statistics_interval of RabbitMQ
 SERIES_SAMPLES_MAX_COUNT: Final = 120  # ten minutes
-SERIES_MAX_COUNT: Final = 500
-SAMPLED_PORTION_COUNT: Final = 500  # objects between two yields
+SERIES_MAX_COUNT: Final = 500  # of all samples: about 10 MB
+SAMPLED_PORTION_COUNT: Final = 500  # objects between two yields: about 1 ms
 REQUESTED_SAMPLES_MAX_COUNT: Final = 2_000  # of one series in one answer
 
 Values = tuple[int, ...]
@@ -50,7 +51,7 @@ class Generation(msgspec.Struct):
 
 
 class CounterHistory:
-    """Samples of one kind of object; every object has the same counters, named by `fields`."""
+    """Samples of one kind of object; every object has the same values, named by `fields`."""
 
     def __init__(self, fields: Sequence[str], *, series_count: int = SERIES_MAX_COUNT) -> None:
         self.fields = tuple(fields)
@@ -162,7 +163,7 @@ class CounterHistory:
             if position:
                 value = series[position - 1][1][index]
             elif not series and newest is not None:
-                value = newest[index]  # unchanged for as long as it is known
+                value = newest[index]  # it has not changed since its series was evicted or cleared
             else:
                 value = 0
             samples.append({"sample": value, "timestamp": at_ms})

@@ -1,6 +1,6 @@
 """Event loop lag: a histogram of how late the loop runs its timers.
 
-This is the time that a message may have to wait until the loop reads it.
+A message that arrives may have to wait for as long until the loop reads it.
 """
 
 from __future__ import annotations

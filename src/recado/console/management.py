@@ -70,7 +70,7 @@ RESOURCES = (
     users,
     vhosts,
 )
-"""The modules whose import registers the routes."""
+"""The modules that register their routes when they are imported."""
 
 
 class MetricsPortError(OSError):
@@ -108,7 +108,10 @@ class Management:
         path_prefix: str = "",
         message_policy: MessagePolicy | None = None,
     ) -> Management:
-        """Listen for HTTP and sample the counters. Raises `OSError` if a port is in use."""
+        """Listen for HTTP and sample the counters.
+
+        Raises `OSError` if a port cannot be bound, and `MetricsPortError` if it is that of the metrics.
+        """
         console = Console(
             server,
             node_name=f"recado@{socket.gethostname()}",

@@ -7,8 +7,8 @@ each element. The value is replaced, whatever its type; numbers and texts beside
 CMF1  A body in which masked fields cannot be found although it may have some is withheld as a whole: a compressed or
       otherwise encoded body, JSON longer than `JSON_MAX_BYTES`, and JSON with the name of such a field that is
       invalid or longer than `MASKED_JSON_MAX_BYTES`. Text and bytes that are not JSON are shown.
-CMF2  A name that occurs twice in an object is shown once, and masked if its value is: no parser decides which of
-      two values is looked at.
+CMF2  If a name occurs twice in an object, one of the two fields is shown, masked if the name is. So it does not matter
+      which of them the parser of a client takes.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ class MaskedFields:
         return _mask_value(headers, self._header_paths, found), tuple(found)
 
     def mask_body(self, body: bytes, content_type: str, content_encoding: str) -> MaskedBody:
-        """Return a body without masked fields (CMF1, CMF2). It may be shortened to `JSON_MAX_BYTES` + 1."""
+        """Return a body without masked fields (CMF1, CMF2).
+
+        The caller may pass only the first `JSON_MAX_BYTES` + 1 bytes of a longer body.
+        """
         if self.masks_body:
             return MaskedBody(b"", (BODY,))
         if not self._json_paths:
@@ -134,7 +137,7 @@ class MaskedFields:
     def find_probed_field(self, selector: Selector) -> str | None:
         """Return a masked field that a selector compares, or None.
 
-        Answers to such selectors would tell the value of a field that is not shown.
+        The answers to such selectors would reveal the value.
         """
         from recado.selector.tree import iterate_fields
 

@@ -1,10 +1,10 @@
-"""What a user sees of messages over HTTP: one place for peek, get, reveal and whatever else shows bodies.
+"""The parts of messages that a user sees over HTTP. Peek, get and reveal, all routes that show bodies, use this module.
 
 Permissions to read a queue are checked by the routes. Beyond them, `management.body_tag` is the tag of users
-that see bodies at all, and `management.masked_fields` are hidden from all users; `management.reveal_tag` is the
-tag of those that may reveal the fields of one message, which the audit log tells.
+that see bodies at all, and `management.masked_fields` are hidden from all users. Users with the tag
+`management.reveal_tag` may reveal the masked fields of one message, which is recorded in the audit log.
 
-CMA1  A selector that compares a field that the user does not see is refused: its answers would tell the value.
+CMA1  A selector that compares a field that the user does not see is refused: its answers would reveal the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _WITHHELD: Final = MaskedFields((BODY,))
 
 
 class MessageAccess:
-    """What one user sees of messages."""
+    """Describes messages as one user sees them."""
 
     def __init__(self, fields: MaskedFields, *, sees_bodies: bool) -> None:
         self._fields = fields
@@ -102,7 +102,7 @@ class MessageAccess:
 
 
 class MessagePolicy:
-    """The settings about what users see of messages."""
+    """The settings that decide which parts of messages users see."""
 
     def __init__(
         self,
@@ -124,12 +124,12 @@ class MessagePolicy:
         return self.sees_bodies(user) and self._reveal_tag in user.tags
 
     def access_of(self, user: User) -> MessageAccess:
-        """Return what the user sees of messages."""
+        """Return the object that describes messages to this user."""
         return MessageAccess(self._fields, sees_bodies=self.sees_bodies(user))
 
 
 FULL_ACCESS: Final = MessageAccess(UNMASKED, sees_bodies=True)
-"""What is seen of a revealed message."""
+"""For revealed messages."""
 
 
 def _encode_payload(body: bytes, encoding: str) -> tuple[str, str]:

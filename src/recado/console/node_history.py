@@ -2,8 +2,8 @@
 
 Each resolution is a ring of columns: arrays of 64-bit integers that are allocated once, so memory does not grow.
 With 15 columns both rings have 0.7 MB. A sample reads the counters of the broker and adds up the lengths of all
-queues, in bounded steps. If that takes longer than 1 % of a second, samples are taken less often, so that they never
-take more than 1 % of the loop's time.
+queues, in bounded steps. If that takes longer than 1 % of a second, samples are taken less often, so that they take
+at most 1 % of the loop's time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from recado.broker.stream import Stream
 from recado.server import memory
 from recado.server.connection import now_ms
 
 from .history import SAMPLED_PORTION_COUNT
 from .query import Steps
+from .resources.statistics import count_unacked
 
 if TYPE_CHECKING:
     from .console import Console
@@ -51,6 +51,7 @@ PEAK: Final = "loop_lag_us"
 FIELDS: Final = (*COUNTERS, *FSYNC_FIELDS, *GAUGES, PEAK)
 
 Lengths = tuple[int, int, int]
+"""Ready messages, unacknowledged messages, queues."""
 
 
 class SampleRing:
@@ -115,10 +116,10 @@ class NodeHistory:
         clock = asyncio.get_running_loop().time
         due = clock()
         while True:
+            started_at = clock()
             cost_s = await self.sample(now_ms())
-            due = max(
-                due + INTERVAL_S, clock() - INTERVAL_S, clock() + cost_s / SHARE_MAX_RATIO - 1.0
-            )
+            # If the process was stopped for a while, at most one missed sample is taken at once.
+            due = max(due + INTERVAL_S, clock() - INTERVAL_S, started_at + pause_after(cost_s))
             await asyncio.sleep(max(0.0, due - clock()))
 
     async def sample(self, at_ms: int) -> float:
@@ -152,7 +153,7 @@ class NodeHistory:
             for number, queue in enumerate(list(vhost.queues.values()), 1):
                 if not queue.is_reply_address:
                     ready += queue.ready
-                    unacked += 0 if isinstance(queue, Stream) else queue.unacked
+                    unacked += count_unacked(queue)
                     count += 1
                 if number % SAMPLED_PORTION_COUNT == 0:
                     yield
@@ -186,6 +187,11 @@ class NodeHistory:
             console.data_folder.free_bytes() if console.data_folder is not None else 0,
             int(console.loop_lag.take_peak_s() * SECOND_US),
         ]
+
+
+def pause_after(cost_s: float) -> float:
+    """Return the minimum time from the start of a sample that took so much of the loop's time to the next one."""
+    return cost_s / SHARE_MAX_RATIO
 
 
 def render_ring(ring: SampleRing, since_ms: int) -> Iterator[bytes]:

@@ -24,9 +24,8 @@ T = TypeVar("T")
 PAGE_SIZE_DEFAULT_COUNT: Final = 100
 PAGE_SIZE_MAX_COUNT: Final = 500
 PORTION_COUNT: Final = 500  # entries between two yields: about 1 ms for the largest objects
-SORTED_PORTION_COUNT: Final = (
-    2_000  # keys sorted at once; longer lists are merged from such portions
-)
+SORTED_PORTION_COUNT: Final = 2_000
+"""Keys sorted in one call; longer lists are merged from such portions."""
 
 JsonObject = dict[str, Any]
 Steps = Generator[None, None, T]

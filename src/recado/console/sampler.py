@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from recado.server.server import Server
 
     from .slices import SlicePacer
+
+log = logging.getLogger("recado.console")
 
 TOTALS_KEY: Final = "totals"
 """The key of the node's own totals in their history."""
@@ -74,16 +77,20 @@ class Sampler:
 
     async def _run(self) -> None:
         while True:
-            await self.sample()
+            try:
+                await self.sample()
+            except Exception:  # a bug met by one sample must not end all statistics
+                log.exception("error while sampling the counters")
             await asyncio.sleep(self._interval)
 
     async def sample(self) -> None:
         """Take one sample of everything."""
         at_ms, server, run = now_ms(), self._server, self._slices.run
         broker = server.broker
-        queues = list(self._queues())
+        # The names are taken together with the queues: a vhost may be deleted between two slices.
+        queues, names = list(self._queues()), list(broker.vhosts)
         await run(self.queues.sample(((q, read_queue(q)) for q in queues), at_ms))
-        vhosts = await run(self.read_vhosts(queues, list(broker.vhosts)))
+        vhosts = await run(self.read_vhosts(queues, names))
         await run(
             self.vhosts.sample(
                 ((name, tuple(sums.values())) for name, sums in vhosts.items()), at_ms
@@ -151,7 +158,8 @@ class Sampler:
     ) -> Steps[dict[str, dict[str, int]]]:
         """Return the sums of some vhosts: counters and lengths of their queues, and messages published to them.
 
-        A message is published once, to an exchange, and then counted by each of its queues.
+        `publish` is counted at the exchanges, because each queue that a message enters counts it again. The queues
+        must be in vhosts of these names.
         """
         sums = {name: [0] * len(QUEUE_FIELDS) for name in names}
         for queue in queues:

@@ -1,4 +1,4 @@
-"""Sessions of the web console: who has signed in, in which browser.
+"""Sessions of the web console: the users that have signed in, one session for each browser.
 
 A browser gets a random id in a cookie that scripts cannot read (`HttpOnly`) and other sites cannot send
 (`SameSite=Strict`). A changing request also needs the token of the session in the header `X-CSRF-Token`, which
@@ -20,7 +20,7 @@ import msgspec
 
 from recado.broker.access import User
 
-SESSION_AGE_MAX_S: Final = 24 * 3_600.0  # a day of work, without signing in again at lunch
+SESSION_AGE_MAX_S: Final = 24 * 3_600.0  # so that a user signs in once a day
 SESSIONS_MAX_COUNT: Final = 1_000
 USER_SESSIONS_MAX_COUNT: Final = 20
 ID_BYTES: Final = 32
@@ -30,7 +30,7 @@ class ConsoleSession(msgspec.Struct):
     """One signed-in browser."""
 
     user: User
-    """As it was at the login: another password ends the session."""
+    """As it was at the last request. Another password ends the session."""
     csrf_token: str
     opened_at: float
 

@@ -2,8 +2,8 @@
 
 Everything runs in the event loop that also serves AMQP, so nothing here may take long. A handler runs as one
 turn of the broker, as an AMQP method does, and only prepares an answer. Long lists are rendered a millisecond
-at a time and written while they are rendered. Requests are limited in size and in the time they may take to
-arrive, and connections in number.
+at a time and written while they are rendered. Requests are limited in size, connections in number, and the time in
+which a request must arrive is limited: `REQUEST_TIMEOUT_S` and `KEEPALIVE_TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ log = logging.getLogger("recado.console")
 REALM: Final = 'Basic realm="RabbitMQ Management"'
 CHUNK_BYTES: Final = 64 * 1024
 BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of RabbitMQ
-SHORT_BODY_MAX_BYTES: Final = (
-    256 * 1024
-)  # except for messages and definitions: decoding is one call
+SHORT_BODY_MAX_BYTES: Final = 256 * 1024
+"""Of all bodies but messages and definitions, because a body is decoded in one call."""
 LINE_MAX_BYTES: Final = 8_190  # of the request line, and of a header
-REQUEST_TIMEOUT_S: Final = 30.0  # for the headers, and again for the body, to arrive
+REQUEST_TIMEOUT_S: Final = (
+    30.0  # for the first request of a connection, and for each body, to arrive
+)
+KEEPALIVE_TIMEOUT_S: Final = 75.0  # for a further request of a connection to arrive
 WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
 CONNECTIONS_MAX_COUNT: Final = 2_048
 EVENT_BUFFER_BYTES: Final = 32 * 1024  # that a reader of events may leave unread, apart from TCP's
@@ -65,7 +67,7 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class _TimedHandler(RequestHandler):
-    """Closes a connection on which no request arrives in time, and connections beyond the limit."""
+    """Closes a connection whose first request does not arrive in time, and connections beyond the limit."""
 
     _deadline: asyncio.TimerHandle | None = None
     on_lost: Callable[[], None] | None = None
@@ -147,7 +149,7 @@ class Site:
             self._serve,
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=75.0,
+            keepalive_timeout=KEEPALIVE_TIMEOUT_S,
             max_line_size=LINE_MAX_BYTES,
             max_field_size=LINE_MAX_BYTES,
         )
@@ -266,7 +268,7 @@ class Site:
         return b"".join(parts)
 
     def _cookie_of(self, request: web.BaseRequest) -> SessionCookie:
-        # A proxy that terminates TLS tells so; without one, nobody gains by sending the header.
+        # A proxy that terminates TLS sets the header. A client that sets it itself only changes its own cookie.
         is_secure = request.secure or request.headers.get("x-forwarded-proto") == "https"
         return SessionCookie(self._node_id, f"{self._prefix}/", is_secure)
 
@@ -492,7 +494,7 @@ def _check_origin(request: web.BaseRequest, route: ApiRoute) -> None:
 
 
 def _node_id(name: str, port: int) -> str:
-    """Return what tells the cookies of this node from those of others on the same host."""
+    """Return an id that distinguishes the cookies of this node from those of other nodes on the same host."""
     return hashlib.sha256(f"{name}:{port}".encode()).hexdigest()[:8]
 
 

@@ -1,8 +1,8 @@
 """Collects status records from the exchange `recado.status` of each vhost, for `management.status`.
 
-The collector has a queue in each vhost, bound to the exchange, and empties it once in a second without a
-connection. A queue holds few records and drops the oldest ones, and emptying all queues takes at most a tenth of
-the time: a client that publishes too many records loses records, and delays no messages.
+The collector has a queue in each vhost, bound to the exchange, and empties it every second, without a connection.
+A queue holds a limited number of records and drops the oldest ones, and emptying all queues takes at most a tenth of
+the time, in slices of a millisecond: records that are published too fast are lost, and hardly delay messages.
 
 The queues are exclusive to the collector, as those of a connection: clients can neither consume from them nor
 delete them. The exchange is declared in each vhost, so that publishers only need the permission to write to it.
@@ -41,7 +41,7 @@ log = logging.getLogger("recado.console")
 COLLECT_INTERVAL_S: Final = 1.0
 COLLECT_TIME_MAX_S: Final = 0.1
 """Of the loop, for the records of one interval."""
-QUEUE_MAX_COUNT: Final = 1_000
+QUEUE_MAX_COUNT: Final = 1_000  # as many sources as a table of records has
 QUEUE_MAX_BYTES: Final = 16 * RECORD_MAX_BYTES
 READ_PERMISSION: Final = Permission(configure="", write="", read=".*")
 
@@ -88,7 +88,7 @@ class StatusCollector:
                 log.exception("error while collecting status records")
 
     async def collect(self) -> None:
-        """Store the waiting records, a millisecond at a time, and drop old ones."""
+        """Store the waiting records, a millisecond at a time, and drop those that are a day old."""
         vhosts = self._server.broker.vhosts
         self._unchecked.extend({**dict.fromkeys(vhosts), **dict.fromkeys(self._queues)})
         await self._run_in_slices(self._declare, self._unchecked, inf)

@@ -31,14 +31,14 @@ RECORDS_MAX_BYTES: Final = 32 * 1024 * 1024
 AGE_MAX_MS: Final = 24 * 3_600_000
 STALE_INTERVALS_COUNT: Final = 3
 RECORD_OVERHEAD_BYTES: Final = 2_048
-"""What a record takes besides its JSON."""
+"""The memory that a record takes besides its JSON."""
 
 _LONG_FIELDS: Final = ("actors", "failures", "peers")
 """Fields that only the answer about one source has."""
 
 
 class StoredStatus(msgspec.Struct, frozen=True):
-    """A record as it is kept: as JSON, because decoded it would take several times the memory."""
+    """A stored record. It is stored as JSON, because decoded it would take several times the memory."""
 
     vhost: str
     name: str
@@ -131,7 +131,7 @@ class StatusTable:
 
 
 class StatusRecords:
-    """What the node knows from status records."""
+    """The status records of all sources, and how many messages were records."""
 
     def __init__(
         self, actors: StatusTable | None = None, pipelines: StatusTable | None = None

@@ -3,7 +3,7 @@
 They are read in slices, as the samples of `sampler.py` are, but only while a reader wants them, and only the
 counters that a chart needs: 0.4 µs for a queue. If the totals took more than a hundredth of a second, they are next
 read later than after a second, so that this takes at most `BUSY_MAX_RATIO` of the time. The node and the watched
-queues are read every second all the same.
+queues are still read every second.
 
 Rates are changes of counters since the pass before. The counters of a queue or an exchange that was deleted in
 between are added to those of its vhost, so that queues with a short life count.
@@ -22,10 +22,10 @@ import msgspec
 
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
-from recado.broker.stream import Stream
 from recado.server import memory
 
 from ..access import is_monitor, login_vhosts
+from ..resources.statistics import count_unacked
 from ..slices import SLICE_S
 from . import types
 from .log import render
@@ -69,11 +69,6 @@ def _read_queue(queue: Queue) -> Counters:
     ]
 
 
-def _read_unacked(queue: Queue) -> int:
-    # Messages stay in a stream when they are acknowledged, so `ready` counts those that are not, too.
-    return 0 if isinstance(queue, Stream) else queue.unacked
-
-
 def _compute_rates(before: Counters, now: Counters, interval: float) -> list[float]:
     return [round(max(0, new - old) / interval, 3) for old, new in zip(before, now, strict=True)]
 
@@ -102,7 +97,8 @@ class LiveFigures:
         self._sync_counts: list[int] = []
         self._sync_total = 0.0
         self._node: bytes | None = None
-        # By the identity of the user, which is kept with the event; for all monitors together 0.
+        # The key is the chosen vhosts, and the id of the user object or 0 for all monitors. The value has the user
+        # as well, so that no other object gets its id meanwhile.
         self._overviews: dict[tuple[int, frozenset[str]], tuple[User, bytes]] = {}
 
     @staticmethod
@@ -185,8 +181,7 @@ class LiveFigures:
             if not queue.is_reply_address:
                 queue_count += 1
                 ready += queue.ready
-                if not isinstance(queue, Stream):
-                    unacked += queue.unacked
+                unacked += count_unacked(queue)
                 delivered += (
                     queue.delivered_count
                     + queue.delivered_no_ack_count
@@ -320,7 +315,7 @@ def _add_rates(summands: Iterable[list[float]]) -> types.MessageRates:
 
 
 def _render_queue(queue: Queue, rates: list[float] | None) -> bytes:
-    unacked = _read_unacked(queue)
+    unacked = count_unacked(queue)
     return msgspec.json.encode(
         types.WatchedQueueFigures(
             queue.vhost.name,

@@ -1,8 +1,8 @@
 """The newest events, rendered once, for all readers: a ring of bounded size.
 
     number    … | 41 | 42 | 43 | 44 |             `end` is 45, the number of the next event
-    keys      … | k  | k  | k  | k  |             who may see an event, 65,536 back
-    payloads        |    | p  | p  |              its bytes, 8,192 back and at most 2 MiB; `first` is 43
+    keys      … | k  | k  | k  | k  |             which users may see an event; the newest 65,536
+    payloads        |    | p  | p  |              its bytes; the newest 8,192, and at most 2 MiB; `first` is 43
 
 A reader is a position in the log, so a reader that does not read costs no memory. If the log has dropped the
 payloads of a reader's next events, their keys still tell how many of them it would have seen.

@@ -1,4 +1,4 @@
-"""Takes notes of changes for the event log: one by one if they are few, counted if they are many.
+"""Records changes for the event log: one by one if they are few, counted if they are many.
 
 The recorder is the broker's observer while a stream is open. A notification only makes a small object; some
 milliseconds later `flush` renders what was collected. In one such period, `NOTED_MAX_COUNT` changes are kept as they

@@ -1,4 +1,4 @@
-"""The open event streams: who may open one, whose turn it is to be written to, and when each ends.
+"""The open event streams: their limits, the order in which they are written to, and their end.
 
 A change is noted by the recorder, rendered once some milliseconds later, and appended to the log. Each stream is a
 task that waits for its turn, collects the events that its user may see, and writes them. At most
@@ -13,7 +13,7 @@ While no stream is open, the broker has no observer, and nothing is measured. Af
 recorder stays for `LINGER_S`, so that a client that reconnects misses nothing.
 
 ES1  At most `STREAMS_MAX_COUNT` streams are open, and `STREAMS_OF_USER_MAX_COUNT` of one user.
-ES2  The broker has this observer if and only if a stream is open, or was in the last `LINGER_S`.
+ES2  Until the node stops, the broker has this observer if and only if a stream is open, or was in the last `LINGER_S`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ STREAMS_OF_USER_MAX_COUNT: Final = 32
 FIRST_DELAY_S: Final = 0.02  # from a change after a quiet time to its event
 FLUSH_INTERVAL_S: Final = 0.2
 WRITERS_PER_TURN_COUNT: Final = 4  # about 0.1 ms each
-HEARTBEAT_S: Final = 15.0
-RETRY_MS: Final = 2_000
+HEARTBEAT_S: Final = 15.0  # proxies close connections that are silent for a minute
+RETRY_MS: Final = 2_000  # after which a browser reconnects
 LINGER_S: Final = 60.0
-UNREAD_TIMEOUT_S: Final = 60.0
+UNREAD_TIMEOUT_S: Final = 60.0  # for the client to read
 
 
 class StreamLimitError(ApiError):

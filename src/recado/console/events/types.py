@@ -17,7 +17,7 @@ from recado.broker.observer import Change
 class Audience(Enum):
     """Which users an event is sent to: those that a list of the API would show the object to."""
 
-    EVERYBODY = auto()  # who may open the stream
+    EVERYBODY = auto()  # all users that may open the stream
     VHOST = auto()  # as the lists of queues, exchanges, bindings and policies
     VISIBLE_VHOST = auto()  # as the list of vhosts
     OWNER = auto()  # as the lists of connections and channels
@@ -410,7 +410,7 @@ EVENT_TYPES: Final = {
 SUBJECTS: Final = tuple(dict.fromkeys(each.subject for each in EVENT_TYPES.values()))
 
 _SEEN_BY: Final = {
-    Audience.EVERYBODY: "everybody",
+    Audience.EVERYBODY: "all users that may open the stream",
     Audience.VHOST: "users with permissions in the vhost",
     Audience.VISIBLE_VHOST: "users with permissions in the vhost; `monitoring`",
     Audience.OWNER: "the user of the connection; `monitoring`",

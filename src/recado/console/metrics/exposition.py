@@ -1,4 +1,4 @@
-"""The text formats that Prometheus reads: its classic one, and OpenMetrics.
+"""The two text formats that Prometheus reads: its own, version 0.0.4, and OpenMetrics.
 
 The Prometheus client library is not used, because it builds all samples as objects in one call.
 """

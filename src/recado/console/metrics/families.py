@@ -92,7 +92,7 @@ def _label_connection(connection: Connection) -> Labels:
 
 
 def _count_delivered_ack(entry: ChannelEntry) -> int:
-    """Return the deliveries with manual acknowledgement: not counted themselves, but each delivery has a tag."""
+    """Return the deliveries with manual acknowledgement: all delivery tags but those of the counted deliveries."""
     channel = entry[1]
     others = channel.delivered_no_ack_count + channel.get_count + channel.get_no_ack_count
     return channel.next_tag - 1 - others

@@ -32,7 +32,7 @@ def render_identity(console: Console, writer: Writer, endpoint: str) -> Iterator
         ("rabbitmq_version", console.compatible_version),
         ("prometheus_plugin_version", console.compatible_version),
         ("prometheus_client_version", console.version),
-        ("erlang_version", "25.2.3"),
+        ("erlang_version", "25.2.3"),  # that of RabbitMQ 3.10: its dashboards show this label
         ("product_name", "recado"),
         ("product_version", console.version),
     )

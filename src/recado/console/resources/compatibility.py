@@ -1,7 +1,7 @@
-"""Resources of RabbitMQ whose answer is the same at any time, because recado does not have what they are about.
+"""Resources of RabbitMQ that exist because scripts and tools request them.
 
-The paths exist because scripts and tools ask for them. There are no plugins, feature flags or clients of the
-stream protocol here, so the lists are empty.
+recado has no plugins, feature flags or clients of the stream protocol, so their lists are always empty. `/api/reset`
+does what it does in RabbitMQ.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections, channels and consumers.
 
-A user sees its own connections; a monitor sees all, and an administrator can close all.
+A user sees and closes its own connections; a monitor sees those of all users, and an administrator also closes them.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def list_connections(request: ApiRequest) -> Answer:
     query=SERIES_PARAMETERS,
 )
 def list_connections_of_vhost(request: ApiRequest) -> Answer:
-    """List the connections in one vhost."""
+    """List the connections in one vhost that the user may see."""
     vhost = request.vhost().name
     return _listing(
         request, [each for each in _visible_connections(request) if _owner(each)[1] == vhost]
@@ -201,7 +201,7 @@ def list_connections_of_vhost(request: ApiRequest) -> Answer:
     query=SERIES_PARAMETERS,
 )
 def list_connections_of_user(request: ApiRequest) -> Answer:
-    """List the connections of one user."""
+    """List the connections of one user that this user may see."""
     user = request.parameters["user"]
     return _listing(
         request, [each for each in _visible_connections(request) if _owner(each)[0] == user]
@@ -313,7 +313,7 @@ def list_channels(request: ApiRequest) -> Answer:
     query=SERIES_PARAMETERS,
 )
 def list_channels_of_vhost(request: ApiRequest) -> Answer:
-    """List the channels in one vhost."""
+    """List the channels in one vhost that the user may see."""
     vhost = request.vhost().name
     return _channel_listing(
         request, [each for each in _visible_connections(request) if _owner(each)[1] == vhost]
@@ -386,7 +386,7 @@ def _activity(consumer: Consumer) -> str:
 
 
 def _consumer_listing(request: ApiRequest, vhosts: list[str]) -> Answer:
-    """Return the list of consumers, which are read in slices; those of other users only for a monitor."""
+    """Return the list of consumers, which are read in slices. A user that is no monitor gets only its own."""
     everyone = is_monitor(request.user)
     entries = (
         consumer

@@ -1,4 +1,4 @@
-"""Feeds: found by their exchanges, with what the archives know that this node runs.
+"""Feeds: found by their exchanges, and described by the archives that this node runs.
 
 The broker knows nothing of feeds: the exchanges `feed.F` and `feed.F.archive` are a feed, and the queues bound to
 `feed.F` are its members and archives. Views, publishers and positions are known to archives only. For a feed without
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from recado.feeds.archive_summary import ArchiveSummary
 
-QUEUES_MAX_COUNT: Final = 500
+QUEUES_MAX_COUNT: Final = 500  # in the answer about one feed
 _PREFIX: Final = broadcast_exchange("")
 
 
@@ -63,7 +63,7 @@ def find_feeds(vhosts: Sequence[Vhost[Queue]]) -> Steps[list[FeedEntry]]:
 
 
 def _bound_queues(exchange: Exchange[Queue]) -> list[Queue]:
-    """Return the queues of a feed: one for each member, so they are few enough for one step."""
+    """Return the queues of a feed. They are read in one step: a feed has one for each member and archive."""
     destinations = (binding.destination for binding in exchange.bindings.values())
     return list(dict.fromkeys(each for each in destinations if isinstance(each, Queue)))
 
@@ -74,7 +74,7 @@ def _summaries(request: ApiRequest, entry: FeedEntry) -> Sequence[ArchiveSummary
 
 
 def feed_object(request: ApiRequest, entry: FeedEntry) -> dict[str, Any]:
-    """Return a feed as a list has it."""
+    """Return the fields of a feed that lists have."""
     summaries = _summaries(request, entry)
     described: dict[str, Any] = {
         "name": entry.name,

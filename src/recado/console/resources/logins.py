@@ -1,4 +1,4 @@
-"""How users log in, and how often they have."""
+"""The ways to log in, and the numbers of logins."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ MEMORY_PARTS: Final = (
     "allocated_unused",
     "reserved_unallocated",
 )
-"""The categories of RabbitMQ 3.13, which tools require. The memory of one process is not told apart by use."""
+"""The categories of RabbitMQ 3.13, which tools require. recado reports all of its memory as `other_proc`."""
 STANDARD_EXCHANGE_TYPES: Final = frozenset({"direct", "fanout", "topic", "headers"})
 
 
@@ -169,7 +169,7 @@ def put_cluster_name(request: ApiRequest) -> Answer:
 
 
 def node_object(request: ApiRequest) -> dict[str, Any]:
-    """Return the node as RabbitMQ describes it."""
+    """Return the node as RabbitMQ describes it; fields about Erlang have constant values."""
     console = request.console
     limits = console.read_limits()
     return {

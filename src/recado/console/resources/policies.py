@@ -241,7 +241,7 @@ def delete_parameter(request: ApiRequest) -> Answer:
 
 
 def _require_administrator(request: ApiRequest) -> None:
-    """Limits constrain those who may set policies, so the routes of parameters are not a way around them."""
+    """Raise `ApiError` unless the user is an administrator: limits constrain policymakers, who may use the routes."""
     if not is_administrator(request.user):
         raise not_authorised("Not administrator user")
 

@@ -352,7 +352,9 @@ class MessagesToReplay(msgspec.Struct):
     ] = msgspec.UNSET
     max_replays: Annotated[
         Count | msgspec.UnsetType,
-        msgspec.Meta(description="Keep messages that were replayed so often; absent: no limit."),
+        msgspec.Meta(
+            description="Messages that were replayed this many times stay; absent: no limit."
+        ),
     ] = msgspec.UNSET
     selector: Selector = ""
     snapshot: SnapshotId = ""

@@ -1,4 +1,4 @@
-"""Where a message would go, and why, without publishing it."""
+"""Route tests: the queues that a message would reach, and the bindings on its way, without publishing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples for charts and long tables, as columns or rows without names: what the web console loads again and again."""
+"""Samples for charts and long tables, as columns or rows without names, because the web console loads them often."""
 
 from __future__ import annotations
 

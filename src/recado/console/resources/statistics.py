@@ -30,7 +30,8 @@ QUEUE_COUNTERS: Final = (
     "ack",
 )
 PUBLISH_COUNTERS: Final = ("publish", "confirm")
-"""One of two groups in `message_stats`; the other counters are the second. A group is absent while all of it is 0."""
+"""A group of counters in `message_stats`; the other counters are a second one. A group whose counters are all 0 is
+absent."""
 QUEUE_LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 QUEUE_FIELDS: Final = (*QUEUE_COUNTERS, *QUEUE_LENGTHS)
 CHANNEL_FIELDS: Final = (
@@ -55,8 +56,7 @@ def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
     """Return the values of `QUEUE_FIELDS`."""
     delivered, no_ack = queue.delivered_count, queue.delivered_no_ack_count
     got, got_no_ack = queue.get_count, queue.get_no_ack_count
-    # Messages stay in a stream when they are acknowledged, so `ready` counts those that are not, too.
-    unacked = 0 if isinstance(queue, Stream) else queue.unacked
+    unacked = count_unacked(queue)
     return (
         queue.published_count,
         delivered,
@@ -71,6 +71,14 @@ def read_queue(queue: Queue | DeletedQueueCounters) -> tuple[int, ...]:
         queue.ready,
         unacked,
     )
+
+
+def count_unacked(queue: Queue | DeletedQueueCounters) -> int:
+    """Return the unacknowledged messages that `ready` does not include.
+
+    Messages stay in a stream when they are acknowledged, so its `ready` includes the unacknowledged ones.
+    """
+    return 0 if isinstance(queue, Stream) else queue.unacked
 
 
 def read_channel(channel: Channel) -> tuple[int, ...]:

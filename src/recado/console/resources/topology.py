@@ -6,8 +6,10 @@ reserved names. The user needs the same permissions.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from functools import partial
+from hashlib import md5
 from typing import Any, Final, Literal
 from urllib.parse import quote_plus, unquote, unquote_plus
 
@@ -36,7 +38,7 @@ from ..request import (
     not_found,
 )
 from ..routes import API, Content
-from .statistics import SERIES_PARAMETERS, exchange_statistics, queue_statistics
+from .statistics import SERIES_PARAMETERS, count_unacked, exchange_statistics, queue_statistics
 
 AnyBinding = Binding[Queue | Exchange[Queue]]
 _BindingEntry = tuple[str, str, Queue | Exchange[Queue], str, FieldTable]
@@ -276,9 +278,9 @@ def _queue_listing(request: ApiRequest) -> Answer:
     sort_values: dict[str, Callable[[Queue], Any]] = {
         "name": lambda queue: queue.name,
         "vhost": lambda queue: queue.vhost.name,
-        "messages": lambda queue: queue.ready + queue.unacked,
+        "messages": lambda queue: queue.ready + count_unacked(queue),
         "messages_ready": lambda queue: queue.ready,
-        "messages_unacknowledged": lambda queue: queue.unacked,
+        "messages_unacknowledged": count_unacked,
         "consumers": lambda queue: len(queue.consumers),
     }
     return Answer(
@@ -397,11 +399,7 @@ def properties_key(routing_key: str, arguments: FieldTable) -> str:
     """
     encoded = quote_plus(routing_key, safe="-_.")
     if arguments:
-        from hashlib import md5
-
         digest = md5(canonical_arguments(arguments), usedforsecurity=False).digest()
-        from base64 import urlsafe_b64encode
-
         return f"{encoded}~{urlsafe_b64encode(digest).decode().rstrip('=')}"
     return encoded or "~"
 
