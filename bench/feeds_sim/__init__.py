@@ -9,7 +9,7 @@
     post.py       a broker, and the connections to it
     faults.py     crashes, stalls, partitions, storms, outages; fault.py defines them as values
     history.py    the complete history; facts.py the records of archives
-    judge.py      whether it is consistent with the guarantees (with orders.py, shelves.py, patience.py);
+    judge.py      whether it is consistent with the guarantees (with orders.py, archive_contents.py, patience.py);
                   verdict.py defines the rules
     record.py     the seeds without violations
     work.py       the tasks of the processes of this benchmark

@@ -23,7 +23,7 @@ from . import history as h
 from .history import Life
 from .media import UNTAGGED, Address
 from .nodes import Node, Surroundings
-from .store import Store as Shelf
+from .store import Store
 
 
 class Archive(Node):
@@ -33,7 +33,7 @@ class Archive(Node):
         address: Address,
         life: Life,
         member: FeedMember,
-        store: Shelf,
+        store: Store,
         piece: int,
         disk: float,
     ) -> None:

@@ -11,13 +11,13 @@ from .history import Life, Message, named, titled
 from .verdict import Rule
 
 
-class Shelves:
+class ArchiveContents:
     def __init__(self, violated: Callable[[Rule, str], None]) -> None:
         self.last: dict[str, int] = {}
         """In the end: the last sequence of each publisher that any archive has."""
         self._violated = violated
         self._kept: dict[Message, dict[str, None]] = defaultdict(dict)
-        self._shelved: dict[str, dict[Message, None]] = {}
+        self._read_archives: dict[str, dict[Message, None]] = {}
         self._recorded: dict[str, Mapping[str, str]] = {}
 
     def keep(self, archive: str, publisher: str, first: int, count: int) -> None:
@@ -27,7 +27,7 @@ class Shelves:
     def holders(self, message: Message) -> list[str]:
         return list(self._kept.get(message, ()))
 
-    def shelve(self, event: h.Shelved, published: Mapping[str, Sequence[int]]) -> None:
+    def read(self, event: h.ArchiveRead, published: Mapping[str, Sequence[int]]) -> None:
         has: dict[Message, None] = {}
         lost = {
             (publisher, sequence)
@@ -55,7 +55,7 @@ class Shelves:
             ends[publisher] = sequence
             has[publisher, sequence] = None
             self.last[publisher] = max(sequence, self.last.get(publisher, 0))
-        self._shelved[event.archive] = has
+        self._read_archives[event.archive] = has
         for message, holders in self._kept.items():
             if event.archive in holders and message not in has:
                 told = f"{event.archive} had {titled(message)} on disk, and has not"
@@ -77,9 +77,9 @@ class Shelves:
 
     def _compare_messages(self) -> None:
         every: dict[Message, str] = {}
-        for archive, own in self._shelved.items():
+        for archive, own in self._read_archives.items():
             every |= dict.fromkeys(own, archive)
-        for archive, own in self._shelved.items():
+        for archive, own in self._read_archives.items():
             for message, other in every.items():
                 if message not in own:
                     told = f"{archive} has not {titled(message)}, which {other} has"
@@ -87,13 +87,13 @@ class Shelves:
                     break
 
     def has(self, message: Message) -> bool:
-        return any(message in own for own in self._shelved.values())
+        return any(message in own for own in self._read_archives.values())
 
     def owe(self, publisher: str, upto: int) -> None:
         missing = [
             sequence for sequence in range(1, upto + 1) if not self.has((publisher, sequence))
         ]
-        if self._shelved and missing:
+        if self._read_archives and missing:
             told = f"{publisher}:{missing[0]} was safe, and no archive has it"
             self._violated(Rule.LOST, told)
 

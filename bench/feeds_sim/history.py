@@ -176,7 +176,7 @@ class Settled(Event, frozen=True):
     """No faults happen any more, and all programs that are to run do."""
 
 
-class Shelved(Event, frozen=True):
+class ArchiveRead(Event, frozen=True):
     """At the end: all that an archive has, in its order, with the view of each."""
 
     archive: str
@@ -212,6 +212,6 @@ AnyEvent: TypeAlias = (
     | Classified
     | GaveUp
     | Settled
-    | Shelved
+    | ArchiveRead
     | Recorded
 )

@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from math import inf
 
 from . import history as h
+from .archive_contents import ArchiveContents, Uniform
 from .company import ARCHIVES
 from .history import Life, Mark, Message, Policy, named, titled
 from .orders import TotalOrder, Views
 from .patience import Patience
-from .shelves import Shelves, Uniform
 from .verdict import Rule, Verdict, Violation
 
 AS_KNOWN = (Policy.PESSIMISTIC, Policy.ARCHIVE)
@@ -112,9 +112,9 @@ class Judge:
         self._now = 0.0
         self._views = Views(self._violated)
         self._total = TotalOrder(self._violated)
-        self._shelves = Shelves(self._violated)
+        self._archives = ArchiveContents(self._violated)
         self._patience = Patience(self._violated)
-        self._uniform = Uniform(self._violated, self._shelves.holders)
+        self._uniform = Uniform(self._violated, self._archives.holders)
 
     def _violated(self, rule: Rule, what: str) -> None:
         self.verdict.violations.append(Violation(rule, self._now, what))
@@ -160,7 +160,7 @@ class Judge:
             case h.RecordedLost():
                 self._patience.lose(event)
             case h.Kept(_, archive, publisher, first, count):
-                self._shelves.keep(archive, publisher, first, count)
+                self._archives.keep(archive, publisher, first, count)
             case h.Classified():
                 self._classify(event)
             case h.GaveUp(_, life):
@@ -173,10 +173,10 @@ class Judge:
             case h.Settled(at):
                 self._settled = at
                 self._patience.settle(at)
-            case h.Shelved():
-                self._shelves.shelve(event, self._published)
+            case h.ArchiveRead():
+                self._archives.read(event, self._published)
             case h.Recorded(_, archive, facts):
-                self._shelves.record(archive, facts)
+                self._archives.record(archive, facts)
 
     def _install_archive_view(self, event: h.Installed) -> None:
         self._archive_views[event.life[0]] = event.members
@@ -186,16 +186,16 @@ class Judge:
 
     def finish(self) -> Verdict:
         self._total.compare()
-        self._shelves.compare()
+        self._archives.compare()
         for publisher, checks in self._published.items():
             owed = self._confirmed.get(publisher, 0)
             if publisher not in self._ended:
                 owed = len(checks)
-            self._shelves.owe(publisher, owed)
+            self._archives.owe(publisher, owed)
         for name, known in self._names.items():
             self._check_lost(name, known)
         for life in self._alive:
-            self._compare_with_shelves(self._courses[life])
+            self._compare_with_archives(self._courses[life])
         return self.verdict
 
     # ── publishers and lives ──────────────────────────────────────────────────────────────────────
@@ -222,7 +222,7 @@ class Judge:
             (publisher, sequence)
             for publisher, sequences in course.holes.items()
             for sequence in sequences
-            if len(self._shelves.holders((publisher, sequence))) == len(ARCHIVES)
+            if len(self._archives.holders((publisher, sequence))) == len(ARCHIVES)
         }
         self._alive[event.life] = None
 
@@ -367,18 +367,18 @@ class Judge:
     def _check_lost(self, name: str, known: Name) -> None:
         for message in sorted(known.denied):
             publisher, sequence = message
-            if self._shelves.has(message) or sequence <= self._confirmed.get(publisher, 0):
+            if self._archives.has(message) or sequence <= self._confirmed.get(publisher, 0):
                 told = f"{name} was told that {titled(message)} is lost, and it is not"
                 self._violated(Rule.LOST, told)
                 break
 
-    def _compare_with_shelves(self, course: Course) -> None:
+    def _compare_with_archives(self, course: Course) -> None:
         for publisher, sequence in sorted(course.owed):
             if sequence in course.holes[publisher]:
                 told = f"never got {publisher}:{sequence}, which an earlier life had passed over"
                 self._violated(Rule.BEHIND, f"{named(course.life)} {told}")
                 break
-        for publisher, last in self._shelves.last.items():
+        for publisher, last in self._archives.last.items():
             position = course.name.position.get(publisher)
             if position is None:
                 position = 0 if course.name.complete else self._late.get(publisher, last + 1) - 1

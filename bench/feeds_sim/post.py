@@ -78,7 +78,7 @@ class Post:
         self._one_order = one_order
         self._connections = 0
         self._clients: dict[str, Client] = {}
-        self._shelves: dict[str, deque[Letter]] = {}
+        self._queues: dict[str, deque[Letter]] = {}
         """The packets in the durable queue of each archive while it has no connection."""
         wires = NetworkConditions(delay=(0.0005, 0.006), ordered=True)
         self.wires = SimulatedNetwork[tuple[int, Wired]](schedule, random, self._wired, wires)
@@ -93,7 +93,7 @@ class Post:
     def join(self, node: Address) -> None:
         self._clients[node.text] = Client(node)
         if node.is_archive:
-            self._shelves.setdefault(node.name, deque())
+            self._queues.setdefault(node.name, deque())
         self.connect(node)
 
     def drop(self, node: Address) -> None:
@@ -146,9 +146,9 @@ class Post:
         for letter in client.unconfirmed:
             self._mail(client, letter)
         if node.is_archive:
-            shelf = self._shelves[node.name]
-            while shelf:
-                self._deliver_tagged(client, shelf.popleft())
+            queued = self._queues[node.name]
+            while queued:
+                self._deliver_tagged(client, queued.popleft())
 
     def cut_off(self, node: Address) -> None:
         client = self._clients.get(node.text)
@@ -156,8 +156,8 @@ class Post:
             return
         client.connection = 0
         if node.is_archive:
-            shelf = self._shelves[node.name]
-            shelf.extendleft(letter for _, letter in reversed(client.unsettled))
+            queued = self._queues[node.name]
+            queued.extendleft(letter for _, letter in reversed(client.unsettled))
             client.unsettled.clear()
 
     def stop(self, seconds: float) -> None:
@@ -184,9 +184,9 @@ class Post:
         for client in self._clients.values():
             self.cut_off(client.node)
         now = self._schedule.now
-        for name, shelf in self._shelves.items():
-            self._shelves[name] = deque(
-                letter for letter in shelf if letter.safe_at <= now or self._random.random() < 0.5
+        for name, queued in self._queues.items():
+            self._queues[name] = deque(
+                letter for letter in queued if letter.safe_at <= now or self._random.random() < 0.5
             )
 
     def restart(self) -> None:
@@ -229,7 +229,7 @@ class Post:
             if hears:
                 self._routes.send(way, node.text, accepted)
         if not letter.on_a:
-            for name in self._shelves:
+            for name in self._queues:
                 self._routes.send(way, name, accepted)
         if letter.number:
             self._schedule.call_at(safe_at, self._confirm, client, client.connection, letter.number)
@@ -244,7 +244,7 @@ class Post:
         if self._is_stopped:
             self._waiting.append(lambda: self._enqueue(source, queue, letter))
             return
-        if queue not in self._shelves:
+        if queue not in self._queues:
             client = self._clients.get(queue)
             if client is not None and client.connection:
                 self._deliver(client, letter, UNTAGGED)
@@ -255,7 +255,7 @@ class Post:
         if owners and owners[0].connection:
             self._deliver_tagged(owners[0], letter)
         else:
-            self._shelves[queue].append(letter)
+            self._queues[queue].append(letter)
 
     def _deliver_tagged(self, client: Client, letter: Letter) -> None:
         client.tags += 1

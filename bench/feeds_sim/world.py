@@ -391,6 +391,6 @@ class World:
                         messages.append((label, sequence, check, view))
                 elif isinstance(entry, LostRange):
                     lost.append((self.label(entry.publisher), entry.first, entry.last))
-            self.record(h.Shelved(self.schedule.now, name, tuple(messages), tuple(lost)))
+            self.record(h.ArchiveRead(self.schedule.now, name, tuple(messages), tuple(lost)))
             known = facts(self._table(name), self, alive)
             self.record(h.Recorded(self.schedule.now, name, known))

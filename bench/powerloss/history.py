@@ -20,7 +20,7 @@ class Synced(Event, frozen=True):
 
 
 class Trait(Event, frozen=True):
-    """Of a queue. In an *unordered* one messages come at individual times. *Assured*: a rejected message stays
+    """Of a queue. In an *unordered* one messages come at individual times. *At-least-once*: a rejected message stays
     until its dead letter was accepted. *Trimmed*: a stream drops its oldest messages."""
 
     queue: str

@@ -99,7 +99,7 @@ def stream(name: str, most: int | None = None) -> Queue:
 
 
 DELAYING: Final[FieldTable] = {"x-delayed-type": "direct"}
-ASSURED: Final[FieldTable] = {
+AT_LEAST_ONCE: Final[FieldTable] = {
     "x-queue-type": "quorum",
     "x-overflow": "reject-publish",
     "x-max-length": 30,
@@ -208,7 +208,7 @@ DISTRICTS: Final = (
     District(
         "kin",
         (
-            Queue("elder", {**ASSURED, **letters("heir")}),
+            Queue("elder", {**AT_LEAST_ONCE, **letters("heir")}),
             Queue("heir", {"x-max-length": 3, "x-overflow": "reject-publish"}),
         ),
         (Habit("elder", (direct("elder"),)),),

@@ -14,9 +14,11 @@ pytestmark = pytest.mark.parametrize("server", ["recado"], indirect=True)
 
 
 @pytest.fixture
-def assured(channel: BlockingChannel, name: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+def at_least_once(
+    channel: BlockingChannel, name: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
     """A queue, and that of its dead letters, which is not declared yet."""
-    queue, graveyard = name("assured"), name("graveyard")
+    queue, graveyard = name("at-least-once"), name("graveyard")
     channel.queue_declare(
         queue,
         durable=True,
@@ -34,9 +36,9 @@ def assured(channel: BlockingChannel, name: Callable[[str], str]) -> Iterator[tu
 
 
 def test_letters_wait_for_a_queue_and_for_room_in_it(
-    channel: BlockingChannel, assured: tuple[str, str]
+    channel: BlockingChannel, at_least_once: tuple[str, str]
 ) -> None:
-    queue, graveyard = assured
+    queue, graveyard = at_least_once
     put(channel, queue, b"1", b"2", b"3", delivery_mode=2)
     for delivery in take(channel, queue, 3, auto_ack=False):
         channel.basic_reject(delivery.tag, requeue=False)

@@ -30,13 +30,13 @@ def test_it_copies_what_members_keep(policy: RecoveryPolicy, ordered: bool) -> N
     assert together(world, a)
     publisher = published(world, b"x", b"y")
     assert a.bodies() == [b"x", b"y"]
-    keeper = world.add(Role.ARCHIVE, "archive")
-    assert together(world, a, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive")
+    assert together(world, a, archiver)
     b = world.add(Role.SUBSCRIBER, "b", recovery=policy)
     assert world.run(5, lambda: b.recovered is not None)
     assert b.bodies() == [b"x", b"y"]
-    assert keeper.disk is not None
-    assert keeper.disk.vector == {publisher.me.incarnation: 2}
+    assert archiver.disk is not None
+    assert archiver.disk.vector == {publisher.me.incarnation: 2}
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -47,13 +47,13 @@ def test_what_nobody_keeps_is_lost_without_patience(policy: RecoveryPolicy, orde
     a = world.add(Role.SUBSCRIBER, "a")
     assert together(world, a)
     publisher = published(world, b"x", b"y").me.incarnation
-    keeper = world.add(Role.ARCHIVE, "archive")
-    assert together(world, a, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive")
+    assert together(world, a, archiver)
     b = world.add(Role.SUBSCRIBER, "b", recovery=policy)
     assert world.run(5, lambda: b.recovered is not None)
     assert b.gaps == [LostRange(publisher, 1, 2)]
-    assert keeper.disk is not None
-    assert keeper.disk.vector == {publisher: 2}
+    assert archiver.disk is not None
+    assert archiver.disk.vector == {publisher: 2}
     later = world.add(Role.PUBLISHER)
     world.publish(later, b"z")
     world.run(1)
@@ -66,13 +66,13 @@ def test_one_that_is_alone_stores_what_came_before_its_first_view(ordered: bool)
     publisher = world.add(Role.PUBLISHER, retransmit_bytes=0)
     world.publish(publisher, b"nobody hears this")
     world.run(0.5)
-    keeper = world.add(Role.ARCHIVE, "archive")
+    archiver = world.add(Role.ARCHIVE, "archive")
     world.run(0.05)
     world.publish(publisher, b"early")
-    assert not keeper.views
+    assert not archiver.views
     world.run(0.05)
     world.kill(publisher)
-    assert together(world, keeper)
+    assert together(world, archiver)
     b = world.add(Role.SUBSCRIBER, "b", recovery=RecoveryPolicy.PESSIMISTIC)
     assert world.run(5, lambda: b.recovered is not None)
     assert b.gaps == [LostRange(publisher.me.incarnation, 1, 1)]

@@ -23,29 +23,29 @@ def alone_with_archive(
     """A subscriber has 1 to 3, lacks 4 to 6 and knows 7; only an archive that has stopped has all of them."""
     world = World(ordered=False, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
-    keeper = world.add(Role.ARCHIVE, "archive")
+    archiver = world.add(Role.ARCHIVE, "archive")
     x = world.add(Role.SUBSCRIBER, "x", recovery=policy, gap_timeout=gap_timeout)
-    assert together(world, keeper, x)
+    assert together(world, archiver, x)
     assert world.run(5, lambda: x.recovered is not None)
     say(world, publisher, 1, 3)
     world.run(0.2)
     world.cut = lambda one, other: x in (one, other)
     say(world, publisher, 4, 6)
     world.run(0.2)
-    world.kill(keeper)
+    world.kill(archiver)
     world.cut = lambda one, other: False
     say(world, publisher, 7, 7)
     world.kill(publisher)
-    return world, publisher, keeper, x
+    return world, publisher, archiver, x
 
 
 @pytest.mark.parametrize("policy", RECOVERIES)
 def test_with_recovery_an_archive_that_is_away_is_waited_for(policy: RecoveryPolicy) -> None:
-    world, _, keeper, x = alone_with_archive(policy)
+    world, _, archiver, x = alone_with_archive(policy)
     world.run(20)
     assert x.bodies() == numbers(1, 3)
     assert x.gaps == []
-    again = world.add(Role.ARCHIVE, "archive", keeper.disk)
+    again = world.add(Role.ARCHIVE, "archive", archiver.disk)
     assert together(world, again, x)
     world.run(1)
     assert x.bodies() == numbers(1, 7)
@@ -72,13 +72,13 @@ def certainty(disk: Disk | None, publisher: Node, first: int, last: int) -> list
 
 
 def test_without_recovery_it_is_told_and_is_not_called_delivered() -> None:
-    world, publisher, keeper, x = alone_with_archive(RecoveryPolicy.NONE)
+    world, publisher, archiver, x = alone_with_archive(RecoveryPolicy.NONE)
     who = publisher.me.incarnation
     world.run(20)
     assert x.gaps == [LostRange(who, 4, 6)]
     assert x.bodies() == [*numbers(1, 3), b"7"]
     assert x.member.vector == Vector({who: 7}, {who: [(4, 6)]})
-    again = world.add(Role.ARCHIVE, "archive", keeper.disk)
+    again = world.add(Role.ARCHIVE, "archive", archiver.disk)
     assert together(world, again, x)
     world.run(2)
     world.do(x, LeaveRequested())
@@ -95,9 +95,9 @@ def test_without_recovery_it_is_told_and_is_not_called_delivered() -> None:
 def test_what_archives_have_recorded_as_lost_is_passed_over() -> None:
     world = World(ordered=False, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
-    keepers = [world.add(Role.ARCHIVE, name) for name in ("one", "two")]
+    archivers = [world.add(Role.ARCHIVE, name) for name in ("one", "two")]
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
-    assert together(world, x, *keepers)
+    assert together(world, x, *archivers)
     assert world.run(5, lambda: x.recovered is not None)
     who = publisher.me.incarnation
     say(world, publisher, 1, 1)
@@ -118,9 +118,9 @@ def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
     closed."""
     world = World(ordered=ordered, retransmit_bytes=0)
     publisher = world.add(Role.PUBLISHER)
-    keeper = world.add(Role.ARCHIVE, "archive")
+    archiver = world.add(Role.ARCHIVE, "archive")
     x = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, keeper, x)
+    assert together(world, archiver, x)
     who = publisher.me.incarnation
     say(world, publisher, 1, 1)
     gaps = (2, 4, 6, 8)
@@ -134,9 +134,9 @@ def test_gaps_of_a_publisher_wait_together(ordered: bool) -> None:
     assert world.run(2 * loss_timeout, lambda: len(x.gaps) == len(gaps))
     assert x.gaps == [LostRange(who, gap, gap) for gap in gaps]
     assert x.bodies() == [b"1", b"3", b"5", b"7", b"9"]
-    assert keeper.disk is not None
+    assert archiver.disk is not None
     world.run(loss_timeout / 2)
-    assert keeper.disk.lost() == x.gaps
+    assert archiver.disk.lost() == x.gaps
 
 
 def filled(disk: Disk, who: bytes, *spans: tuple[int, int], lost: tuple[int, int]) -> Disk:
@@ -183,9 +183,9 @@ def test_another_archive_is_asked_for_what_one_has_recorded_as_lost(
     world = World()
     wrong = filled(Disk(), WHO, (1, 3), (7, 9), lost=(4, 6))
     right = filled(Disk(), WHO, (1, 6), (7, 8), lost=(9, 9))
-    keepers = [world.add(Role.ARCHIVE, "one", wrong), world.add(Role.ARCHIVE, "two", right)]
+    archivers = [world.add(Role.ARCHIVE, "one", wrong), world.add(Role.ARCHIVE, "two", right)]
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
-    assert together(world, x, *keepers)
+    assert together(world, x, *archivers)
     assert world.run(5, lambda: x.recovered is not None)
     assert wrong.lost() == [LostRange(WHO, 4, 6)]
     assert x.bodies() == numbers(1, 9)
@@ -195,10 +195,10 @@ def test_another_archive_is_asked_for_what_one_has_recorded_as_lost(
 def test_a_vector_with_holes_gets_what_is_in_them_and_what_is_behind() -> None:
     world = World()
     disk = filled(Disk(), WHO, (1, 4), (6, 9), lost=(5, 5))
-    keeper = world.add(Role.ARCHIVE, "archive", disk)
+    archiver = world.add(Role.ARCHIVE, "archive", disk)
     vector = Vector({WHO: 7}, {WHO: [(2, 3), (5, 5)]})
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, start_vector=vector)
-    assert together(world, keeper, x)
+    assert together(world, archiver, x)
     assert world.run(5, lambda: x.recovered is not None)
     assert x.bodies() == [b"2", b"3", b"8", b"9"]
     assert x.gaps == [], "it has been told before"
@@ -213,8 +213,8 @@ def test_without_recovery_an_archive_that_returns_brings_no_history(ordered: boo
     assert together(world, *plain)
     publisher = world.add(Role.PUBLISHER)
     say(world, publisher, 1, 3)
-    keeper = world.add(Role.ARCHIVE, "archive", disk)
-    assert together(world, keeper, *plain)
+    archiver = world.add(Role.ARCHIVE, "archive", disk)
+    assert together(world, archiver, *plain)
     say(world, publisher, 4, 6)
     world.run(2)
     for node in plain:

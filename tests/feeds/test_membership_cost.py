@@ -142,14 +142,14 @@ def test_an_idle_archive_tells_many_members_more_rarely_what_is_stable() -> None
     for members in (40, 160):
         world, nodes = crowd(members)
         publisher = world.add(Role.PUBLISHER)
-        keeper = world.add(Role.ARCHIVE, "keeper")
-        assert together(world, *nodes, keeper)
+        archiver = world.add(Role.ARCHIVE, "archiver")
+        assert together(world, *nodes, archiver)
         world.publish(publisher, b"x")
         world.kill(publisher)
         world.run(5)
         world.carried()
         world.run(IDLE_S)
-        assert not any(isinstance(effect, Broadcast) for effect in keeper.log)
+        assert not any(isinstance(effect, Broadcast) for effect in archiver.log)
         counted[members] = world.carried()
     assert counted[160].packets <= 1.5 * counted[40].packets
 

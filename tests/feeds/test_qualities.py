@@ -27,17 +27,19 @@ TOTAL = {
 def test_uniform_delivers_only_what_a_majority_has(seed: int) -> None:
     world = World(seed, loss=0.1, jitter=0.02, ordered=False, stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
-    keepers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(3)]
+    archivers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(3)]
     x = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, x, *keepers)
+    assert together(world, x, *archivers)
     for i in range(40):
         world.publish(publisher, b"%d" % i)
         world.run(0.02)
         if i == 20:
-            world.kill(keepers[0])
+            world.kill(archivers[0])
         for batch in x.got:
             having = [
-                k for k in keepers if k.disk and k.disk.vector.get(batch.publisher, 0) >= batch.last
+                k
+                for k in archivers
+                if k.disk and k.disk.vector.get(batch.publisher, 0) >= batch.last
             ]
             assert len(having) >= 2
     world.run(5)
@@ -47,14 +49,14 @@ def test_uniform_delivers_only_what_a_majority_has(seed: int) -> None:
 def test_uniform_waits_while_there_are_too_few_archives() -> None:
     world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
-    keeper = world.add(Role.ARCHIVE, "archive-0")
+    archiver = world.add(Role.ARCHIVE, "archive-0")
     x = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, x, keeper)
+    assert together(world, x, archiver)
     world.publish(publisher, b"1")
     world.run(3)
     assert x.bodies() == []
     other = world.add(Role.ARCHIVE, "archive-1")
-    assert together(world, x, keeper, other)
+    assert together(world, x, archiver, other)
     world.run(3)
     assert x.bodies() == [b"1"]
 
@@ -62,12 +64,12 @@ def test_uniform_waits_while_there_are_too_few_archives() -> None:
 def test_an_archive_that_restarts_is_not_a_second_copy() -> None:
     world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
-    keeper, x = world.add(Role.ARCHIVE, "archive-0"), world.add(Role.SUBSCRIBER, "x")
-    assert together(world, x, keeper)
+    archiver, x = world.add(Role.ARCHIVE, "archive-0"), world.add(Role.SUBSCRIBER, "x")
+    assert together(world, x, archiver)
     world.publish(publisher, b"1")
     world.run(1)
-    world.kill(keeper)
-    again = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    world.kill(archiver)
+    again = world.add(Role.ARCHIVE, "archive-0", disk=archiver.disk)
     assert world.run(5, lambda: x.member.view == again.member.view)
     world.run(2)
     late = world.add(Role.SUBSCRIBER, "late", recovery=RecoveryPolicy.PESSIMISTIC)
@@ -93,13 +95,13 @@ def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
     no second archive has."""
     monkeypatch.setattr(PullLayer, "_request", ask_nobody)  # archives do not repair each other
     world = World(stacks=UNIFORM)
-    keepers = []
+    archivers = []
     for number in range(3):
         disk = Disk()
         disk.append([MessageBatch(bytes([number + 1]) * 16, 1, Block.build([b"1", b"2"]))])
-        keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
+        archivers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
-    everybody = {node.me for node in (*keepers, x)}
+    everybody = {node.me for node in (*archivers, x)}
 
     def shares_view() -> bool:
         view = x.member.view
@@ -107,7 +109,7 @@ def test_an_archive_that_has_agreed_to_its_first_view_counts_the_archives_of_it(
 
     assert world.run(5, shares_view)
     world.run(1)
-    assert not any(keeper.views for keeper in keepers)
+    assert not any(archiver.views for archiver in archivers)
     assert x.bodies() == []
 
 
@@ -118,11 +120,11 @@ def test_recovery_waits_if_the_archives_of_the_first_two_views_are_gone(
     that view: what it recovers comes before the first one that it has agreed to."""
     monkeypatch.setattr(PullLayer, "_request", ask_nobody)  # archives do not repair each other
     world = World(stacks=UNIFORM)
-    keepers = []
+    archivers = []
     for number in range(3):
         disk = Disk()
         disk.append([MessageBatch(bytes([number + 1]) * 16, 1, Block.build([b"1", b"2"]))])
-        keepers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
+        archivers.append(world.add(Role.ARCHIVE, f"archive-{number}", disk))
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
 
     def shares_view(*archives: Node) -> bool:
@@ -130,21 +132,21 @@ def test_recovery_waits_if_the_archives_of_the_first_two_views_are_gone(
         return view is not None and set(view.members()) == {node.me for node in (*archives, x)}
 
     for left in (3, 2, 1):
-        assert world.run(5, partial(shares_view, *keepers[:left]))
+        assert world.run(5, partial(shares_view, *archivers[:left]))
         world.run(1)
-        world.kill(keepers[left - 1])
+        world.kill(archivers[left - 1])
         assert x.bodies() == []
 
 
 def test_recovery_gives_only_what_is_uniform() -> None:
     world = World(stacks=UNIFORM, archive_count=3)
     publisher = world.add(Role.PUBLISHER)
-    keeper = world.add(Role.ARCHIVE, "archive-0")
-    assert together(world, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive-0")
+    assert together(world, archiver)
     world.publish(publisher, b"1")
     world.run(1)
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
-    assert together(world, keeper, x) or x.bodies() == []
+    assert together(world, archiver, x) or x.bodies() == []
     assert x.bodies() == []
     world.add(Role.ARCHIVE, "archive-1")
     world.run(5)
@@ -186,8 +188,8 @@ def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
     world = World(seed, loss=0.1, jitter=0.05, ordered=ordered, stacks=TOTAL)
     publishers = [world.add(Role.PUBLISHER) for _ in range(3)]
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]
-    keeper = world.add(Role.ARCHIVE, "archive")
-    assert together(world, keeper, *nodes)
+    archiver = world.add(Role.ARCHIVE, "archive")
+    assert together(world, archiver, *nodes)
     world.run(1)  # the view is complete: no other follows that some may not hear of
     alive = list(nodes)
     for i in range(60):
@@ -195,7 +197,7 @@ def test_total_order_is_one_order(seed: int, ordered: bool) -> None:
         world.run(0.01)
         if i == 30:
             oldest = nodes[0].views[-1].view.entries[0].member
-            dead = next(n for n in (*nodes, keeper) if n.me == oldest)
+            dead = next(n for n in (*nodes, archiver) if n.me == oldest)
             world.kill(dead)
             alive = [n for n in alive if n is not dead]
     world.run(10)
@@ -210,22 +212,22 @@ def test_a_place_in_the_order_shows_a_message_that_is_missing() -> None:
     publisher, other = world.add(Role.PUBLISHER), world.add(Role.PUBLISHER)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x)
-    keeper, y = world.add(Role.ARCHIVE, "archive"), world.add(Role.SUBSCRIBER, "y")
-    assert together(world, x, keeper, y)
+    archiver, y = world.add(Role.ARCHIVE, "archive"), world.add(Role.SUBSCRIBER, "y")
+    assert together(world, x, archiver, y)
     world.run(2)  # the view is complete: no other follows, whose cut would show the gap
     assert x.views[-1].view.entries[0].member == x.me
-    views = [node.views[-1].view.id for node in (x, y, keeper)]
+    views = [node.views[-1].view.id for node in (x, y, archiver)]
     world.cut = lambda one, two: publisher in (one, two) and x not in (one, two)
     world.publish(publisher, b"1")
     assert world.run(1, lambda: x.bodies() == [b"1"])
     world.kill(publisher)
     world.publish(other, b"2")
     world.run(5)
-    assert keeper.disk is not None
-    assert keeper.disk.vector == {publisher.me.incarnation: 1, other.me.incarnation: 1}
+    assert archiver.disk is not None
+    assert archiver.disk.vector == {publisher.me.incarnation: 1, other.me.incarnation: 1}
     assert x.bodies() == [b"1", b"2"]
     assert y.bodies() == [b"1", b"2"]
-    assert [node.views[-1].view.id for node in (x, y, keeper)] == views
+    assert [node.views[-1].view.id for node in (x, y, archiver)] == views
 
 
 def test_a_place_in_the_order_shows_a_message_that_is_lost() -> None:
@@ -234,8 +236,8 @@ def test_a_place_in_the_order_shows_a_message_that_is_lost() -> None:
     publisher, other = world.add(Role.PUBLISHER), world.add(Role.PUBLISHER)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x)
-    keeper = world.add(Role.ARCHIVE, "archive")
-    assert together(world, x, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive")
+    assert together(world, x, archiver)
     world.run(2)
     assert x.views[-1].view.entries[0].member == x.me
     world.cut = lambda one, _: one is publisher
@@ -247,7 +249,7 @@ def test_a_place_in_the_order_shows_a_message_that_is_lost() -> None:
     assert world.run(5, lambda: x.gaps == [LostRange(publisher.me.incarnation, 1, 1)])
     world.publish(other, b"2")
     world.run(5)
-    assert keeper.disk is not None
-    assert keeper.disk.lost() == [LostRange(publisher.me.incarnation, 1, 1)]
-    assert keeper.disk.vector[other.me.incarnation] == 1
+    assert archiver.disk is not None
+    assert archiver.disk.lost() == [LostRange(publisher.me.incarnation, 1, 1)]
+    assert archiver.disk.vector[other.me.incarnation] == 1
     assert x.bodies() == [b"2"]

@@ -1,4 +1,4 @@
-"""Reception against a model that is a set of sequences: RB1–RB3 whatever comes, in whatever order."""
+"""The receive buffer against a model that is a set of sequences: RB1–RB3 whatever comes, in whatever order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -15,8 +15,8 @@ from .world import Disk, Node, World, together
 def scene(seed: int = 0, archives: int = 1, **options: object) -> tuple[World, Node, list[Node]]:
     world = World(seed, **options)  # type: ignore[arg-type]
     publisher = world.add(Role.PUBLISHER)
-    keepers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(archives)]
-    return world, publisher, keepers
+    archivers = [world.add(Role.ARCHIVE, f"archive-{i}") for i in range(archives)]
+    return world, publisher, archivers
 
 
 def say(world: World, publisher: Node, low: int, high: int, pause: float = 0.01) -> None:
@@ -40,20 +40,20 @@ def numbers(low: int, high: int) -> list[bytes]:
 )
 @pytest.mark.parametrize("seed", range(5))
 def test_a_returning_subscriber_has_all_in_order(policy: RecoveryPolicy, seed: int) -> None:
-    world, publisher, keepers = scene(seed, loss=0.1, jitter=0.02, ordered=False)
+    world, publisher, archivers = scene(seed, loss=0.1, jitter=0.02, ordered=False)
     first = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, first, *keepers)
+    assert together(world, first, *archivers)
     say(world, publisher, 1, 20)
     world.run(0.5)
     world.kill(first)
     had = first.member.vector
-    assert together(world, *keepers)
+    assert together(world, *archivers)
     world.run(3)
     say(world, publisher, 21, 40)
     world.run(1)
     again = world.add(Role.SUBSCRIBER, "x", recovery=policy, start_vector=had)
     say(world, publisher, 41, 60)
-    assert together(world, again, *keepers)
+    assert together(world, again, *archivers)
     say(world, publisher, 61, 70)
     world.run(5)
     assert not again.gaps
@@ -73,23 +73,23 @@ def test_a_returning_subscriber_has_all_in_order(policy: RecoveryPolicy, seed: i
 
 
 def test_after_leaving_in_order_nothing_is_uncertain() -> None:
-    world, publisher, keepers = scene()
+    world, publisher, archivers = scene()
     first = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, first, *keepers)
+    assert together(world, first, *archivers)
     say(world, publisher, 1, 5)
     world.do(first, LeaveRequested())
     world.kill(first)
     say(world, publisher, 6, 9)
     again = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC)
-    assert together(world, again, *keepers)
+    assert together(world, again, *archivers)
     world.run(2)
     assert again.bodies() == numbers(6, 9)
     assert {batch.certainty for batch in again.got} == {Certainty.MISSED}
 
 
 def test_a_newcomer_gets_everything() -> None:
-    world, publisher, keepers = scene()
-    assert together(world, *keepers)
+    world, publisher, archivers = scene()
+    assert together(world, *archivers)
     say(world, publisher, 1, 50)
     late = world.add(Role.SUBSCRIBER, "late", recovery=RecoveryPolicy.PESSIMISTIC)
     say(world, publisher, 51, 80)
@@ -109,8 +109,8 @@ def test_many_small_batches_come_in_several_answers(uniform: bool) -> None:
     disk.append([MessageBatch(one, number, block) for number in range(1, MAX_BATCHES + 1_001)])
     disk.append([MessageBatch(other, 1, block)])
     world = World(stacks=stacks)
-    keeper = world.add(Role.ARCHIVE, "archive", disk)
-    assert together(world, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive", disk)
+    assert together(world, archiver)
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert world.run(10, lambda: x.recovered is not None)
     assert x.gaps == []
@@ -119,23 +119,23 @@ def test_many_small_batches_come_in_several_answers(uniform: bool) -> None:
 
 
 def test_a_vector_that_is_ahead_of_the_others_is_not_repeated() -> None:
-    world, publisher, keepers = scene()
-    assert together(world, *keepers)
+    world, publisher, archivers = scene()
+    assert together(world, *archivers)
     say(world, publisher, 1, 5)
     ahead = Vector({publisher.me.incarnation: 8})
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR, start_vector=ahead)
-    assert together(world, x, *keepers)
+    assert together(world, x, *archivers)
     say(world, publisher, 6, 12)
     world.run(1)
     assert x.bodies() == numbers(9, 12)
 
 
 def test_who_wants_nothing_back_is_live_at_once() -> None:
-    world, publisher, keepers = scene()
-    assert together(world, *keepers)
+    world, publisher, archivers = scene()
+    assert together(world, *archivers)
     say(world, publisher, 1, 5)
     x = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, x, *keepers)
+    assert together(world, x, *archivers)
     assert x.recovered == Vector({publisher.me.incarnation: 5})
 
 
@@ -162,22 +162,22 @@ def test_or_goes_live_if_told_so() -> None:
 
 
 def test_the_archive_that_fails_during_recovery_is_replaced() -> None:
-    world, publisher, keepers = scene(archives=2)
-    assert together(world, *keepers)
+    world, publisher, archivers = scene(archives=2)
+    assert together(world, *archivers)
     for i in range(60):
         world.publish(publisher, b"%d" % i + b" " * 100_000)
         world.run(0.01)
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.VECTOR)
     assert world.run(5, lambda: bool(x.got))
     assert not x.recovered
-    world.kill(keepers[0])
+    world.kill(archivers[0])
     world.run(10)
     assert x.sequences(publisher.me.incarnation) == list(range(1, 61))
 
 
 def test_what_comes_live_during_recovery_is_bounded() -> None:
-    world, publisher, keepers = scene()
-    assert together(world, *keepers)
+    world, publisher, archivers = scene()
+    assert together(world, *archivers)
     say(world, publisher, 1, 10)
     x = world.add(Role.SUBSCRIBER, "x", recovery=RecoveryPolicy.PESSIMISTIC, buffer_bytes=2_000)
     say(world, publisher, 11, 100, pause=0.0005)
@@ -188,16 +188,16 @@ def test_what_comes_live_during_recovery_is_bounded() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_archives_repair_each_other(ordered: bool) -> None:
-    world, publisher, keepers = scene(archives=3, ordered=ordered)
-    assert together(world, *keepers)
+    world, publisher, archivers = scene(archives=3, ordered=ordered)
+    assert together(world, *archivers)
     say(world, publisher, 1, 10)
-    away = keepers[1]
+    away = archivers[1]
     world.kill(away)
     say(world, publisher, 11, 30)
     world.run(2)
     assert away.disk is not None
     back = world.add(Role.ARCHIVE, "archive-1", disk=away.disk)
-    alive = [keepers[0], back, keepers[2]]
+    alive = [archivers[0], back, archivers[2]]
     assert together(world, *alive)
     say(world, publisher, 31, 40)
     world.run(5)
@@ -210,25 +210,25 @@ def test_archives_repair_each_other(ordered: bool) -> None:
 
 
 def test_a_new_archive_copies_what_the_others_have() -> None:
-    world, publisher, keepers = scene()
-    assert together(world, *keepers)
+    world, publisher, archivers = scene()
+    assert together(world, *archivers)
     say(world, publisher, 1, 30)
     new = world.add(Role.ARCHIVE, "new")
-    assert together(world, new, *keepers)
+    assert together(world, new, *archivers)
     world.run(3)
     assert new.disk is not None
     assert new.disk.vector == {publisher.me.incarnation: 30}
 
 
 def test_an_archive_restarts_alone_and_goes_on() -> None:
-    world, publisher, (keeper,) = scene()
+    world, publisher, (archiver,) = scene()
     x = world.add(Role.SUBSCRIBER, "x")
-    assert together(world, keeper, x)
+    assert together(world, archiver, x)
     say(world, publisher, 1, 10)
-    world.kill(keeper)
+    world.kill(archiver)
     say(world, publisher, 11, 20)
     world.run(2)
-    back = world.add(Role.ARCHIVE, "archive-0", disk=keeper.disk)
+    back = world.add(Role.ARCHIVE, "archive-0", disk=archiver.disk)
     assert together(world, back, x)
     say(world, publisher, 21, 30)
     world.run(3)

@@ -102,13 +102,13 @@ def test_a_layer_of_ones_own() -> None:
     }
     world = World(stacks=stacks)
     publisher, x = world.add(Role.PUBLISHER), world.add(Role.SUBSCRIBER, "x")
-    keeper = world.add(Role.ARCHIVE, "archive")
-    assert together(world, x, keeper)
+    archiver = world.add(Role.ARCHIVE, "archive")
+    assert together(world, x, archiver)
     world.publish(publisher, b"Hello")
     world.run(1)
     assert x.bodies() == [b"hello"]
-    assert keeper.disk is not None
-    assert keeper.disk.batches[0][1].block.values(BODY_INDEX) == [b"HELLO"]
+    assert archiver.disk is not None
+    assert archiver.disk.batches[0][1].block.values(BODY_INDEX) == [b"HELLO"]
 
 
 @pytest.mark.parametrize("name", ["FIFO", "SHOUT", "small", "TWO WORDS"])

@@ -204,8 +204,8 @@ def test_a_gap_stays_while_somebody_is_heard_who_is_not_in_the_view() -> None:
     publisher = world.add(Role.PUBLISHER)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x)
-    keeper = world.add(Role.ARCHIVE, "keeper")
-    assert together(world, x, keeper)
+    archiver = world.add(Role.ARCHIVE, "archiver")
+    assert together(world, x, archiver)
     world.publish(publisher, b"1")
     world.run(0.1)
     world.cut = lambda one, other: x in (one, other)
@@ -219,7 +219,7 @@ def test_a_gap_stays_while_somebody_is_heard_who_is_not_in_the_view() -> None:
     assert x.bodies() == [b"1"]
     assert not x.gaps
     world.cut = lambda one, other: False
-    assert together(world, x, keeper)
+    assert together(world, x, archiver)
     world.run(0.1)
     assert x.bodies() == [b"1", b"2", b"3"]
     assert not x.gaps

@@ -75,7 +75,7 @@ class Scripted:
 
 
 class Noting(MemberListener):
-    """A port and a station that note what is done."""
+    """A port and a listener that record the calls."""
 
     def __init__(self) -> None:
         self.done: list[object] = []

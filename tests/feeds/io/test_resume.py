@@ -18,9 +18,9 @@ from .town import CARRIERS, linking, stored, take
 async def test_what_is_repeated_is_there_once(kind: str, tmp_path: Path) -> None:
     async with (
         linking(kind) as linked,
-        linked() as keeper,
+        linked() as archiver,
         linked() as desk,
-        keeper.archive("quotes", tmp_path) as archive,
+        archiver.archive("quotes", tmp_path) as archive,
         (desk.feed("quotes")).subscribe("desk-1") as messages,
     ):
         async with linked() as first:

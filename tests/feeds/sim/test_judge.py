@@ -61,8 +61,8 @@ def kept(*archives: str, upto: int = 9, publisher: str = "p") -> list[h.AnyEvent
     return [h.Kept(0, archive, publisher, 1, upto) for archive in archives]
 
 
-def shelved(archive: str, *sequences: int, publisher: str = "p") -> h.Shelved:
-    return h.Shelved(0, archive, tuple((publisher, each, each, "1") for each in sequences))
+def archive_has(archive: str, *sequences: int, publisher: str = "p") -> h.ArchiveRead:
+    return h.ArchiveRead(0, archive, tuple((publisher, each, each, "1") for each in sequences))
 
 
 def broken(*parts: Part) -> list[Rule]:
@@ -294,22 +294,24 @@ def test_a_view_comes_behind_all_before_it_and_before_the_rest() -> None:
 
 
 def test_archives_have_all_once_in_order() -> None:
-    assert broken(published(3), shelved("a", 1, 2, 3)) == []
-    assert broken(published(3), h.PublisherEnded(0, "p"), shelved("a", 1, 3)) == [Rule.ARCHIVE]
-    assert broken(published(3), shelved("a", 1, 2, 2, 3)) == [Rule.ARCHIVE]
-    assert broken(published(3), shelved("a", 1, 2, 3, 4)) == [Rule.INTACT]
+    assert broken(published(3), archive_has("a", 1, 2, 3)) == []
+    assert broken(published(3), h.PublisherEnded(0, "p"), archive_has("a", 1, 3)) == [Rule.ARCHIVE]
+    assert broken(published(3), archive_has("a", 1, 2, 2, 3)) == [Rule.ARCHIVE]
+    assert broken(published(3), archive_has("a", 1, 2, 3, 4)) == [Rule.INTACT]
 
 
 def test_what_is_on_disk_stays() -> None:
     ended = h.PublisherEnded(0, "p")
-    assert broken(published(3), ended, kept("a", upto=2), shelved("a", 1, 2)) == []
-    assert broken(published(3), ended, kept("a", upto=2), shelved("a", 1)) == [Rule.ARCHIVE]
+    assert broken(published(3), ended, kept("a", upto=2), archive_has("a", 1, 2)) == []
+    assert broken(published(3), ended, kept("a", upto=2), archive_has("a", 1)) == [Rule.ARCHIVE]
 
 
 def test_archives_end_alike() -> None:
     ended = h.PublisherEnded(0, "p")
-    assert broken(published(3), ended, shelved("a", 1, 2), shelved("b", 1, 2)) == []
-    assert broken(published(3), ended, shelved("a", 1, 2), shelved("b", 1)) == [Rule.CONVERGE]
+    assert broken(published(3), ended, archive_has("a", 1, 2), archive_has("b", 1, 2)) == []
+    assert broken(published(3), ended, archive_has("a", 1, 2), archive_has("b", 1)) == [
+        Rule.CONVERGE
+    ]
 
 
 def test_archives_end_with_the_same_records() -> None:
@@ -326,32 +328,34 @@ def test_archives_end_with_the_same_records() -> None:
 
 def test_what_was_confirmed_or_is_with_a_living_publisher_is_archived() -> None:
     ended = h.PublisherEnded(0, "p")
-    assert broken(published(3), ended, h.Confirmed(0, "p", 2), shelved("a", 1, 2)) == []
-    assert broken(published(3), ended, h.Confirmed(0, "p", 3), shelved("a", 1, 2)) == [Rule.LOST]
-    assert broken(published(3), shelved("a", 1, 2)) == [Rule.LOST]
+    assert broken(published(3), ended, h.Confirmed(0, "p", 2), archive_has("a", 1, 2)) == []
+    assert broken(published(3), ended, h.Confirmed(0, "p", 3), archive_has("a", 1, 2)) == [
+        Rule.LOST
+    ]
+    assert broken(published(3), archive_has("a", 1, 2)) == [Rule.LOST]
 
 
 def test_who_is_alive_has_all_in_the_end() -> None:
-    shelf = shelved("a", *range(1, 10))
-    assert broken(published(), began(), got(*range(1, 10)), shelf) == []
-    assert broken(published(), began(), got(*range(1, 9)), shelf) == [Rule.BEHIND]
-    assert broken(published(), began(), got(1), h.Ended(0, S1), shelf) == []
+    content = archive_has("a", *range(1, 10))
+    assert broken(published(), began(), got(*range(1, 10)), content) == []
+    assert broken(published(), began(), got(*range(1, 9)), content) == [Rule.BEHIND]
+    assert broken(published(), began(), got(1), h.Ended(0, S1), content) == []
     gave_up = h.GaveUp(11, S1, "no archive")
-    assert broken(published(), began(), got(1), gave_up, shelf) == [Rule.BEHIND]
-    assert broken(published(), began(), got(1), gave_up, h.Ended(0, S1), shelf) == []
+    assert broken(published(), began(), got(1), gave_up, content) == [Rule.BEHIND]
+    assert broken(published(), began(), got(1), gave_up, h.Ended(0, S1), content) == []
     lenient = began(policy=Policy.NONE)
-    assert broken(published(), lenient, shelf) == []
-    assert broken(published(), lenient, got(5), shelf) == [Rule.BEHIND]
+    assert broken(published(), lenient, content) == []
+    assert broken(published(), lenient, got(5), content) == [Rule.BEHIND]
     late: list[h.AnyEvent] = [
         h.Settled(1),
         h.Published(2, "p", 10, (10,)),
-        shelved("a", *range(1, 11)),
+        archive_has("a", *range(1, 11)),
     ]
     assert broken(published(), lenient, late) == [Rule.BEHIND]
     before = [published(), *began(), *got(*range(1, 10)), h.Ended(0, S1)]
-    assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == []
+    assert broken(before, began(S2, Policy.PESSIMISTIC), content) == []
     before = [published(), *began(), *got(*range(1, 9)), h.Ended(0, S1)]
-    assert broken(before, began(S2, Policy.PESSIMISTIC), shelf) == [Rule.BEHIND]
+    assert broken(before, began(S2, Policy.PESSIMISTIC), content) == [Rule.BEHIND]
 
 
 def test_who_begins_when_all_is_well_does_not_give_up() -> None:
@@ -374,9 +378,9 @@ def test_what_is_lost_is_told_and_really_lost() -> None:
     assert broken(start, got(1), told, got(4)) == []
     assert broken(start, told) == [Rule.GAP]
     assert broken(start, got(1, 2), told) == [Rule.REPEAT]
-    shelf = h.Shelved(0, "a", (("p", 1, 1, "1"), ("p", 4, 4, "1")), (("p", 2, 3),))
-    assert broken(start, ended, got(1), told, got(4), shelf) == []
-    assert broken(start, ended, got(1), told, got(4), shelved("a", 1, 2, 3, 4)) == [Rule.LOST]
+    content = h.ArchiveRead(0, "a", (("p", 1, 1, "1"), ("p", 4, 4, "1")), (("p", 2, 3),))
+    assert broken(start, ended, got(1), told, got(4), content) == []
+    assert broken(start, ended, got(1), told, got(4), archive_has("a", 1, 2, 3, 4)) == [Rule.LOST]
     confirmed = h.Confirmed(0, "p", 2)
     assert broken(start, confirmed, got(1), told) == [Rule.LOST]
     later = [*got(1), h.Ended(0, S1), *began(S2, Policy.PESSIMISTIC)]
@@ -404,11 +408,11 @@ def test_what_comes_out_of_a_hole_comes_first() -> None:
 
 def test_what_all_archives_had_comes_out_of_a_hole() -> None:
     archives = ("a1", "a2", "a3")
-    shelves = [shelved(name, 1, 2, 3, 4, 5) for name in archives]
+    contents = [archive_has(name, 1, 2, 3, 4, 5) for name in archives]
     has = began(vector={"p": 5}, holes={"p": ((2, 3),)})
-    assert broken(published(5), kept(*archives, upto=5), has, got(2, 3), *shelves) == []
-    assert broken(published(5), kept(*archives, upto=5), has, got(3), *shelves) == [Rule.BEHIND]
-    assert broken(published(5), has, kept(*archives, upto=5), *shelves) == []
+    assert broken(published(5), kept(*archives, upto=5), has, got(2, 3), *contents) == []
+    assert broken(published(5), kept(*archives, upto=5), has, got(3), *contents) == [Rule.BEHIND]
+    assert broken(published(5), has, kept(*archives, upto=5), *contents) == []
 
 
 def test_what_a_name_was_told_to_be_lost_it_may_get_later() -> None:
@@ -431,7 +435,7 @@ def test_who_may_be_told_that_something_is_lost(
     policy: Policy, archives: int, rules: list[Rule]
 ) -> None:
     told = [h.Agreed(0, S1, "1", archives), *got(1), h.ToldLost(0, S1, "p", 2, 2), *got(3)]
-    assert broken(published(3), began(policy=policy), told, shelved("a", 1, 2, 3)) == rules
+    assert broken(published(3), began(policy=policy), told, archive_has("a", 1, 2, 3)) == rules
 
 
 @pytest.mark.parametrize(

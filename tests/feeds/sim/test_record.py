@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.feeds_sim.record import ROOT, Record, fingerprint
+from bench.feeds_sim.record import FEEDS, NOT_SIMULATED, ROOT, Record, fingerprint
 
 
 def test_what_was_clean_is_known_to_the_next_run(tmp_path: Path) -> None:
@@ -46,11 +48,30 @@ def test_ranges_are_as_sets(added: list[tuple[int, int]], start: int) -> None:
 
 def test_the_sources_are_those_that_decide_what_happens(tmp_path: Path) -> None:
     assert fingerprint() == fingerprint(ROOT)
-    folder = tmp_path / "a" / "transport"
-    folder.mkdir(parents=True)
-    (tmp_path / "a" / "one.py").write_text("1")
-    before = fingerprint(tmp_path, ["a"])
-    (folder / "socket.py").write_text("2")
-    assert fingerprint(tmp_path, ["a"]) == before
-    (tmp_path / "a" / "one.py").write_text("3")
-    assert fingerprint(tmp_path, ["a"]) != before
+    feeds = tmp_path / FEEDS
+    (feeds / "transport").mkdir(parents=True)
+    (feeds / "layers").mkdir()
+    (feeds / "one.py").write_text("1")
+    before = fingerprint(tmp_path, [FEEDS])
+    (feeds / "transport" / "socket.py").write_text("2")
+    (feeds / "archiver.py").write_text("2")
+    assert fingerprint(tmp_path, [FEEDS]) == before
+    (feeds / "layers" / "archiver.py").write_text("3")
+    assert fingerprint(tmp_path, [FEEDS]) != before
+
+
+def test_the_simulation_imports_no_module_that_is_left_out() -> None:
+    assert all((ROOT / each).exists() for each in NOT_SIMULATED)
+    names = [each.removeprefix("src/").removesuffix(".py").rstrip("/") for each in NOT_SIMULATED]
+    listed = [each.replace("/", ".") for each in names]
+    script = (
+        "import pkgutil, sys, bench.feeds_sim as package\n"
+        "for each in pkgutil.walk_packages(package.__path__, 'bench.feeds_sim.'):\n"
+        "    if not each.name.endswith('__main__'):\n"
+        "        __import__(each.name)\n"
+        f"print([each for each in {listed} if each in sys.modules])\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert run.stdout == "[]\n"

@@ -97,7 +97,7 @@ def test_an_exchange_that_is_gone_takes_it_along(restart: Restart) -> None:
     assert delays.held(restart(6).vhosts["/"].exchanges["later"]) == 1
 
 
-ASSURED: FieldTable = {
+AT_LEAST_ONCE: FieldTable = {
     "x-queue-type": "quorum",
     "x-overflow": "reject-publish",
     "x-dead-letter-exchange": "",
@@ -110,7 +110,7 @@ def test_a_dead_letter_that_no_queue_accepted_is_retried_after_a_restart(restart
     """Its message is back in its queue; its time is up, so it dies again."""
     broker = restart(0)
     vhost = broker.vhosts["/"]
-    settings = letters.parsed("source", ASSURED | {"x-message-ttl": 5})
+    settings = letters.parsed("source", AT_LEAST_ONCE | {"x-message-ttl": 5})
     queue = broker.create_queue(vhost, "source", settings, None, 0)
     queue.publish(run_of([b"1", b"2"], Properties(delivery_mode=2)), 0)
     letters.let_pass(broker, 0)

@@ -474,7 +474,7 @@ def test_spilled_transients_stay_settled_when_their_segment_is_dropped() -> None
     while cleaner.compact():
         node.sync()
     node.sync()
-    assert node.store.journal.segments[0].base > 0, "the loan is in none of them"
+    assert node.store.journal.segments[0].base > 0, "the spilled transient is in none of them"
     node.restart()
     assert node.bodies() == [b"a", b"b"]
 

@@ -158,12 +158,12 @@ def test_a_message_that_is_settled_before_its_dead_letter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def settle_first(turn: TurnBatch, pages: StoreSegments) -> None:
-        gathered: list[PendingRun | bytes] = turn._pending
-        if turn._touched and gathered and not turn.is_atomic:
+        pending: list[PendingRun | bytes] = turn._pending
+        if turn._touched and pending and not turn.is_atomic:
             turn._pending, turn._last = [], None
-            shelving, turn._paging_out = turn._paging_out, {}
+            paging_out, turn._paging_out = turn._paging_out, {}
             real(turn, pages)
-            turn._pending, turn._paging_out = gathered, shelving
+            turn._pending, turn._paging_out = pending, paging_out
         real(turn, pages)
 
     def passed_on(
