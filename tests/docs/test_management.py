@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import recado
 from tests.console.http import Api
@@ -19,7 +20,11 @@ def commands() -> list[str]:
     return "".join(blocks).replace("\\\n", " ").splitlines()
 
 
-def run(command: str, port: int) -> None:
+ASSIGNMENT = re.compile(r"(\w+)=\$\((curl .*) \| jq -r \.(\w+)\)")
+
+
+def run(command: str, port: int) -> Any:
+    """Run a curl command, and return the body of the answer."""
     parser = argparse.ArgumentParser()
     parser.add_argument("-u", dest="user")
     parser.add_argument("-X", dest="method")
@@ -37,12 +42,22 @@ def run(command: str, port: int) -> None:
     reply = Api(port, user, password).request(method, path, body)
     assert reply.status < 300, (command, reply)
     assert reply.body != [], command
+    return reply.body
 
 
 def test_commands() -> None:
     with recado.Broker(config={"management": {"port": 0}}) as broker:
         assert broker.management_port is not None
-        found = [command for command in commands() if command.startswith("curl")]
-        for command in found:
-            run(command, broker.management_port)
-    assert len(found) > 7
+        variables: dict[str, str] = {}
+        count = 0
+        for command in commands():
+            for name, value in variables.items():
+                command = command.replace(f"${name}", value)
+            assignment = ASSIGNMENT.fullmatch(command)
+            if assignment is not None:
+                name, curl, field = assignment.groups()
+                variables[name] = run(curl, broker.management_port)[field]
+            elif command.startswith("curl"):
+                run(command, broker.management_port)
+                count += 1
+    assert count > 7
