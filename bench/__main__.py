@@ -31,6 +31,7 @@ BENCHES = (
     "feeds-siege",
     "feeds-sim",
     "fuzz",
+    "management",
     "migration",
     "pipeline",
     "pipeline-crash",

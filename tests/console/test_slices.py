@@ -16,6 +16,7 @@ from recado.console.slices import (
     SLICE_S,
     LoopLoad,
     SlicePacer,
+    ThreadClock,
 )
 
 
@@ -45,6 +46,21 @@ def test_only_the_last_pauses_count() -> None:
     assert load.pause_ratio == BUSY_PAUSE_RATIO
     load.observe(0.0, MEASURED_S)
     assert load.pause_ratio == IDLE_PAUSE_RATIO
+
+
+def test_a_thread_that_waits_for_others_uses_no_time() -> None:
+    clock = ThreadClock()
+    began_s, began_at_s = clock.read(), perf_counter()
+    use_time(0.01)
+    used_s = clock.read() - began_s
+    assert (
+        0.01 <= used_s <= perf_counter() - began_at_s + 0.01
+    )  # the kernel counts when the thread continues
+    clock.close()
+    clock.close()
+    before_s = clock.read()
+    use_time(0.001)
+    assert clock.read() - before_s >= 0.001, "without the file too"
 
 
 def test_requests_get_slices_in_turn_with_turns_of_the_loop_between() -> None:

@@ -160,3 +160,4 @@ class Management:
         await self.console.history.stop()
         for site in self._sites:
             await site.close()
+        self.console.slices.close()

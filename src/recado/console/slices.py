@@ -2,10 +2,10 @@
 
 Long answers are rendered in slices of a millisecond. All requests together get one slice after the other, in the
 order in which they ask. After each slice the loop belongs to messages for a while: for a quarter of the slice if the
-loop is otherwise idle, and for eleven times the slice if it is busy, so that rendering takes at most a twelfth of the
-time from messages. Whether it is busy is measured in these pauses, as the share of CPU time that the loop's thread
-uses. Pauses are added up until they are as long as a timer can be, a millisecond; until then the next slice follows
-after one turn of the loop.
+loop is otherwise idle, and for fifteen times the slice if it is busy, so that rendering takes at most a sixteenth of
+the time from messages. Whether it is busy is measured in these pauses, as the share of time in which the loop's thread
+runs, or would if other processes left it a processor. Pauses are added up until they are as long as a timer can be, a
+millisecond; until then the next slice follows after one turn of the loop.
 
 SLI1  At most one slice runs between two turns of the loop.
 SLI2  Every request that waits gets a slice after all that waited before it, or its task was cancelled.
@@ -14,8 +14,10 @@ SLI2  Every request that waits gets a slice after all that waited before it, or 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Generator
+from contextlib import suppress
 from time import perf_counter, thread_time
 from typing import Final, TypeVar
 
@@ -23,15 +25,38 @@ T = TypeVar("T")
 
 SLICE_S: Final = 0.001  # of rendering, before other callbacks of the loop run
 IDLE_PAUSE_RATIO: Final = 0.25  # of the slice before
-BUSY_PAUSE_RATIO: Final = 11.0
+BUSY_PAUSE_RATIO: Final = 15.0
 IDLE_LOAD_RATIO: Final = 0.25  # up to this load the loop counts as idle
 BUSY_LOAD_RATIO: Final = 0.5
 MEASURED_S: Final = 0.005  # of pauses: the load is that of the last ones
 PAUSE_MIN_S: Final = 0.001
+STATISTICS_MAX_BYTES: Final = 100
+
+
+class ThreadClock:
+    """The seconds in which the calling thread was running, or was ready to run."""
+
+    def __init__(self) -> None:
+        self._statistics: int | None = None
+        with suppress(OSError):  # not on Linux: only the time in which it was running is known
+            self._statistics = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> float:
+        """Return the time since the start of the thread."""
+        if self._statistics is None:
+            return thread_time()
+        # | ns running, until the last tick | ns ready to run | time slices |
+        ready_ns = os.pread(self._statistics, STATISTICS_MAX_BYTES, 0).split()[1]
+        return thread_time() + int(ready_ns) / 1e9
+
+    def close(self) -> None:
+        if self._statistics is not None:
+            os.close(self._statistics)
+            self._statistics = None
 
 
 class LoopLoad:
-    """The share of pauses in which the loop's thread used CPU time, lately."""
+    """The share of pauses in which the loop's thread was running or ready to run, lately."""
 
     def __init__(self) -> None:
         self._used_s = self._elapsed_s = 0.0
@@ -54,9 +79,10 @@ class LoopLoad:
 
 
 class SlicePacer:
-    """Grants slices of the loop's time to the requests of one node."""
+    """Grants slices of the loop's time to the requests of one node. Create it in the thread of the loop."""
 
     def __init__(self) -> None:
+        self._clock = ThreadClock()
         self._load = LoopLoad()
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_granting = False
@@ -65,7 +91,11 @@ class SlicePacer:
         self._owed_s = 0.0
         """The sum of the pauses that were left out since the last one."""
         self._pause_began_s = self._pause_ends_s = perf_counter()
-        self._pause_began_cpu_s = thread_time()
+        self._pause_began_clock_s = self._clock.read()
+
+    def close(self) -> None:
+        """Release the files that it reads. Slices are still granted."""
+        self._clock.close()
 
     async def take(self) -> float:
         """Wait for a slice, and return the time (`perf_counter`) when it ends. Ends the slice before."""
@@ -107,16 +137,16 @@ class SlicePacer:
             return
         elapsed_s = perf_counter() - self._pause_began_s
         if elapsed_s >= PAUSE_MIN_S:
-            self._load.observe(thread_time() - self._pause_began_cpu_s, elapsed_s)
+            self._load.observe(self._clock.read() - self._pause_began_clock_s, elapsed_s)
         self._slice_began_s = None
         self._waiting.popleft().set_result(None)
         # The task continues in the next turn, and this call follows it directly.
         loop.call_soon(self._end_slice, loop)
 
     def _end_slice(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._pause_began_s, self._pause_began_cpu_s = perf_counter(), thread_time()
+        self._pause_began_s, self._pause_began_clock_s = perf_counter(), self._clock.read()
         if self._slice_began_s is not None:
-            spent_s = self._pause_began_cpu_s - self._slice_began_s
+            spent_s = thread_time() - self._slice_began_s
             self._owed_s += spent_s * self._load.pause_ratio
         if self._owed_s >= PAUSE_MIN_S:
             self._pause_ends_s = self._pause_began_s + self._owed_s
