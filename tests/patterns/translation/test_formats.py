@@ -23,7 +23,7 @@ from tests.patterns.translation.shop import (
     TypedDictOrder,
 )
 
-OBJECT_FORMATS = ["application/json", "application/msgpack"]
+OBJECT_FORMATS = ["application/json", "application/xml", "application/yaml", "application/msgpack"]
 ID = UUID("7a5b7f9c-3f4c-4a8e-9d53-2f4c1b0a9e11")
 PLACED = datetime(2026, 11, 19, 19, 30, tzinfo=UTC)
 TYPED_DICT: TypedDictOrder = {"id": 1, "names": ["a", "b"]}

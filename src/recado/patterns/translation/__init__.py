@@ -2,9 +2,11 @@
 
 translators          the registry that programs use
 translator           the port of one format; own formats implement it
-json_translator, text_translator, message_pack_translator, raw_translator
+json_translator, text_translator, xml_translator, yaml_translator, message_pack_translator, protobuf_translator,
+raw_translator       the formats
 content_type         content types and charsets
-object_model         classes that msgspec does not know
+object_model         types that msgspec does not know
+extra                packages that are imported on first use
 """
 
 from .translator import Decode, Encode, Translator

@@ -22,9 +22,12 @@ from ..errors import TranslationError, UnknownContentTypeError
 from .content_type import parse_content_type
 from .json_translator import JsonTranslator
 from .message_pack_translator import MessagePackTranslator
+from .protobuf_translator import ProtobufTranslator
 from .raw_translator import RawTranslator
 from .text_translator import TextTranslator
 from .translator import Decode, Encode, Translator
+from .xml_translator import XmlTranslator
+from .yaml_translator import YamlTranslator
 
 T = TypeVar("T")
 
@@ -59,7 +62,10 @@ class Translators:
         built_in: tuple[Translator, ...] = (
             JsonTranslator(),
             TextTranslator(),
+            XmlTranslator(),
+            YamlTranslator(),
             MessagePackTranslator(),
+            ProtobufTranslator(),
             RawTranslator(),
         )
         for translator in (*built_in, *translators):
