@@ -107,6 +107,7 @@ NOUN_MODULES: Final = frozenset(
         "encoding",
         "feed",
         "logging",
+        "messaging",
         "monitoring",
         "naming",
         "ring",

@@ -22,6 +22,8 @@ from typing import Self
 
 import msgspec
 
+from recado.amqp.values import FieldTable
+
 from .connection import Connection
 from .errors import (
     CannotConnectError,
@@ -126,6 +128,11 @@ class RobustConnection:
     def blocked_reason(self) -> str | None:
         """Why the broker accepts no messages now (connection.blocked); None if it does, or while disconnected."""
         return self._current.blocked_reason if self._current is not None else None
+
+    @property
+    def server_properties(self) -> FieldTable:
+        """What the broker says about itself, such as its `product`; empty while disconnected."""
+        return self._current.server_properties if self._current is not None else {}
 
     def current_queue_name(self, queue: str) -> str:
         """Return the current name of a queue named by the broker, which changes with reconnections."""

@@ -79,7 +79,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
     """A channel that survives reconnections; made by `RobustConnection.channel`.
 
     `on_confirm` is called with a range of sequence numbers and whether they were acked, `on_return` with each
-    returned message.
+    returned message, `on_end` with the error when the channel has ended for good.
     """
 
     def __init__(
@@ -91,6 +91,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self.error: Exception | None = None
         self.on_confirm: OnConfirm | None = None
         self.on_return: Callable[[ReturnedMessage], object] | None = None
+        self.on_end: Callable[[Exception], object] | None = None
         self._unconfirmed = UnconfirmedPublishes() if confirms else None
         self._consumers: dict[str, RobustConsumer] = {}
         self._prefetch: dict[bool, m.BasicQos] = {}
@@ -162,6 +163,8 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         for consumer in list(self._consumers.values()):
             consumer.handle_channel_closed(error)
         self._notifier.notify_all()
+        if self.on_end is not None:
+            self.on_end(error)
 
     async def close(self) -> None:
         """Close the channel. Unconfirmed messages are not sent again."""

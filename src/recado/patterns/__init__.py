@@ -1,5 +1,8 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
+messaging                                                         the application: endpoints, publishing, requests
+publisher, requester, endpoint, processor, tap                    what it runs
+handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed
 routing/                                                          steps that decide where messages go
@@ -33,6 +36,8 @@ from .management import (
 )
 from .message import DeliveryInfo, Message
 from .message_sequence import MessageSequence, begin_sequence, end_sequence, sequence_of
+from .messaging import Health, Messaging
+from .retry import Retry
 from .routing import (
     ROUTING_SLIP_HEADER,
     ContentRouter,
@@ -82,6 +87,7 @@ __all__ = [
     "Filter",
     "FlowStep",
     "HandlerTimeoutError",
+    "Health",
     "HistoryEntry",
     "LogStream",
     "Message",
@@ -89,6 +95,7 @@ __all__ = [
     "MessagePredicate",
     "MessageSelector",
     "MessageSequence",
+    "Messaging",
     "MessagingError",
     "NotConfirmedError",
     "Output",
@@ -104,6 +111,7 @@ __all__ = [
     "RejectMessageError",
     "ReplyError",
     "RequestTimeoutError",
+    "Retry",
     "RoutingRule",
     "RoutingSlip",
     "RuleChange",

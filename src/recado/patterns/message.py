@@ -4,8 +4,9 @@ A message is a value: patterns never change one, they return another (`replace`,
 """
 
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -13,6 +14,8 @@ from recado.amqp.properties import Properties
 
 T = TypeVar("T")
 U = TypeVar("U")
+
+PERSISTENT_CODE: Final = 2  # AMQP's delivery mode
 
 
 class DeliveryInfo(msgspec.Struct, frozen=True):
@@ -76,7 +79,7 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             content_type=self.content_type,
             content_encoding=self.content_encoding,
             headers=dict(self.headers) or None,
-            delivery_mode=2 if self.persistent else 1,
+            delivery_mode=PERSISTENT_CODE if self.persistent else 1,
             priority=self.priority,
             correlation_id=self.correlation_id,
             reply_to=self.reply_to,
@@ -87,3 +90,35 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
             user_id=self.user_id,
             app_id=self.app_id,
         )
+
+
+def received_message(
+    body: T, properties: Properties, delivery: DeliveryInfo, key: str, attempt: int
+) -> Message[T]:
+    """Return a received message. Properties that are not valid, such as an expiration in words, are left out."""
+    timestamp = None
+    if properties.timestamp is not None:
+        with suppress(ValueError, OverflowError, OSError):
+            timestamp = datetime.fromtimestamp(properties.timestamp, UTC)
+    expiration = None
+    if properties.expiration is not None and properties.expiration.isdecimal():
+        expiration = int(properties.expiration) / 1000
+    return Message(
+        body=body,
+        key=key,
+        headers=properties.headers or {},
+        content_type=properties.content_type,
+        content_encoding=properties.content_encoding,
+        correlation_id=properties.correlation_id,
+        reply_to=properties.reply_to,
+        message_id=properties.message_id,
+        type=properties.type,
+        app_id=properties.app_id,
+        user_id=properties.user_id,
+        priority=properties.priority,
+        expiration=expiration,
+        timestamp=timestamp,
+        persistent=properties.delivery_mode == PERSISTENT_CODE,
+        attempt=attempt,
+        delivery=delivery,
+    )

@@ -1,0 +1,118 @@
+"""Delayed delivery to a queue: the message waits in the broker, not in a worker.
+
+On recado it waits in an `x-delayed-message` exchange. On RabbitMQ it waits in a queue with a TTL, from which it is
+dead-lettered to the default exchange, and so by its routing key to the target queue:
+
+    exchange recado.delay.2s (fanout) → queue recado.delay.2s (x-message-ttl 2000) → default exchange → target
+
+All messages in one such queue wait equally long, so none is stuck behind another. Delays are rounded up to two
+significant digits, which bounds the number of queues: 90 for each power of ten. The broker deletes a delay queue
+that was not used for a while.
+"""
+
+import math
+from typing import Protocol
+
+import msgspec
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.values import FieldTable
+
+from .declaration import Declarer
+from .failure import DELAY_HEADER
+from .publisher import ConfirmedPublisher, EncodedPublish
+
+DELAY_EXCHANGE = "recado.delay"
+DELAY_MAX_MS = (1 << 32) - 1  # the limit of TTLs on RabbitMQ
+IDLE_EXTRA_MS = 60_000  # how long an unused delay queue exists beyond its TTL
+_SIGNIFICANT_DIGITS_COUNT = 2
+
+
+class Delay(Protocol):
+    """Delivers messages to queues later."""
+
+    def forget_all(self) -> None:
+        """Declare everything again when it is next used: the broker may have been replaced."""
+
+    async def deliver_later(
+        self, queue: str, body: bytes, properties: Properties, delay: float
+    ) -> None:
+        """Store a message that goes to `queue` after `delay` seconds; return when that is confirmed."""
+
+
+class ExchangeDelay:
+    """Delays messages in an `x-delayed-message` exchange, on recado."""
+
+    def __init__(self, declarer: Declarer, publisher: ConfirmedPublisher) -> None:
+        self._declarer = declarer
+        self._publisher = publisher
+        self._bound: set[str] = set()
+
+    def forget_all(self) -> None:
+        self._bound.clear()
+
+    async def deliver_later(
+        self, queue: str, body: bytes, properties: Properties, delay: float
+    ) -> None:
+        if queue not in self._bound:
+            async with await self._declarer.open_channel() as channel:
+                arguments: FieldTable = {"x-delayed-type": "direct"}
+                await channel.declare_exchange(
+                    DELAY_EXCHANGE, "x-delayed-message", durable=True, arguments=arguments
+                )
+                await channel.bind_queue(queue, DELAY_EXCHANGE, queue)
+            self._bound.add(queue)
+        headers = {**(properties.headers or {}), DELAY_HEADER: _to_ms(delay)}
+        delayed = encode_properties(msgspec.structs.replace(properties, headers=headers))
+        await self._publisher.publish(
+            EncodedPublish(DELAY_EXCHANGE, queue, body, delayed, properties.message_id or "")
+        )
+
+
+class QueueDelay:
+    """Delays messages in queues with a TTL, on RabbitMQ and other brokers."""
+
+    def __init__(self, declarer: Declarer, publisher: ConfirmedPublisher) -> None:
+        self._declarer = declarer
+        self._publisher = publisher
+
+    def forget_all(self) -> None:
+        """Delay queues are declared for every message: the broker may have deleted an unused one."""
+
+    async def deliver_later(
+        self, queue: str, body: bytes, properties: Properties, delay: float
+    ) -> None:
+        ttl_ms = round_up(_to_ms(delay))
+        name = f"{DELAY_EXCHANGE}.{ttl_ms}ms"
+        async with await self._declarer.open_channel() as channel:
+            arguments: FieldTable = {
+                "x-message-ttl": ttl_ms,
+                "x-dead-letter-exchange": "",
+                "x-expires": min(ttl_ms + IDLE_EXTRA_MS, DELAY_MAX_MS),
+            }
+            await channel.declare_exchange(name, "fanout", durable=True, auto_delete=True)
+            await channel.declare_queue(name, durable=True, arguments=arguments)
+            await channel.bind_queue(name, name)
+        await self._publisher.publish(
+            EncodedPublish(
+                name,
+                queue,
+                body,
+                encode_properties(properties),
+                properties.message_id or "",
+                mandatory=bool(properties.message_id),
+            )
+        )
+
+
+def round_up(milliseconds: int) -> int:
+    """Round up to two significant digits."""
+    if milliseconds <= 0:
+        return 0
+    digits = int(math.log10(milliseconds)) + 1
+    unit: int = 10 ** max(digits - _SIGNIFICANT_DIGITS_COUNT, 0)
+    return min(-(-milliseconds // unit) * unit, DELAY_MAX_MS)
+
+
+def _to_ms(seconds: float) -> int:
+    return min(max(round(seconds * 1000), 0), DELAY_MAX_MS)

@@ -1,0 +1,319 @@
+"""An event-driven consumer: deliveries of a queue → a processor, supervised.
+
+An endpoint declares its source, consumes it on a channel of its own, and starts again whenever that ends: the
+broker cancelled the consumer, the queue was deleted, the channel was closed because of an error or because an
+acknowledgement came too late. The client below it reconnects by itself.
+
+    STOPPED ── start ──→ STARTING ──→ CONSUMING ←── resume ── PAUSED
+                            ↑  └──── error ──┘  └── pause ───→
+
+PEP1  A started endpoint that is not paused consumes, or waits at most `RESTART_DELAY_MAX_S` to try again. That
+      includes a consumer that the broker has lost without a notice: it is missed within
+      `(MISSING_MAX_COUNT + 1) * WATCH_INTERVAL_S`, unless the queue has other consumers.
+PEP2  `stop` and `pause` return when no handler runs any more; buffered deliveries are requeued.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Protocol
+from uuid import uuid4
+
+import msgspec
+
+from recado.amqp.values import FieldTable
+from recado.client import (
+    ChannelClosedByBrokerError,
+    ClientError,
+    ConsumerCancelledError,
+    RobustChannel,
+    RobustConnection,
+    RobustConsumer,
+)
+
+from .declaration import NOT_FOUND_CODE, Declarer
+from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
+from .errors import CompositionError
+
+log = logging.getLogger("recado.patterns")
+
+RESTART_DELAY_INITIAL_S = 0.05
+RESTART_DELAY_MAX_S = 1.0
+
+WATCH_INTERVAL_S = 1.5
+MISSING_MAX_COUNT = (
+    2  # consecutive checks: a consumer appears in the count a moment after its start
+)
+
+REFUSED_CODES = (403, 405, 406)  # access refused, resource locked, precondition failed
+
+MATCH_ALL_KEYS = {"topic": "#", "regex": ".*"}
+
+
+class EndpointState(Enum):
+    """What an endpoint does at the moment."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    CONSUMING = "consuming"
+    PAUSED = "paused"
+
+
+class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
+    """From where an endpoint consumes, and how.
+
+    A `PublishSubscribe` needs a queue: one of the name `<exchange>.<subscriber>` that stays and is shared by all
+    programs of that subscriber, or a private one that is deleted with the connection.
+    """
+
+    destination: Destination
+    key: str | None = None
+    subscriber: str | None = None
+    offset: str | int | None = None
+    exclusive: bool = False
+    tap: bool = False
+    more_bindings: tuple[tuple[PublishSubscribe, str], ...] = ()
+    selector: str | None = None  # evaluated by the broker
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the queue belongs to this endpoint alone."""
+        return isinstance(self.destination, PublishSubscribe) and self.subscriber is None
+
+    @property
+    def is_stream(self) -> bool:
+        return isinstance(self.destination, LogStream)
+
+    def consume_arguments(self) -> FieldTable:
+        """Return the arguments of basic.consume."""
+        arguments: FieldTable = {}
+        if self.offset is not None:
+            arguments["x-stream-offset"] = self.offset
+        if self.tap and not self.is_private:
+            arguments["x-wire-tap"] = True
+        if self.selector is not None:
+            arguments["x-selector"] = self.selector
+        return arguments
+
+
+class Processor(Protocol):
+    """Processes deliveries and settles each of them."""
+
+    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+        """Process deliveries until the consumer ends; raises the error that ended it."""
+
+
+class MessageEndpoint:
+    """A supervised consumer."""
+
+    def __init__(
+        self,
+        tag: str,
+        source: EndpointSource,
+        processor: Processor,
+        *,
+        prefetch: int,
+        connection: RobustConnection,
+        declarer: Declarer,
+        prepare: Callable[[], Awaitable[object]],
+    ) -> None:
+        """`prepare` declares the other destinations that the processor uses; it is awaited before consuming."""
+        self.tag = tag
+        self.source = source
+        self.processor = processor
+        self.prefetch = prefetch
+        self.state = EndpointState.STOPPED
+        self.error: Exception | None = None  # that ended the consumer last
+        self.queue = self._name_queue()
+        self.channel: RobustChannel | None = None
+        self._connection = connection
+        self._declarer = declarer
+        self._prepare = prepare
+        self._task: asyncio.Task[None] | None = None
+        self._consumer: RobustConsumer | None = None
+        self._started = asyncio.Event()
+
+    def _name_queue(self) -> str:
+        destination = self.source.destination
+        if not isinstance(destination, PublishSubscribe):
+            return destination.name
+        return f"{destination.name}.{self.source.subscriber or f'{self.tag}.{uuid4().hex[:12]}'}"
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether the broker has a consumer of this endpoint, as far as the connection knows."""
+        return self.state is EndpointState.CONSUMING and self._connection.is_connected
+
+    # ── control ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Start consuming in the background, unless it does."""
+        if self._task is None:
+            self.state = EndpointState.STARTING
+            self._task = asyncio.create_task(self._supervise(), name=f"endpoint {self.tag}")
+
+    async def wait_started(self) -> None:
+        """Wait until the endpoint consumes for the first time; raises an error that retrying cannot mend."""
+        assert self._task is not None
+        waiting = asyncio.ensure_future(self._started.wait())
+        try:
+            await asyncio.wait([waiting, self._task], return_when=asyncio.FIRST_COMPLETED)
+            if self._task.done():
+                self._task.result()
+        finally:
+            waiting.cancel()
+
+    async def stop(self, grace: float = 30.0) -> None:
+        """Stop consuming, and wait up to `grace` seconds for running handlers before they are cancelled."""
+        await self._end(EndpointState.STOPPED, grace)
+
+    async def pause(self, grace: float = 30.0) -> None:
+        """Stop consuming until `resume`; like `stop` otherwise."""
+        if self.state is not EndpointState.STOPPED:
+            await self._end(EndpointState.PAUSED, grace)
+
+    def resume(self) -> None:
+        """Consume again after `pause`."""
+        if self.state is EndpointState.PAUSED:
+            self.start()
+
+    async def _end(self, state: EndpointState, grace: float) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            if self._consumer is not None:
+                with suppress(ClientError):
+                    await self._consumer.cancel()
+                await asyncio.wait([task], timeout=grace)
+            if not task.done():
+                task.cancel()
+            with suppress(asyncio.CancelledError, ClientError):
+                await task
+        self.state = state
+
+    # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _supervise(self) -> None:
+        delay = RESTART_DELAY_INITIAL_S
+        while True:
+            try:
+                await self._consume()
+            except CompositionError:
+                raise
+            except ChannelClosedByBrokerError as error:
+                if not self._started.is_set() and error.reply_code in REFUSED_CODES:
+                    raise  # a mistake in the program, which it should see at its start
+                self.error = error
+            except ClientError as error:
+                self.error = error
+            except Exception as error:
+                log.exception("endpoint failed by an internal error (tag=%s)", self.tag)
+                self.error = error
+            else:
+                return
+            if self._connection.error is not None:
+                raise self._connection.error
+            if self.state is EndpointState.CONSUMING:
+                delay = RESTART_DELAY_INITIAL_S
+            self.state = EndpointState.STARTING
+            log.warning(
+                "endpoint restarting (tag=%s queue=%s delay_s=%.2f error=%s)",
+                self.tag,
+                self.queue,
+                delay,
+                self.error,
+            )
+            self._declarer.forget(self.source.destination)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, RESTART_DELAY_MAX_S)
+
+    async def _consume(self) -> None:
+        """Consume until the consumer ends; returns if this program cancelled it."""
+        await self._prepare()
+        await self._declarer.declare(self.source.destination)
+        async with await self._connection.channel(confirms=False) as channel:
+            self.channel = channel
+            if isinstance(self.source.destination, PublishSubscribe):
+                await self._declare_queue(channel, self.source.destination)
+            if self.source.exclusive and not self._started.is_set():
+                await self._check_alone(channel)
+            await channel.qos(self.prefetch)
+            self._consumer = await channel.consume(
+                self.queue,
+                consumer_tag=f"{self.tag}.{uuid4().hex[:8]}",
+                no_ack=self.source.tap,
+                exclusive=self.source.exclusive,
+                arguments=self.source.consume_arguments(),
+            )
+            self.state = EndpointState.CONSUMING
+            self._started.set()
+            watching = asyncio.create_task(self._watch(self._consumer))
+            try:
+                await self.processor.run(self._consumer, self.queue)
+            finally:
+                self._consumer = None
+                watching.cancel()
+                await asyncio.wait([watching])
+
+    async def _watch(self, consumer: RobustConsumer) -> None:
+        """End the consumer if the broker has lost it without a notice.
+
+        RabbitMQ 3.10 does so if a quorum queue is deleted and declared again at once.
+        """
+        missing_count = 0
+        while missing_count < MISSING_MAX_COUNT:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            try:
+                count = await self._count_consumers()
+            except (
+                ClientError
+            ):  # the connection is lost, and with it the consumer, which will be restored
+                count = 1
+            missing_count = 0 if count else missing_count + 1
+        consumer.fail(ConsumerCancelledError(consumer.tag, self.queue))
+
+    async def _count_consumers(self) -> int:
+        """Ask the broker how many consumers the queue has."""
+        channel = await self._connection.channel(confirms=False)
+        try:
+            info = await channel.declare_queue(self.queue, passive=True)
+        except ChannelClosedByBrokerError as error:
+            if error.reply_code == NOT_FOUND_CODE:
+                return 0
+            raise
+        await channel.close()
+        return info.consumer_count
+
+    async def _check_alone(self, channel: RobustChannel) -> None:
+        """Raise an error if the queue has another consumer: RabbitMQ has no exclusive consumers of quorum queues."""
+        info = await channel.declare_queue(self.queue, passive=True)
+        if info.consumer_count:
+            raise CompositionError(
+                f"endpoint '{self.tag}': queue '{self.queue}' has another consumer, so a selector would take messages"
+                " from it; use flow() with a ContentRouter or Filter instead"
+            )
+
+    async def _declare_queue(self, channel: RobustChannel, exchange: PublishSubscribe) -> None:
+        """Declare the queue of a subscriber and bind it to the exchange."""
+        if self.source.subscriber is None:
+            await channel.declare_queue(self.queue, exclusive=True, auto_delete=True)
+        else:
+            await self._declarer.declare(PointToPoint(self.queue))
+        key = self.source.key
+        if key is None:
+            key = MATCH_ALL_KEYS.get(exchange.type, "")
+        await channel.bind_queue(self.queue, exchange.name, key)
+        for another, another_key in self.source.more_bindings:
+            await self._declarer.declare(another)
+            await channel.bind_queue(self.queue, another.name, another_key)
+
+
+def describe_endpoint(endpoint: MessageEndpoint) -> dict[str, Any]:
+    """Return the state of an endpoint for people and machines."""
+    return {
+        "tag": endpoint.tag,
+        "queue": endpoint.queue,
+        "state": endpoint.state.value,
+        "error": None if endpoint.error is None else str(endpoint.error),
+    }

@@ -1,0 +1,139 @@
+"""Failed messages: the headers that tell why, and how often a message was attempted.
+
+The number of attempts is exact across workers and restarts, also for messages without an id: `x-attempt` counts
+the attempts that ended with an exception, because each retry is published with it; the broker counts deliveries
+that ended with the worker (`x-delivery-count` of quorum queues; on classic queues only the redelivered flag).
+
+A parked message (dead letter or invalid message) has its original body and properties and these headers:
+
+    x-failure-reason        the exception, as `ValueError: text`
+    x-failure-traceback     the end of the traceback
+    x-failure-history       one line per failed attempt
+    x-failure-queue         the queue it came from, to which a replay returns it
+    x-failure-handler       the tag of the endpoint
+    x-failure-time          when it was parked, as an ISO time
+    x-attempt               how often it was attempted
+"""
+
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from recado.amqp.properties import Properties
+from recado.client import Delivery
+
+from .message import PERSISTENT_CODE
+
+ATTEMPT_HEADER = "x-attempt"
+DELIVERY_COUNT_HEADER = "x-delivery-count"
+DELAY_HEADER = "x-delay"
+REASON_HEADER = "x-failure-reason"
+TRACEBACK_HEADER = "x-failure-traceback"
+HISTORY_HEADER = "x-failure-history"
+QUEUE_HEADER = "x-failure-queue"
+HANDLER_HEADER = "x-failure-handler"
+TIME_HEADER = "x-failure-time"
+USER_HEADER = "x-original-user-id"
+
+
+REASON_MAX_BYTES = 1024
+TRACEBACK_MAX_BYTES = 8192
+HISTORY_MAX_COUNT = 10
+
+
+def attempt_number(delivery: Delivery, properties: Properties) -> int:
+    """Return which attempt of its message a delivery is; the first is 1."""
+    headers = properties.headers or {}
+    failed = _read_count(headers.get(ATTEMPT_HEADER))
+    redelivered = _read_count(headers.get(DELIVERY_COUNT_HEADER))
+    return 1 + failed + (redelivered or int(delivery.redelivered))
+
+
+def _read_count(value: object) -> int:
+    """Return a count from a header, which may contain anything."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
+
+
+def describe(error: BaseException) -> str:
+    """Return the type and text of an exception, of bounded length."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return _truncate(text, REASON_MAX_BYTES)
+
+
+def retry_properties(
+    properties: Properties, error: BaseException, attempt: int, now: float
+) -> Properties:
+    """Return the properties of the copy that is attempted again later."""
+    return _for_republishing(properties, _failed_headers(properties, error, attempt, now))
+
+
+def parked_properties(
+    properties: Properties,
+    error: BaseException,
+    attempt: int,
+    now: float,
+    *,
+    queue: str,
+    handler: str,
+) -> Properties:
+    """Return the properties of a dead letter or invalid message."""
+    headers = _failed_headers(properties, error, attempt, now)
+    headers[REASON_HEADER] = describe(error)
+    lines = "".join(traceback.format_exception(error))
+    headers[TRACEBACK_HEADER] = lines[-TRACEBACK_MAX_BYTES:]
+    headers[QUEUE_HEADER] = queue
+    headers[HANDLER_HEADER] = handler
+    headers[TIME_HEADER] = _format_time(now)
+    return _for_republishing(properties, headers)
+
+
+def replay_properties(properties: Properties) -> Properties:
+    """Return the properties of a parked message that is sent back to its queue, with a fresh count of attempts."""
+    headers = {
+        name: value
+        for name, value in (properties.headers or {}).items()
+        if name != ATTEMPT_HEADER and not name.startswith("x-failure-")
+    }
+    return _for_republishing(properties, headers)
+
+
+def _failed_headers(
+    properties: Properties, error: BaseException, attempt: int, now: float
+) -> dict[str, Any]:
+    headers: dict[str, Any] = dict(properties.headers or {})
+    for stale in (DELIVERY_COUNT_HEADER, DELAY_HEADER):
+        headers.pop(stale, None)
+    headers[ATTEMPT_HEADER] = attempt
+    history = headers.get(HISTORY_HEADER)
+    entries = list(history) if isinstance(history, list) else []
+    entries.append(f"{_format_time(now)} attempt {attempt}: {describe(error)}")
+    headers[HISTORY_HEADER] = entries[-HISTORY_MAX_COUNT:]
+    return headers
+
+
+def _for_republishing(properties: Properties, headers: dict[str, Any]) -> Properties:
+    """Return properties with these headers, for a copy of a received message.
+
+    The expiration is dropped: the message was taken in time, and it must not expire while it waits. The broker
+    refuses a user id that is not that of this connection, so it becomes a header.
+    """
+    if properties.user_id is not None:
+        headers.setdefault(USER_HEADER, properties.user_id)
+    return msgspec.structs.replace(
+        properties,
+        headers=headers or None,
+        user_id=None,
+        expiration=None,
+        delivery_mode=PERSISTENT_CODE,
+    )
+
+
+def _truncate(text: str, max_bytes: int) -> str:
+    encoded = text.encode("utf-8", "replace")
+    return encoded[:max_bytes].decode("utf-8", "ignore") if len(encoded) > max_bytes else text
+
+
+def _format_time(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")

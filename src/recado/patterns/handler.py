@@ -1,0 +1,58 @@
+"""Handlers: what a function wants to receive, read from its annotations.
+
+async def handle(order: Order) -> Receipt          # the body, decoded to its type
+async def handle(message: Message[Order])          # the message with all properties
+def handle(order): …                               # any body; a plain function runs in a thread
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from .errors import CompositionError
+from .message import Message
+
+AnyHandler = Callable[..., Any]
+
+
+class Handler(msgspec.Struct, frozen=True):
+    """A function with the types of its argument and result."""
+
+    function: AnyHandler
+    call: Callable[[Any], Awaitable[Any]]
+    name: str
+    body_type: Any
+    reply_type: Any
+    wants_message: bool
+
+
+def inspect_handler(function: AnyHandler) -> Handler:
+    """Read the signature of a handler; raises `CompositionError` if it cannot take one argument."""
+    target = function.func if isinstance(function, partial) else function
+    if not inspect.isroutine(target):
+        target = type(target).__call__
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    try:
+        hints = get_type_hints(target)
+        inspect.signature(function).bind(None)
+    except NameError as error:
+        raise CompositionError(
+            f"handler {name}: the annotation cannot be resolved ({error}); define its type at module level"
+        ) from None
+    except TypeError as error:
+        raise CompositionError(f"handler {name} must accept one argument: {error}") from None
+    parameter = next(iter(inspect.signature(function).parameters.values()))
+    annotation = hints.get(parameter.name, Any)
+    wants_message = annotation is Message or get_origin(annotation) is Message
+    if wants_message:
+        arguments = get_args(annotation)
+        body_type = arguments[0] if arguments else Any
+    else:
+        body_type = annotation
+    is_async = inspect.iscoroutinefunction(target)
+    call = function if is_async else partial(asyncio.to_thread, function)
+    return Handler(function, call, name, body_type, hints.get("return", Any), wants_message)

@@ -1,0 +1,775 @@
+"""`Messaging`: the endpoints of a program on one AMQP 0-9-1 broker.
+
+    app = Messaging("amqp://localhost")
+
+    @app.subscribe("orders", retry=Retry(5, backoff=1.0))
+    async def handle(order: Order) -> Receipt:         # the returned value is the reply
+        ...
+
+    async with app:
+        receipt = await app.request("orders", order, timeout=2)
+
+Two connections are used, since a broker that is short of memory stops reading from those that publish: one
+publishes, one consumes and acknowledges.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from os import PathLike
+from typing import Any, Self, TypeVar, overload
+
+import msgspec
+
+from recado.amqp.values import FieldTable
+from recado.client import (
+    ChannelClosedByBrokerError,
+    ConnectionEvent,
+    ConnectionRecovered,
+    Delivery,
+    RobustChannel,
+    RobustConnection,
+    connect,
+    parse_url,
+)
+from recado.node.broker import Broker
+
+from .declaration import UNROUTED_SUFFIX, Declarer
+from .delay import Delay, ExchangeDelay, QueueDelay
+from .destination import (
+    Destination,
+    DestinationLike,
+    LogStream,
+    PointToPoint,
+    PublishSubscribe,
+    to_destination,
+)
+from .encoder import MessageEncoder
+from .endpoint import EndpointSource, EndpointState, MessageEndpoint, Processor, describe_endpoint
+from .errors import CompositionError, UnroutableMessageError
+from .failure import attempt_number
+from .handler import Handler, inspect_handler
+from .message import DeliveryInfo, Message, received_message
+from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
+from .publisher import ConfirmedPublisher
+from .requester import Requester
+from .retry import NO_RETRY, Retry
+from .routing import MessageSelector
+from .tap import TapProcessor
+from .translation import Translator, Translators
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+log = logging.getLogger("recado.patterns")
+
+HEARTBEAT_S = 2  # a connection that is silent is replaced within twice this time
+RECONNECT_DELAY_MAX_S = 1.0
+PREFETCH_MIN_COUNT = 100  # without retries: enough deliveries to hide the round trip
+
+DEAD_LETTERS = PointToPoint("dead-letters")
+INVALID_MESSAGES = PointToPoint("invalid-messages")
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether all endpoints consume, and why not."""
+
+    is_healthy: bool
+    problems: list[str]
+    endpoints: list[dict[str, Any]]
+
+
+class Messaging:
+    """The endpoints, publishing and requests of a program; `async with` starts and stops them."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str = "recado",
+        data: str | PathLike[str] | None = None,
+        dead_letter: DestinationLike = DEAD_LETTERS,
+        invalid: DestinationLike = INVALID_MESSAGES,
+        translators: Sequence[Translator] = (),
+        wait_for_broker: bool = False,
+        shutdown_timeout: float = 30.0,
+        delay: Callable[["Messaging"], Delay] | None = None,
+    ) -> None:
+        """Prepare endpoints without connecting.
+
+        Args:
+            url: the broker, as in `recado.connect`; None starts an embedded one with the application.
+            name: the name of the application, shown in the broker's list of connections.
+            data: folder of the embedded broker, for everything durable; None keeps it in memory.
+            dead_letter: where failed messages go, unless an endpoint names another destination.
+            invalid: where messages go that cannot be translated.
+            translators: additional formats, see `recado.patterns.translation`.
+            wait_for_broker: retry the first connection too.
+            shutdown_timeout: seconds to wait for running handlers at the end, before they are cancelled.
+            delay: makes the facility that delays retries, for tests; None chooses it by the broker.
+        """
+        self.name = name
+        self.shutdown_timeout = shutdown_timeout
+        self.translators = Translators(*translators)
+        self.endpoints: dict[str, MessageEndpoint] = {}
+        self._url = url
+        self._data = data
+        self.dead_letter = _require_queue(dead_letter, "dead_letter")
+        self.invalid = _require_queue(invalid, "invalid")
+        self._wait_for_broker = wait_for_broker
+        self._make_delay = delay
+        self._registrations: list[Callable[[_Running], MessageEndpoint]] = []
+        self._tags: set[str] = set()
+        self._running: _Running | None = None
+        self._starting: set[asyncio.Task[None]] = set()
+        self._exit_stack = AsyncExitStack()
+
+    # ── starting and stopping ─────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Connect, declare destinations, and start all endpoints; returns when each consumes.
+
+        Raises the errors of `recado.connect`, and `CompositionError` if an endpoint cannot work.
+        """
+        if self._running is not None:
+            raise RuntimeError("the application is started already")
+        async with AsyncExitStack() as stack:
+            url = self._url
+            if url is None:
+                url = (await stack.enter_async_context(Broker(data=self._data))).url
+            self._running = running = await self._connect(url, stack)
+            try:
+                for register in self._registrations:
+                    self._start_endpoint(register(running))
+                for endpoint in self.endpoints.values():
+                    await endpoint.wait_started()
+            except BaseException:
+                await self._stop_endpoints()
+                self._running = None
+                raise
+            self._exit_stack = stack.pop_all()
+
+    async def _connect(self, url: str, stack: AsyncExitStack) -> "_Running":
+        parameters = parse_url(url)
+        if "heartbeat=" not in url:
+            parameters = msgspec.structs.replace(parameters, heartbeat=HEARTBEAT_S)
+        connections = []
+        for role in ("publisher", "consumer"):
+            connection = connect(
+                parameters,
+                name=f"{self.name} {role}",
+                reconnect_timeout=None,
+                wait_for_broker=self._wait_for_broker,
+                retry_max=RECONNECT_DELAY_MAX_S,
+            )
+            connections.append(await stack.enter_async_context(connection))
+        publishing, consuming = connections
+        running = _Running(self, url, publishing, consuming)
+        stack.push_async_callback(running.close)
+        await running.publisher.open()
+        return running
+
+    async def stop(self) -> None:
+        """Stop consuming, wait for running handlers and confirms, and disconnect."""
+        if self._running is not None:
+            for task in self._starting:
+                task.cancel()
+            await self._stop_endpoints()
+            self._running = None
+            await self._exit_stack.aclose()
+
+    async def _stop_endpoints(self) -> None:
+        endpoints = list(self.endpoints.values())
+        self.endpoints.clear()
+        await asyncio.gather(*(each.stop(self.shutdown_timeout) for each in endpoints))
+
+    async def run(self) -> None:
+        """Start, and stop at SIGTERM or SIGINT."""
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        try:
+            async with self:
+                await stopping.wait()
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _require_running(self) -> "_Running":
+        if self._running is None:
+            raise RuntimeError("the application is not started: use `async with app`")
+        return self._running
+
+    @property
+    def url(self) -> str:
+        """The URL of the broker. That of an embedded one is known only while the application is started."""
+        return self._url if self._url is not None else self._require_running().url
+
+    @property
+    def is_recado(self) -> bool:
+        """Whether the broker is recado, whose extensions are used then."""
+        return self._require_running().declarer.is_recado
+
+    def health(self) -> Health:
+        """Return whether all endpoints consume. It checks what the client knows, without asking the broker."""
+        problems = []
+        if self._running is None:
+            problems.append("the application is not started")
+        elif not self._running.publishing.is_connected:
+            problems.append("the publishing connection is lost, reconnecting")
+        endpoints = list(self.endpoints.values())
+        for each in endpoints:
+            if not each.is_consuming and each.state is not EndpointState.PAUSED:
+                problems.append(
+                    f"endpoint '{each.tag}' has no consumer: {each.error or 'starting'}"
+                )
+        return Health(not problems, problems, [describe_endpoint(each) for each in endpoints])
+
+    # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def subscribe(
+        self,
+        source: DestinationLike,
+        *,
+        key: str | None = None,
+        subscriber: str | None = None,
+        selector: str | None = None,
+        retry: Retry | int | None = None,
+        dead_letter: DestinationLike | None = None,
+        invalid: DestinationLike | None = None,
+        concurrency: int = 1,
+        prefetch: int | None = None,
+        timeout: float | None = None,
+        offset: str | int | None = None,
+        tag: str | None = None,
+    ) -> Callable[[F], F]:
+        """Return a decorator that makes a function an event-driven consumer.
+
+        Args:
+            source: a queue, exchange or stream; see `recado.patterns.destination`.
+            key: the binding key of a `PublishSubscribe`; default all messages.
+            subscriber: name of a durable subscriber of a `PublishSubscribe`. Its messages wait while the program
+                is away, and programs with the same subscriber share them. Without it the subscription is private
+                and ends with the connection.
+            selector: a filter expression. On a stream the broker applies it; on a private subscription messages
+                that do not match are dropped. On a queue the endpoint must be the only consumer, and messages
+                that do not match go to `dead_letter`.
+            retry: attempts after a failure, or their number; default none.
+            dead_letter: where messages go whose last attempt failed.
+            invalid: where messages go that cannot be translated.
+            concurrency: how many messages are handled at the same time; with 1, in order.
+            prefetch: unacknowledged deliveries of the consumer. Default 100, with `retry` equal to `concurrency`,
+                so that an attempt is counted only for messages that a lost worker was handling.
+            timeout: seconds that a handler may run before the attempt fails.
+            offset: where a stream begins: `first`, `last`, `next` or an offset.
+            tag: the name of the endpoint; default that of the function.
+        """
+
+        def register(function: F) -> F:
+            handler = inspect_handler(function)
+            name = tag or function.__name__
+            policy = _to_retry(retry)
+            target = to_destination(source)
+            options, described = self._compose(
+                name,
+                target,
+                policy,
+                key=key,
+                subscriber=subscriber,
+                selector=selector,
+                offset=offset,
+                dead_letter=dead_letter,
+                invalid=invalid,
+                concurrency=concurrency,
+                timeout=timeout,
+            )
+            count = prefetch or (
+                concurrency if policy.attempts > 1 else max(PREFETCH_MIN_COUNT, 2 * concurrency)
+            )
+            self._register(
+                name,
+                lambda running: running.handler_endpoint(handler, options, described, count),
+            )
+            return function
+
+        return register
+
+    def _compose(
+        self,
+        tag: str,
+        target: Destination,
+        retry: Retry,
+        *,
+        key: str | None,
+        subscriber: str | None,
+        selector: str | None,
+        offset: str | int | None,
+        dead_letter: DestinationLike | None,
+        invalid: DestinationLike | None,
+        concurrency: int,
+        timeout: float | None,
+    ) -> tuple[ProcessorOptions, EndpointSource]:
+        """Check that the options of an endpoint work together."""
+        if concurrency < 1:
+            raise CompositionError(
+                f"endpoint '{tag}': concurrency={concurrency} must be at least 1"
+            )
+        if not isinstance(target, PublishSubscribe) and (key is not None or subscriber is not None):
+            raise CompositionError(
+                f"endpoint '{tag}': key and subscriber belong to an exchange; write"
+                f" PublishSubscribe({target.name!r}), or leave them out"
+            )
+        if isinstance(target, LogStream):
+            if retry.attempts > 1:
+                raise CompositionError(
+                    f"endpoint '{tag}': a message of a stream cannot be attempted again later, because it stays in"
+                    " the stream; forward the stream to a queue with flow(), and retry there"
+                )
+        elif offset is not None:
+            raise CompositionError(f"endpoint '{tag}': offset belongs to a LogStream")
+        described = EndpointSource(
+            destination=target,
+            key=key,
+            subscriber=subscriber,
+            offset=offset,
+            exclusive=selector is not None and not isinstance(target, LogStream | PublishSubscribe),
+            selector=selector if isinstance(target, LogStream) else None,
+        )
+        if selector is not None and isinstance(target, PublishSubscribe) and subscriber is not None:
+            raise CompositionError(
+                f"endpoint '{tag}': the queue of subscriber '{subscriber}' is shared by its programs, so a selector"
+                " would take messages from the others; use flow() with a ContentRouter or Filter instead"
+            )
+        parked = (
+            self.dead_letter if dead_letter is None else _require_queue(dead_letter, "dead_letter")
+        )
+        rejected = self.invalid if invalid is None else _require_queue(invalid, "invalid")
+        options = ProcessorOptions(
+            tag=tag,
+            retry=retry,
+            dead_letter=parked,
+            invalid=rejected,
+            concurrency=concurrency,
+            timeout=timeout,
+            selected=None if selector is None else MessageSelector(selector),
+            unselected=parked if described.exclusive else None,
+        )
+        return options, described
+
+    def listen(
+        self,
+        queue: str,
+        *,
+        bindings: Sequence[tuple[PublishSubscribe, str]] = (),
+        tag: str | None = None,
+    ) -> Callable[[F], F]:
+        """Return a decorator that makes a function a wire tap: it sees a copy of what enters a queue.
+
+        On recado the broker copies the messages. Other brokers cannot; there, `bindings` are the exchanges and
+        keys from which the queue gets its messages, and the tap has a private queue on the same bindings.
+        Errors of the function are logged.
+        """
+
+        def register(function: F) -> F:
+            handler = inspect_handler(function)
+            name = tag or function.__name__
+            self._register(
+                name, lambda running: running.tap_endpoint(handler, name, queue, bindings)
+            )
+            return function
+
+        return register
+
+    def _register(self, tag: str, make: "Callable[[_Running], MessageEndpoint]") -> None:
+        if tag in self._tags:
+            raise CompositionError(
+                f"there are two endpoints with the tag '{tag}': name one with tag=…"
+            )
+        self._tags.add(tag)
+        self._registrations.append(make)
+        if self._running is not None:
+            endpoint = make(self._running)
+            self._start_endpoint(endpoint)
+            task = asyncio.create_task(endpoint.wait_started())
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+
+    def _start_endpoint(self, endpoint: MessageEndpoint) -> None:
+        self.endpoints[endpoint.tag] = endpoint
+        endpoint.start()
+
+    async def wait_ready(self) -> None:
+        """Wait until endpoints that were added to a started application consume."""
+        await asyncio.gather(*self._starting)
+
+    async def stop_endpoint(self, tag: str) -> None:
+        """Stop an endpoint by its tag and forget it; waits for its running handlers."""
+        endpoint = self.endpoints.pop(tag, None)
+        if endpoint is None:
+            raise KeyError(
+                f"no endpoint '{tag}'; there are {', '.join(sorted(self.endpoints)) or 'none'}"
+            )
+        self._tags.discard(tag)
+        await endpoint.stop(self.shutdown_timeout)
+
+    # ── publishing ────────────────────────────────────────────────────────────────────────────────────────
+
+    async def publish(self, to: DestinationLike, body: object, *, key: str = "") -> None:
+        """Publish a message, and wait until the broker has confirmed it.
+
+        Args:
+            to: the destination, which is declared if it does not exist.
+            body: an object, or a `Message` with properties of its own.
+            key: the routing key, for a `PublishSubscribe`.
+
+        Raises `TranslationError` and `NotConfirmedError`.
+        """
+        running = self._require_running()
+        destination = await running.declarer.declare(to)
+        if isinstance(body, Message):
+            message = self._to_message(body, key)
+            publish = running.encoder.to_destination(message, destination)
+        else:
+            publish = running.encoder.body_to_destination(body, destination, key)
+        try:
+            await running.publisher.publish(publish)
+        except (UnroutableMessageError, ChannelClosedByBrokerError):
+            # The destination was deleted since it was declared.
+            running.declarer.forget(destination)
+            await running.declarer.declare(destination)
+            await running.publisher.publish(publish)
+
+    async def publish_many(
+        self, to: DestinationLike, bodies: Iterable[object], *, key: str = ""
+    ) -> None:
+        """Publish messages in order, and wait until the broker has confirmed all of them."""
+        running = self._require_running()
+        destination = await running.declarer.declare(to)
+        publishes = []
+        for body in bodies:
+            if isinstance(body, Message):
+                message = self._to_message(body, key)
+                publishes.append(running.encoder.to_destination(message, destination))
+            else:
+                publishes.append(running.encoder.body_to_destination(body, destination, key))
+        await running.publisher.publish_many(publishes)
+
+    def _to_message(self, body: object, key: str) -> Message[Any]:
+        message = body if isinstance(body, Message) else Message(body=body)
+        return message.replace(key=key) if key else message
+
+    @overload
+    async def request(
+        self,
+        to: DestinationLike,
+        body: object,
+        *,
+        key: str = "",
+        timeout: float = 10.0,  # noqa: ASYNC109  the timer is started with the request
+    ) -> Any: ...
+    @overload
+    async def request(
+        self,
+        to: DestinationLike,
+        body: object,
+        reply_type: type[T],
+        *,
+        key: str = "",
+        timeout: float = 10.0,  # noqa: ASYNC109  the timer is started with the request
+    ) -> T: ...
+    async def request(
+        self,
+        to: DestinationLike,
+        body: object,
+        reply_type: Any = Any,
+        *,
+        key: str = "",
+        timeout: float = 10.0,  # noqa: ASYNC109  the timer is started with the request
+    ) -> Any:
+        """Publish a request and return its reply, decoded to `reply_type`.
+
+        The request expires after `timeout` seconds, so it is not handled in vain. Raises `RequestTimeoutError`
+        then, `ReplyError` if the handler failed, and the errors of `publish`.
+        """
+        running = self._require_running()
+        destination = await running.declarer.declare(to)
+        message = self._to_message(body, key)
+        message_id = message.message_id or running.publisher.new_message_id()
+        request = message.replace(
+            message_id=message_id,
+            correlation_id=message_id,
+            reply_to=_DIRECT_REPLY_TO,
+            expiration=timeout,
+            persistent=False,
+        )
+        translators = self.translators
+        return await running.requester.request(
+            running.encoder.to_destination(request, destination),
+            timeout,
+            lambda reply, content_type: translators.decode(reply, content_type, reply_type),
+        )
+
+    # ── polling ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @asynccontextmanager
+    async def consume(
+        self, source: DestinationLike, body_type: Any = Any
+    ) -> AsyncIterator[Message[Any] | None]:
+        """Take one message, or None if the queue is empty.
+
+        The message is acknowledged at the end of the block. If the block raises, it returns to the head of its
+        queue. A message that cannot be translated goes to `invalid`, and the next one is taken.
+        """
+        running = self._require_running()
+        destination = await running.declarer.declare(source)
+        channel = await running.polling_channel()
+        taken = await self._take(running, channel, destination, body_type)
+        if taken is None:
+            yield None
+            return
+        delivery, message = taken
+        try:
+            yield message
+        except BaseException:
+            delivery.nack()
+            raise
+        delivery.ack()
+
+    async def _take(
+        self, running: "_Running", channel: RobustChannel, source: Destination, body_type: Any
+    ) -> tuple[Delivery, Message[Any]] | None:
+        while (delivery := await channel.get(source.name)) is not None:
+            properties = delivery.properties
+            attempt = attempt_number(delivery, properties)
+            try:
+                body = self.translators.decode(delivery.body, properties.content_type, body_type)
+            except Exception as error:  # noqa: BLE001 - parked with its reason
+                settlement = running.settlement(self._options_of_polling(source))
+                await settlement.park(delivery, properties, source.name, error, attempt)
+                continue
+            info = DeliveryInfo(
+                exchange=delivery.exchange,
+                queue=source.name,
+                redelivered=delivery.redelivered,
+                raw_body=delivery.body,
+            )
+            return delivery, received_message(body, properties, info, delivery.routing_key, attempt)
+        return None
+
+    def _options_of_polling(self, source: Destination) -> ProcessorOptions:
+        return ProcessorOptions(
+            tag=f"consume {source.name}",
+            retry=NO_RETRY,
+            dead_letter=self.dead_letter,
+            invalid=self.invalid,
+        )
+
+    # ── topology ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def declare(self, *destinations: DestinationLike) -> None:
+        """Declare queues, exchanges and streams that do not exist."""
+        declarer = self._require_running().declarer
+        for each in destinations:
+            await declarer.declare(each)
+
+    async def delete(self, destination: DestinationLike) -> None:
+        """Delete a queue, exchange or stream."""
+        declarer = self._require_running().declarer
+        target = to_destination(destination)
+        async with await declarer.open_channel() as channel:
+            if isinstance(target, PublishSubscribe):
+                await channel.delete_exchange(target.name)
+                if not declarer.is_recado:
+                    await channel.delete_exchange(target.name + UNROUTED_SUFFIX)
+            else:
+                await channel.delete_queue(target.name)
+        declarer.forget(target)
+
+    async def bind(self, exchange: PublishSubscribe, queue: DestinationLike, key: str = "") -> None:
+        """Route messages of an exchange whose key matches to a queue."""
+        await self._bind(exchange, queue, key, {})
+
+    async def unbind(
+        self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
+    ) -> None:
+        """Remove a binding of `bind`."""
+        await self._unbind(exchange.name, queue, key, {})
+
+    async def bind_dead_letters(
+        self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
+    ) -> None:
+        """Route messages of an exchange that match no ordinary binding to a queue.
+
+        On recado this is a dead-letter binding. Other brokers have an alternate exchange, which the exchange
+        has if it was declared here.
+        """
+        if self.is_recado:
+            await self._bind(exchange, queue, key, _DEAD_LETTER_BINDING)
+        else:
+            await self.declare(exchange)
+            unrouted = PublishSubscribe(exchange.name + UNROUTED_SUFFIX, exchange.type)
+            await self._bind(unrouted, queue, key, {})
+
+    async def unbind_dead_letters(
+        self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
+    ) -> None:
+        """Remove a binding of `bind_dead_letters`."""
+        if self.is_recado:
+            await self._unbind(exchange.name, queue, key, _DEAD_LETTER_BINDING)
+        else:
+            await self._unbind(exchange.name + UNROUTED_SUFFIX, queue, key, {})
+
+    async def _bind(
+        self, exchange: PublishSubscribe, queue: DestinationLike, key: str, arguments: FieldTable
+    ) -> None:
+        declarer = self._require_running().declarer
+        if not exchange.name.endswith(UNROUTED_SUFFIX):
+            await declarer.declare(exchange)
+        target = await declarer.declare(queue)
+        async with await declarer.open_channel() as channel:
+            await channel.bind_queue(target.name, exchange.name, key, arguments)
+
+    async def _unbind(
+        self, exchange: str, queue: DestinationLike, key: str, arguments: FieldTable
+    ) -> None:
+        async with await self._require_running().declarer.open_channel() as channel:
+            await channel.unbind_queue(to_destination(queue).name, exchange, key, arguments)
+
+
+class _Running:
+    """The connections of a started application and what works on them."""
+
+    def __init__(
+        self,
+        app: Messaging,
+        url: str,
+        publishing: RobustConnection,
+        consuming: RobustConnection,
+    ) -> None:
+        self.url = url
+        self.publishing = publishing
+        self.consuming = consuming
+        self.publisher = ConfirmedPublisher(publishing)
+        self.declarer = Declarer(publishing)
+        self.declarer.detect_broker(publishing.server_properties)
+        self.encoder = MessageEncoder(app.translators, self.publisher.new_message_id)
+        if app._make_delay is not None:
+            self.delay: Delay = app._make_delay(app)
+        elif self.declarer.is_recado:
+            self.delay = ExchangeDelay(self.declarer, self.publisher)
+        else:
+            self.delay = QueueDelay(self.declarer, self.publisher)
+        self.requester = Requester(publishing)
+        self._polling: RobustChannel | None = None
+        publishing.on_event = self._handle_event
+
+    def _handle_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, ConnectionRecovered):
+            self.declarer.forget_all()
+            self.declarer.detect_broker(self.publishing.server_properties)
+            self.delay.forget_all()
+
+    async def polling_channel(self) -> RobustChannel:
+        """Return the channel of polling consumers.
+
+        They share one, since RabbitMQ orders a rejection and the next get only within a channel.
+        """
+        if self._polling is None or not self._polling.is_open:
+            self._polling = await self.consuming.channel(confirms=False)
+        return self._polling
+
+    def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
+        return DeliverySettlement(options, self.publisher, self.delay)
+
+    def handler_endpoint(
+        self, handler: Handler, options: ProcessorOptions, source: EndpointSource, prefetch: int
+    ) -> MessageEndpoint:
+        """Return the endpoint of a subscription."""
+        if source.selector is not None and not self.declarer.is_recado:
+            source = msgspec.structs.replace(source, selector=None)
+        elif source.is_stream:
+            options = msgspec.structs.replace(options, selected=None)
+        processor = HandlerProcessor(handler, options, self.encoder, self.settlement(options))
+
+        async def prepare() -> None:
+            await self.declarer.declare(options.dead_letter)
+            await self.declarer.declare(options.invalid)
+
+        return self._endpoint(options.tag, source, processor, prefetch, prepare)
+
+    def tap_endpoint(
+        self,
+        handler: Handler,
+        tag: str,
+        queue: str,
+        bindings: Sequence[tuple[PublishSubscribe, str]],
+    ) -> MessageEndpoint:
+        """Return the endpoint of a wire tap."""
+        if self.declarer.is_recado:
+            source = EndpointSource(destination=PointToPoint(queue), tap=True)
+        elif bindings:
+            (exchange, key), *more = bindings
+            source = EndpointSource(
+                destination=exchange, key=key, more_bindings=tuple(more), tap=True
+            )
+        else:
+            raise CompositionError(
+                f"wire tap '{tag}': this broker cannot copy what enters queue '{queue}'; pass bindings=[(exchange,"
+                " key), …], the bindings of the queue"
+            )
+        processor = TapProcessor(tag, handler, self.encoder.translators)
+        return self._endpoint(tag, source, processor, 0, _no_preparation)
+
+    def _endpoint(
+        self,
+        tag: str,
+        source: EndpointSource,
+        processor: Processor,
+        prefetch: int,
+        prepare: Callable[[], Awaitable[object]],
+    ) -> MessageEndpoint:
+        return MessageEndpoint(
+            tag,
+            source,
+            processor,
+            prefetch=prefetch,
+            connection=self.consuming,
+            declarer=self.declarer,
+            prepare=prepare,
+        )
+
+    async def close(self) -> None:
+        with suppress(Exception):
+            await self.requester.close()
+        await self.publisher.close()
+
+
+_DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
+_DEAD_LETTER_BINDING: FieldTable = {"x-dead-letter-binding": True}
+
+
+async def _no_preparation() -> None:
+    """A wire tap publishes nothing."""
+
+
+def _to_retry(retry: Retry | int | None) -> Retry:
+    if retry is None:
+        return NO_RETRY
+    return Retry(retry) if isinstance(retry, int) else retry
+
+
+def _require_queue(destination: DestinationLike, option: str) -> PointToPoint:
+    target = to_destination(destination)
+    if not isinstance(target, PointToPoint):
+        raise CompositionError(f"{option} must be a queue, not {type(target).__name__}")
+    return target

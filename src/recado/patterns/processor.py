@@ -1,0 +1,341 @@
+"""The processor of handlers: translate a delivery, call the handler, reply, and settle.
+
+    delivery ─→ selected? ─→ translate ─→ steps ─→ handler ─→ reply ─→ acknowledge
+                   │no          │error       │error    │error
+                acknowledge   invalid      attempt again later, or dead letter; then acknowledge
+
+PPR1  A delivery is acknowledged only after everything that follows from it is confirmed: the reply, the copy that
+      is attempted again, the dead letter.
+PPR2  No delay holds an unacknowledged delivery.
+PPR3  A message is handled at most `Retry.attempts` times, also if it kills its workers (quorum queues).
+
+Properties are decoded only if something needs them, because that takes longer than translating a small body.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.client import Delivery, RobustConsumer
+
+from .delay import Delay
+from .destination import Destination
+from .encoder import MessageEncoder, ReplyAddress
+from .errors import HandlerTimeoutError, MessagingError, TranslationError
+from .failure import (
+    attempt_number,
+    describe,
+    parked_properties,
+    retry_properties,
+)
+from .handler import Handler
+from .message import DeliveryInfo, Message, received_message
+from .publisher import ConfirmedPublisher, EncodedPublish
+from .retry import Retry
+
+log = logging.getLogger("recado.patterns")
+
+REPLY_ERROR_HEADER = "x-reply-error"
+
+_CONTENT_TYPE_FLAG: Final = 0x80  # of the first byte of the flags, see `recado.amqp.properties`
+_HEADERS_FLAG: Final = 0x20
+_REPLY_TO_FLAG: Final = 0x02
+
+Selected = Callable[[Message[Any]], bool]
+
+
+class WorkerLostError(MessagingError):
+    """The workers of a message ended, `Retry.attempts` times, before its handler did."""
+
+
+class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an endpoint processes its messages."""
+
+    tag: str
+    retry: Retry
+    dead_letter: Destination
+    invalid: Destination
+    concurrency: int = 1
+    timeout: float | None = None
+    selected: Selected | None = None
+    unselected: Destination | None = None  # None: messages that are not selected are dropped
+
+
+class DeliverySettlement:
+    """Settles deliveries: what follows from one is published before it is acknowledged."""
+
+    def __init__(
+        self, options: ProcessorOptions, publisher: ConfirmedPublisher, delay: Delay
+    ) -> None:
+        self.options = options
+        self.publisher = publisher
+        self.delay = delay
+
+    async def retry_or_park(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        error: Exception,
+        attempt: int,
+    ) -> bool:
+        """Attempt a failed message again later, or park it; return whether it is attempted again."""
+        retry = self.options.retry
+        if not retry.should_retry(error, attempt):
+            await self.park(delivery, properties, queue, error, attempt)
+            return False
+        seconds = retry.delay(attempt, random.random())
+        log.info(
+            "message failed, attempting again (endpoint=%s queue=%s attempt=%d delay_s=%.3f error=%s)",
+            self.options.tag,
+            queue,
+            attempt,
+            seconds,
+            describe(error),
+        )
+        again = retry_properties(properties, error, attempt, time.time())
+        await self.delay.deliver_later(queue, delivery.body, again, seconds)
+        delivery.ack()
+        return True
+
+    async def park(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        error: Exception,
+        attempt: int,
+    ) -> None:
+        """Publish a message as a dead letter, or as an invalid message if it cannot be translated."""
+        options = self.options
+        target = options.invalid if isinstance(error, TranslationError) else options.dead_letter
+        log.warning(
+            "message parked (endpoint=%s queue=%s target=%s attempt=%d error=%s)",
+            options.tag,
+            queue,
+            target.name,
+            attempt,
+            describe(error),
+        )
+        parked = parked_properties(
+            properties, error, attempt, time.time(), queue=queue, handler=options.tag
+        )
+        await self.publisher.publish(
+            EncodedPublish(
+                "",
+                target.name,
+                delivery.body,
+                encode_properties(parked),
+                properties.message_id or "",
+                mandatory=properties.message_id is not None,
+            )
+        )
+        delivery.ack()
+
+    def acknowledge(self, delivery: Delivery, error: Exception | None) -> None:
+        """Acknowledge a delivery whose last output has this outcome; requeue it if that failed."""
+        if error is None:
+            delivery.ack()
+        else:
+            log.warning(
+                "delivery requeued: publishing failed (endpoint=%s error=%s)",
+                self.options.tag,
+                error,
+            )
+            delivery.nack()
+
+
+class HandlerProcessor:
+    """Calls a handler with each message."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        options: ProcessorOptions,
+        encoder: MessageEncoder,
+        settlement: DeliverySettlement,
+    ) -> None:
+        self.handler = handler
+        self.options = options
+        self.running_count = 0  # handlers that run at the moment
+        self.handled_count = 0
+        self.failed_count = 0
+        self._encoder = encoder
+        self._settlement = settlement
+        self._decoders: dict[bytes, Callable[[bytes], Any]] = {}
+        self._needs_message = handler.wants_message or options.selected is not None
+        self._counts_attempts = options.retry.attempts > 1
+
+    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+        """Process deliveries, `concurrency` at a time, until the consumer ends."""
+        if self.options.concurrency == 1:
+            await self._work(consumer, queue)
+        else:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.options.concurrency):
+                    group.create_task(self._work(consumer, queue))
+
+    async def _work(self, consumer: RobustConsumer, queue: str) -> None:
+        async for delivery in consumer:
+            self.running_count += 1
+            try:
+                await self._process(delivery, queue)
+            finally:
+                self.running_count -= 1
+
+    async def _process(self, delivery: Delivery, queue: str) -> None:
+        """Process one delivery; on an internal or connection error it is requeued."""
+        raw = delivery.raw_properties
+        try:
+            if (
+                self._needs_message
+                or raw[0] & (_HEADERS_FLAG | _REPLY_TO_FLAG)
+                or (self._counts_attempts and delivery.redelivered)
+            ):
+                await self._process_message(delivery, delivery.properties, queue)
+            else:
+                await self._process_body(delivery, queue)
+        except Exception as error:
+            log.exception("delivery requeued (endpoint=%s queue=%s)", self.options.tag, queue)
+            self._settlement.acknowledge(delivery, error)
+
+    async def _process_body(self, delivery: Delivery, queue: str) -> None:
+        """Process a message of which only the body and its content type matter."""
+        raw = delivery.raw_properties
+        content_type = raw[3 : 3 + raw[2]] if raw[0] & _CONTENT_TYPE_FLAG else b""
+        try:
+            decode = self._decoders.get(content_type) or self._find_decoder(content_type)
+            body = decode(delivery.body)
+        except TranslationError as error:
+            await self._settlement.park(delivery, delivery.properties, queue, error, 1)
+            return
+        try:
+            if self.options.timeout is None:
+                await self.handler.call(body)
+            else:
+                await self._call_with_timeout(body)
+        except Exception as error:  # noqa: BLE001 - of the program
+            self.failed_count += 1
+            await self._settlement.retry_or_park(delivery, delivery.properties, queue, error, 1)
+        else:
+            self.handled_count += 1
+            delivery.ack()
+
+    async def _process_message(
+        self, delivery: Delivery, properties: Properties, queue: str
+    ) -> None:
+        """Process a message with its properties."""
+        options, settlement = self.options, self._settlement
+        attempt = attempt_number(delivery, properties)
+        if attempt > options.retry.attempts > 1:
+            lost = WorkerLostError(
+                f"{attempt - 1} attempts ended without a result: the worker was killed or lost its connection"
+            )
+            await settlement.park(delivery, properties, queue, lost, attempt - 1)
+            return
+        try:
+            decode = self._find_decoder((properties.content_type or "").encode())
+            argument = decode(delivery.body)
+        except TranslationError as error:
+            await settlement.park(delivery, properties, queue, error, attempt)
+            if properties.reply_to is not None:
+                self._reply_error(properties, error)
+            return
+        if self._needs_message:
+            info = DeliveryInfo(
+                exchange=delivery.exchange,
+                queue=queue,
+                redelivered=delivery.redelivered,
+                raw_body=delivery.body,
+            )
+            message = received_message(argument, properties, info, delivery.routing_key, attempt)
+            if options.selected is not None and not options.selected(message):
+                await self._drop_unselected(delivery)
+                return
+            if self.handler.wants_message:
+                argument = message
+        try:
+            if options.timeout is None:
+                result = await self.handler.call(argument)
+            else:
+                result = await self._call_with_timeout(argument)
+        except Exception as error:  # noqa: BLE001 - of the program
+            self.failed_count += 1
+            again = await settlement.retry_or_park(delivery, properties, queue, error, attempt)
+            if not again and properties.reply_to is not None:
+                self._reply_error(properties, error)
+            return
+        self.handled_count += 1
+        if result is None or properties.reply_to is None:
+            delivery.ack()
+        else:
+            self._reply(delivery, properties, result)
+
+    async def _call_with_timeout(self, argument: Any) -> Any:
+        timeout = self.options.timeout
+        try:
+            async with asyncio.timeout(timeout) as deadline:
+                return await self.handler.call(argument)
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise HandlerTimeoutError(
+                f"handler {self.handler.name} ran longer than {timeout} s"
+            ) from error
+
+    async def _drop_unselected(self, delivery: Delivery) -> None:
+        """Acknowledge a message that the selector does not match, after moving it if it would be lost."""
+        target = self.options.unselected
+        if target is not None:
+            await self._settlement.publisher.publish(
+                EncodedPublish("", target.name, delivery.body, delivery.raw_properties, "")
+            )
+        delivery.ack()
+
+    # ── replies ───────────────────────────────────────────────────────────────────────────────────────────
+
+    def _reply(self, delivery: Delivery, properties: Properties, result: Any) -> None:
+        """Publish the reply; the delivery is acknowledged when it is confirmed."""
+        reply = self._encoder.reply(result, _reply_address(properties))
+        self._settlement.publisher.send(reply, partial(self._settlement.acknowledge, delivery))
+
+    def _reply_error(self, properties: Properties, error: Exception) -> None:
+        """Tell the requester that its request failed."""
+        message = Message(body=None, headers={REPLY_ERROR_HEADER: describe(error)})
+        reply = self._encoder.reply(message, _reply_address(properties))
+        self._settlement.publisher.send(reply, _ignore_outcome)
+
+    # ── translation ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _find_decoder(self, content_type: bytes) -> Callable[[bytes], Any]:
+        """Return the decoder of a content type; those that succeed are cached."""
+        decoder = self._decoders.get(content_type)
+        if decoder is None:
+            name = content_type.decode("utf-8", "surrogateescape") or None
+            decoder = self._encoder.translators.decoder(name, self.handler.body_type)
+            if len(self._decoders) < _DECODERS_MAX_COUNT:
+                self._decoders[content_type] = decoder
+        return decoder
+
+
+_DECODERS_MAX_COUNT = 64  # content types come from the network
+
+
+def _reply_address(properties: Properties) -> ReplyAddress:
+    assert properties.reply_to is not None
+    return ReplyAddress(
+        properties.reply_to,
+        properties.correlation_id or properties.message_id,
+        properties.content_type,
+    )
+
+
+def _ignore_outcome(error: Exception | None) -> None:
+    """An error reply is sent once: the request has its place among the dead letters."""

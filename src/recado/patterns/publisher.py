@@ -1,0 +1,246 @@
+"""Publishing with confirms.
+
+Messages of all endpoints go through one channel. Each has a callback, which gets the outcome when the broker has
+confirmed the message: None, or an error. The broker closes a channel because of one message (its exchange does
+not exist, it is too large), and does not say which. So the unconfirmed messages are published again on the next
+channel one by one, and the one that closes a channel on which it is alone gets the error.
+
+PPU1  Every message gets exactly one outcome, and None means that the broker has taken responsibility for it.
+PPU2  A mandatory message that the broker could route to no queue has the outcome `UnroutableMessageError`.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from recado.client import (
+    ChannelClosedByBrokerError,
+    ClientError,
+    ReturnedMessage,
+    RobustChannel,
+    RobustConnection,
+)
+
+from .errors import NotConfirmedError, UnroutableMessageError
+
+log = logging.getLogger("recado.patterns")
+
+OnOutcome: TypeAlias = Callable[[Exception | None], object]
+
+
+class EncodedPublish(msgspec.Struct, frozen=True):
+    """A message as it goes to the broker."""
+
+    exchange: str
+    key: str
+    body: bytes
+    properties: bytes
+    message_id: str  # the id within `properties`
+    mandatory: bool = False
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A published message whose confirm has not arrived."""
+
+    publish: EncodedPublish
+    on_outcome: OnOutcome
+
+
+class ConfirmedPublisher:
+    """Publishes messages on a channel of its own, which is opened again if the broker closes it."""
+
+    def __init__(
+        self,
+        connection: RobustConnection,
+        prepare: Callable[[RobustChannel], Awaitable[object]] | None = None,
+    ) -> None:
+        """`prepare` is awaited with each new channel before anything is published on it."""
+        self._connection = connection
+        self._prepare = prepare
+        self._channel: RobustChannel | None = None
+        self._opening: asyncio.Task[RobustChannel] | None = None
+        self._pending: dict[int, _Pending] = {}  # by sequence number of the channel
+        self._suspects: deque[_Pending] = deque()  # one of these has closed a channel
+        self._waiting: deque[_Pending] = deque()  # published while there is no channel, or suspects
+        self._returned: dict[str, ReturnedMessage] = {}  # by message id, until the confirm
+        self._id_prefix = uuid4().hex[:20]
+        self._id_numbers = itertools.count(1)
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """The number of messages without an outcome."""
+        return len(self._pending) + len(self._suspects) + len(self._waiting)
+
+    def new_message_id(self) -> str:
+        """Return an id that no other message has."""
+        return f"{self._id_prefix}-{next(self._id_numbers)}"
+
+    async def open(self) -> None:
+        """Open the channel."""
+        await self._open_channel()
+
+    async def publish(self, publish: EncodedPublish) -> None:
+        """Publish a message and wait for its confirm.
+
+        Raises `UnroutableMessageError`, `NotConfirmedError`, or the error that closed the connection for good.
+        """
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.send(publish, partial(_resolve, outcome))
+        await outcome
+
+    async def publish_many(self, publishes: Sequence[EncodedPublish]) -> None:
+        """Publish messages and wait for all confirms; raises the first error, after all have an outcome."""
+        loop = asyncio.get_running_loop()
+        outcomes = [loop.create_future() for _ in publishes]
+        for publish, outcome in zip(publishes, outcomes, strict=True):
+            self.send(publish, partial(_resolve, outcome))
+            if self._channel is not None and self._channel.unconfirmed_count % 256 == 0:
+                await self._channel.drain()
+        for result in await asyncio.gather(*outcomes, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+
+    def send(self, publish: EncodedPublish, on_outcome: OnOutcome) -> None:
+        """Publish a message; `on_outcome` is called with None or an error when its fate is known."""
+        pending = _Pending(publish, on_outcome)
+        channel = self._channel
+        if channel is None or not channel.is_open or self._suspects:
+            self._waiting.append(pending)
+            if channel is None or not channel.is_open:
+                self._reopen()
+        else:
+            self._publish(channel, pending)
+
+    def _publish(self, channel: RobustChannel, pending: _Pending) -> None:
+        publish = pending.publish
+        number = channel.publish(
+            publish.exchange,
+            publish.key,
+            publish.body,
+            publish.properties,
+            mandatory=publish.mandatory,
+        )
+        self._pending[number] = pending
+
+    def _publish_waiting(self, channel: RobustChannel) -> None:
+        """Publish the next suspect alone; when there is none, all waiting messages."""
+        while channel.is_open:
+            if self._suspects:
+                if not self._pending:
+                    self._publish(channel, self._suspects.popleft())
+                return
+            if not self._waiting:
+                return
+            self._publish(channel, self._waiting.popleft())
+
+    # ── the channel ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _open_channel(self) -> RobustChannel:
+        channel = await self._connection.channel()
+        channel.on_confirm = self._handle_confirms
+        channel.on_return = self._handle_return
+        channel.on_end = self._handle_end
+        if self._prepare is not None:
+            await self._prepare(channel)
+        self._channel = channel
+        self._publish_waiting(channel)
+        return channel
+
+    def _reopen(self) -> None:
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open_channel())
+            self._opening.add_done_callback(self._handle_opened)
+
+    def _handle_opened(self, task: "asyncio.Task[RobustChannel]") -> None:
+        """Fail the waiting messages if no channel can be opened: the connection has ended for good."""
+        if task.cancelled():
+            error: BaseException | None = ClientError("the connection was closed")
+        else:
+            error = task.exception()
+        if error is not None:
+            failed = [*self._suspects, *self._waiting]
+            self._suspects.clear()
+            self._waiting.clear()
+            for pending in failed:
+                pending.on_outcome(_to_exception(error))
+
+    def _handle_end(self, error: Exception) -> None:
+        """Publish unconfirmed messages on the next channel, if the broker closed only this one."""
+        pending, self._pending = list(self._pending.values()), {}
+        self._channel = None
+        self._returned.clear()
+        if isinstance(error, ChannelClosedByBrokerError) and len(pending) != 1:
+            self._suspects.extendleft(reversed(pending))
+        else:
+            for each in pending:
+                each.on_outcome(error)
+        if self._suspects or self._waiting:
+            log.warning(
+                "publishing again on a new channel (messages=%d error=%s)",
+                len(self._suspects) + len(self._waiting),
+                error,
+            )
+            self._reopen()
+
+    def _handle_confirms(self, numbers: range, acked: bool) -> None:
+        for number in numbers:
+            pending = self._pending.pop(number, None)
+            if pending is None:
+                continue
+            outcome: Exception | None = None
+            if self._returned:
+                returned = self._returned.pop(pending.publish.message_id, None)
+                if returned is not None:
+                    outcome = _unroutable(returned)
+            if not acked:
+                outcome = NotConfirmedError(
+                    f"the broker refused a message to exchange '{pending.publish.exchange}' with key"
+                    f" '{pending.publish.key}' (basic.nack): a queue is full or failed"
+                )
+            pending.on_outcome(outcome)
+        if (self._suspects or self._waiting) and self._channel is not None:
+            self._publish_waiting(self._channel)
+
+    def _handle_return(self, message: ReturnedMessage) -> None:
+        message_id = message.properties.message_id
+        if message_id is not None:
+            self._returned[message_id] = message
+
+    async def close(self) -> None:
+        """Wait for the confirms of all messages and close the channel."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+        if self._channel is not None and self._channel.is_open:
+            await self._channel.wait_for_confirms()
+            await self._channel.close()
+
+
+def _unroutable(message: ReturnedMessage) -> UnroutableMessageError:
+    target = (
+        f"exchange '{message.exchange}' with key '{message.routing_key}'"
+        if message.exchange
+        else f"queue '{message.routing_key}'"
+    )
+    return UnroutableMessageError(
+        f"the broker could route a message to no queue: {target} ({message.reply_text})"
+    )
+
+
+def _resolve(outcome: "asyncio.Future[None]", error: Exception | None) -> None:
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(None)
+    else:
+        outcome.set_exception(error)
+
+
+def _to_exception(error: BaseException) -> Exception:
+    return error if isinstance(error, Exception) else ClientError(str(error))

@@ -1,0 +1,77 @@
+"""The processor of wire taps: it observes copies of messages, and never holds anything up.
+
+A handler that is slower than the messages misses some: at most `BUFFERED_MAX_COUNT` wait for it, and the number
+of those that were skipped is counted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+from recado.client import Delivery, RobustConsumer
+
+from .errors import TranslationError
+from .failure import attempt_number
+from .handler import Handler
+from .message import DeliveryInfo, received_message
+from .translation import Translators
+
+log = logging.getLogger("recado.patterns")
+
+BUFFERED_MAX_COUNT = 1_000
+
+
+class TapProcessor:
+    """Calls a handler with a copy of each message; its errors are logged."""
+
+    def __init__(self, tag: str, handler: Handler, translators: Translators) -> None:
+        self.tag = tag
+        self.handler = handler
+        self.skipped_count = 0
+        self._translators = translators
+        self._buffer: deque[Delivery] = deque(maxlen=BUFFERED_MAX_COUNT)
+        self._filled = asyncio.Event()
+
+    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+        """Observe until the consumer ends."""
+        observing = asyncio.create_task(self._observe(queue))
+        try:
+            async for batch in consumer.batches():
+                free_count = BUFFERED_MAX_COUNT - len(self._buffer)
+                self.skipped_count += max(len(batch) - free_count, 0)
+                self._buffer.extend(batch)
+                self._filled.set()
+        finally:
+            observing.cancel()
+            await asyncio.wait([observing])
+
+    async def _observe(self, queue: str) -> None:
+        while True:
+            while self._buffer:
+                await self._call(self._buffer.popleft(), queue)
+            self._filled.clear()
+            await self._filled.wait()
+
+    async def _call(self, delivery: Delivery, queue: str) -> None:
+        try:
+            await self.handler.call(self._argument(delivery, queue))
+        except TranslationError as error:
+            log.warning(
+                "tapped message cannot be translated (endpoint=%s error=%s)", self.tag, error
+            )
+        except Exception:
+            log.exception("exception in the handler of a wire tap (endpoint=%s)", self.tag)
+
+    def _argument(self, delivery: Delivery, queue: str) -> Any:
+        properties = delivery.properties
+        body = self._translators.decode(
+            delivery.body, properties.content_type, self.handler.body_type
+        )
+        if not self.handler.wants_message:
+            return body
+        info = DeliveryInfo(
+            exchange=delivery.exchange, queue=queue, redelivered=False, raw_body=delivery.body
+        )
+        attempt = attempt_number(delivery, properties)
+        return received_message(body, properties, info, delivery.routing_key, attempt)
