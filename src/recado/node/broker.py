@@ -111,6 +111,11 @@ class Broker:
         return format_address(self.host, self.port)
 
     @property
+    def core(self) -> Core:
+        """The state of the broker, to read in its event loop. Raises `RuntimeError` if it is not running."""
+        return self._require_running().server.broker
+
+    @property
     def failure(self) -> asyncio.Future[str]:
         """Completes with a reason if the broker had to stop because its journal cannot be written or read."""
         return self._require_running().server.failure

@@ -24,6 +24,8 @@ from .errors import (
     UnknownContentTypeError,
     UnroutableMessageError,
 )
+from .harness import HandledMessage, Harness, PublishedMessage
+from .interceptor import Interceptor
 from .management import (
     HISTORY_HEADER,
     Detour,
@@ -73,6 +75,10 @@ from .step import (
 from .translation import Translator, Translators
 
 __all__ = [
+    "HandledMessage",
+    "Harness",
+    "PublishedMessage",
+    "Interceptor",
     "HISTORY_HEADER",
     "ROUTING_SLIP_HEADER",
     "AnyFlowStep",

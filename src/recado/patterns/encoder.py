@@ -16,6 +16,7 @@ from typing import Any, Final
 from recado.amqp.properties import encode_properties
 
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
+from .interceptor import Interceptor, intercept_publish
 from .message import Message
 from .publisher import EncodedPublish
 from .translation import Translators
@@ -28,12 +29,19 @@ _TIMESTAMP: Final = struct.Struct(">Q")
 class MessageEncoder:
     """Encodes messages of one program."""
 
-    def __init__(self, translators: Translators, new_message_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        translators: Translators,
+        new_message_id: Callable[[], str],
+        interceptors: Sequence[Interceptor] = (),
+    ) -> None:
         self.translators = translators
         self._new_message_id = new_message_id
+        self._interceptors = interceptors
 
     def to_destination(self, message: Message[Any], to: Destination) -> EncodedPublish:
         """Encode a message for a destination."""
+        message = intercept_publish(self._interceptors, message, to)
         match to:
             case PointToPoint(name):
                 return self.to_exchange(message, "", name, mandatory=True)
@@ -59,6 +67,8 @@ class MessageEncoder:
 
     def body_to_destination(self, body: object, to: Destination, key: str) -> EncodedPublish:
         """Encode an object as the body of a message without properties of its own."""
+        if self._interceptors:
+            return self.to_destination(Message(body=body, key=key), to)
         encoded, content_type = self.translators.encode(body, None)
         message_id = self._new_message_id()
         properties = _plain_properties(content_type, message_id)
@@ -66,15 +76,10 @@ class MessageEncoder:
             return EncodedPublish(to.name, key, encoded, properties, message_id)
         return EncodedPublish("", to.name, encoded, properties, message_id, mandatory=True)
 
-    def bodies_to_destination(
-        self, bodies: Sequence[object], to: Destination, key: str
-    ) -> list[EncodedPublish]:
-        """Encode objects as `body_to_destination` does."""
-        return [self.body_to_destination(body, to, key) for body in bodies]
-
     def reply(self, result: Any, request: "ReplyAddress") -> EncodedPublish:
         """Encode the reply to a request: a message, or an object that becomes its body."""
         message = result if isinstance(result, Message) else Message(body=result)
+        message = intercept_publish(self._interceptors, message, None)
         return self.to_exchange(
             message.replace(
                 correlation_id=message.correlation_id or request.correlation_id,

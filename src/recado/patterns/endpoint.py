@@ -101,6 +101,10 @@ class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
 class Processor(Protocol):
     """Processes deliveries and settles each of them."""
 
+    @property
+    def running_count(self) -> int:
+        """The number of messages that are being processed."""
+
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries until the consumer ends; raises the error that ended it."""
 

@@ -16,8 +16,8 @@ publishes, one consumes and acknowledges.
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from os import PathLike
 from typing import Any, Self, TypeVar, overload
 
@@ -51,9 +51,10 @@ from .endpoint import EndpointSource, EndpointState, MessageEndpoint, Processor,
 from .errors import CompositionError, UnroutableMessageError
 from .failure import attempt_number
 from .handler import Handler, inspect_handler
+from .interceptor import Interceptor
 from .message import DeliveryInfo, Message, received_message
 from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
-from .publisher import ConfirmedPublisher
+from .publisher import ConfirmedPublisher, EncodedPublish
 from .requester import Requester
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
@@ -95,7 +96,6 @@ class Messaging:
         translators: Sequence[Translator] = (),
         wait_for_broker: bool = False,
         shutdown_timeout: float = 30.0,
-        delay: Callable[["Messaging"], Delay] | None = None,
     ) -> None:
         """Prepare endpoints without connecting.
 
@@ -108,7 +108,6 @@ class Messaging:
             translators: additional formats, see `recado.patterns.translation`.
             wait_for_broker: retry the first connection too.
             shutdown_timeout: seconds to wait for running handlers at the end, before they are cancelled.
-            delay: makes the facility that delays retries, for tests; None chooses it by the broker.
         """
         self.name = name
         self.shutdown_timeout = shutdown_timeout
@@ -119,7 +118,8 @@ class Messaging:
         self.dead_letter = _require_queue(dead_letter, "dead_letter")
         self.invalid = _require_queue(invalid, "invalid")
         self._wait_for_broker = wait_for_broker
-        self._make_delay = delay
+        self._delay: Delay | None = None  # None: chosen by the broker
+        self._interceptors: list[Interceptor] = []
         self._registrations: list[Callable[[_Running], MessageEndpoint]] = []
         self._tags: set[str] = set()
         self._running: _Running | None = None
@@ -214,6 +214,28 @@ class Messaging:
     def url(self) -> str:
         """The URL of the broker. That of an embedded one is known only while the application is started."""
         return self._url if self._url is not None else self._require_running().url
+
+    @contextmanager
+    def substituted(self, url: str, delay: Delay, interceptor: Interceptor) -> Iterator[None]:
+        """Use another broker and delay for a test, and observe what is published and handled."""
+        before = self._url
+        self._url, self._delay = url, delay
+        self._interceptors.insert(0, interceptor)
+        try:
+            yield
+        finally:
+            self._url, self._delay = before, None
+            self._interceptors.remove(interceptor)
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """The number of published messages and requests that the broker has not confirmed."""
+        if self._running is None:
+            return 0
+        return (
+            self._running.publisher.unconfirmed_count
+            + self._running.requester.publisher.unconfirmed_count
+        )
 
     @property
     def is_recado(self) -> bool:
@@ -363,6 +385,7 @@ class Messaging:
             timeout=timeout,
             selected=None if selector is None else MessageSelector(selector),
             unselected=parked if described.exclusive else None,
+            interceptors=self._interceptors,
         )
         return options, described
 
@@ -422,6 +445,10 @@ class Messaging:
         self._tags.discard(tag)
         await endpoint.stop(self.shutdown_timeout)
 
+    def intercept(self, interceptor: Interceptor) -> None:
+        """Run an interceptor around every message that is published and handled, inside those added before."""
+        self._interceptors.append(interceptor)
+
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────────
 
     async def publish(self, to: DestinationLike, body: object, *, key: str = "") -> None:
@@ -463,6 +490,10 @@ class Messaging:
             else:
                 publishes.append(running.encoder.body_to_destination(body, destination, key))
         await running.publisher.publish_many(publishes)
+
+    async def publish_encoded(self, publish: EncodedPublish) -> None:
+        """Publish a message that is encoded already, and wait for its confirm."""
+        await self._require_running().publisher.publish(publish)
 
     def _to_message(self, body: object, key: str) -> Message[Any]:
         message = body if isinstance(body, Message) else Message(body=body)
@@ -662,9 +693,11 @@ class _Running:
         self.publisher = ConfirmedPublisher(publishing)
         self.declarer = Declarer(publishing)
         self.declarer.detect_broker(publishing.server_properties)
-        self.encoder = MessageEncoder(app.translators, self.publisher.new_message_id)
-        if app._make_delay is not None:
-            self.delay: Delay = app._make_delay(app)
+        self.encoder = MessageEncoder(
+            app.translators, self.publisher.new_message_id, app._interceptors
+        )
+        if app._delay is not None:
+            self.delay = app._delay
         elif self.declarer.is_recado:
             self.delay = ExchangeDelay(self.declarer, self.publisher)
         else:

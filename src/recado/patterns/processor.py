@@ -16,7 +16,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ from .failure import (
     retry_properties,
 )
 from .handler import Handler
+from .interceptor import Interceptor, Proceed, intercept_handler
 from .message import DeliveryInfo, Message, received_message
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .retry import Retry
@@ -66,6 +67,7 @@ class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     selected: Selected | None = None
     unselected: Destination | None = None  # None: messages that are not selected are dropped
+    interceptors: Sequence[Interceptor] = ()
 
 
 class DeliverySettlement:
@@ -170,7 +172,9 @@ class HandlerProcessor:
         self._encoder = encoder
         self._settlement = settlement
         self._decoders: dict[bytes, Callable[[bytes], Any]] = {}
-        self._needs_message = handler.wants_message or options.selected is not None
+        self._needs_message = (
+            handler.wants_message or options.selected is not None or bool(options.interceptors)
+        )
         self._counts_attempts = options.retry.attempts > 1
 
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
@@ -217,10 +221,7 @@ class HandlerProcessor:
             await self._settlement.park(delivery, delivery.properties, queue, error, 1)
             return
         try:
-            if self.options.timeout is None:
-                await self.handler.call(body)
-            else:
-                await self._call_with_timeout(body)
+            await self._call(body)
         except Exception as error:  # noqa: BLE001 - of the program
             self.failed_count += 1
             await self._settlement.retry_or_park(delivery, delivery.properties, queue, error, 1)
@@ -248,6 +249,7 @@ class HandlerProcessor:
             if properties.reply_to is not None:
                 self._reply_error(properties, error)
             return
+        call: Proceed = partial(self._call, argument)
         if self._needs_message:
             info = DeliveryInfo(
                 exchange=delivery.exchange,
@@ -260,12 +262,11 @@ class HandlerProcessor:
                 await self._drop_unselected(delivery)
                 return
             if self.handler.wants_message:
-                argument = message
+                call = partial(self._call, message)
+            if options.interceptors:
+                call = partial(intercept_handler, options.interceptors, message, options.tag, call)
         try:
-            if options.timeout is None:
-                result = await self.handler.call(argument)
-            else:
-                result = await self._call_with_timeout(argument)
+            result = await call()
         except Exception as error:  # noqa: BLE001 - of the program
             self.failed_count += 1
             again = await settlement.retry_or_park(delivery, properties, queue, error, attempt)
@@ -278,8 +279,10 @@ class HandlerProcessor:
         else:
             self._reply(delivery, properties, result)
 
-    async def _call_with_timeout(self, argument: Any) -> Any:
+    async def _call(self, argument: Any) -> Any:
         timeout = self.options.timeout
+        if timeout is None:
+            return await self.handler.call(argument)
         try:
             async with asyncio.timeout(timeout) as deadline:
                 return await self.handler.call(argument)

@@ -29,6 +29,7 @@ class TapProcessor:
         self.tag = tag
         self.handler = handler
         self.skipped_count = 0
+        self.running_count = 0
         self._translators = translators
         self._buffer: deque[Delivery] = deque(maxlen=BUFFERED_MAX_COUNT)
         self._filled = asyncio.Event()
@@ -49,7 +50,9 @@ class TapProcessor:
     async def _observe(self, queue: str) -> None:
         while True:
             while self._buffer:
+                self.running_count = 1
                 await self._call(self._buffer.popleft(), queue)
+            self.running_count = 0
             self._filled.clear()
             await self._filled.wait()
 
