@@ -75,10 +75,6 @@ from .step import (
 from .translation import Translator, Translators
 
 __all__ = [
-    "HandledMessage",
-    "Harness",
-    "PublishedMessage",
-    "Interceptor",
     "HISTORY_HEADER",
     "ROUTING_SLIP_HEADER",
     "AnyFlowStep",
@@ -92,9 +88,12 @@ __all__ = [
     "DynamicRouter",
     "Filter",
     "FlowStep",
+    "HandledMessage",
     "HandlerTimeoutError",
+    "Harness",
     "Health",
     "HistoryEntry",
+    "Interceptor",
     "LogStream",
     "Message",
     "MessageHistory",
@@ -109,6 +108,7 @@ __all__ = [
     "PointToPoint",
     "ProxiedRequest",
     "PublishSubscribe",
+    "PublishedMessage",
     "Recipient",
     "RecipientFunction",
     "RecipientLike",
