@@ -43,7 +43,7 @@ from .translator import Decode, Encode
 if TYPE_CHECKING:
     from lxml import etree
 
-DEPTH_MAX: Final = 100
+LEVELS_MAX: Final = 100
 ELEMENTS_MAX: Final = 500_000  # read in about a second
 ATTRIBUTES_MAX: Final = 1000  # of one element
 _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
@@ -103,8 +103,8 @@ class XmlTranslator:
 
 def _fill(etree: Any, element: etree._Element, value: Any, depth: int) -> None:
     """Write a value, which consists of builtin types, into an element."""
-    if depth > DEPTH_MAX:
-        raise ValueError(f"it is nested deeper than {DEPTH_MAX} levels")
+    if depth > LEVELS_MAX:
+        raise ValueError(f"it is nested deeper than {LEVELS_MAX} levels")
     match value:
         case None:
             element.set(_NIL, "true")
@@ -188,8 +188,8 @@ class _TreeBuilder:
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._element_count += 1 + len(attributes)
-        if len(self._path) > DEPTH_MAX:
-            raise ValueError(f"elements are nested deeper than {DEPTH_MAX} levels")
+        if len(self._path) > LEVELS_MAX:
+            raise ValueError(f"elements are nested deeper than {LEVELS_MAX} levels")
         if self._element_count > ELEMENTS_MAX:
             raise ValueError(f"there are more than {ELEMENTS_MAX} elements and attributes")
         if len(attributes) > ATTRIBUTES_MAX:

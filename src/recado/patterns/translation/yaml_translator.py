@@ -19,7 +19,7 @@ from .extra import import_package
 from .object_model import from_text_form, to_text_form
 from .translator import Decode, Encode
 
-DEPTH_MAX: Final = 100
+LEVELS_MAX: Final = 100
 VALUES_MAX: Final = 200_000  # read in about a second
 _TAG_DIRECTIVES_MAX: Final = 100  # libyaml compares each with all others
 _STRING_TAG: Final = "tag:yaml.org,2002:str"
@@ -76,14 +76,14 @@ def _encode(yaml: Any, dumper: Any, value: Any) -> bytes:
 
 def _check_depth(value: Any, depth: int) -> None:
     if isinstance(value, (dict, list, tuple)):
-        if depth > DEPTH_MAX:
+        if depth > LEVELS_MAX:
             raise _depth_error()
         for part in value.values() if isinstance(value, dict) else value:
             _check_depth(part, depth + 1)
 
 
 def _depth_error() -> ValueError:
-    return ValueError(f"values are nested deeper than {DEPTH_MAX} levels")
+    return ValueError(f"values are nested deeper than {LEVELS_MAX} levels")
 
 
 class _Reader:
@@ -119,7 +119,7 @@ class _Reader:
             return _read_scalar(event)
         if event.tag is not None:
             raise _tag_error(event)
-        if depth > DEPTH_MAX:
+        if depth > LEVELS_MAX:
             raise _depth_error()
         if isinstance(event, yaml.SequenceStartEvent):
             return self._read_sequence(depth)
