@@ -102,6 +102,19 @@ def test_a_tap_that_is_not_read_keeps_little() -> None:
     assert {each.body_bytes for each in kept} == {4 << 20}
 
 
+def test_a_run_of_messages_with_long_properties_is_limited_too() -> None:
+    broker = new_broker()
+    queue, channel = new_queue(broker, "q"), open_channel(broker)
+    tap = QueueTap(queue, None, "guest", lambda: 0)
+    queue.observers += (tap,)
+    properties = Properties(headers={"h": "x" * 100_000})
+    channel.publisher.publish(published("q", *[b"x"] * 40, properties=properties), 0)
+    kept = tap.read(0)
+    last_bytes = len(kept[-1].properties) + 1
+    assert sum(len(each.properties) + 1 for each in kept) - last_bytes < KEPT_MAX_BYTES
+    assert tap.skipped_count == 40 - len(kept) > 0
+
+
 def test_who_may_read_a_tap(broker: recado.Broker, channel: BlockingChannel, api: Api) -> None:
     assert broker.management_port is not None
     channel.queue_declare("q")

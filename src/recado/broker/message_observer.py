@@ -3,8 +3,8 @@
 A vhost or a single queue has observers only while an operator asked for them. Otherwise each place that notifies
 them costs the test of an empty tuple: a few nanoseconds for a run.
 
-A notification is made within the operation that it is about, so an observer must only take notes: it must not call
-the broker, keep a run, raise, or take long. Messages are identified by their queue and position. Those that enter a
+A notification is made within the operation that it is about, so an observer only records it: it must not call the
+broker, keep a run, raise, or take long. Messages are identified by their queue and position. Those that enter a
 queue have the payload objects of the run that was published or forwarded before.
 
 MOB1  A message is `published` or `forwarded` before it has `entered` a queue, and has entered it before it is

@@ -1,4 +1,4 @@
-"""Which queues get dead letters of other queues, and why the dead letters in a queue have died."""
+"""The queues that get dead letters of other queues, and the reasons for which the dead letters in a queue died."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class DeathCounts(msgspec.Struct):
     deaths: int = 0
     """The most deaths of one of them."""
     replays: Counter[int] = msgspec.field(default_factory=Counter)
-    """How many were replayed how often."""
+    """The number of messages, by how often they were replayed."""
     first_at: int | None = None
     last_at: int | None = None
     """Of their deaths, in seconds since 1970."""

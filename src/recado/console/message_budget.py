@@ -1,4 +1,4 @@
-"""How many messages an observer of queues looks at, so that it delays none of them.
+"""Limits the messages that an observer of queues examines, so that it delays messages little.
 
 In each `WINDOW_MS`, messages are examined up to a cost, and chosen up to a number. The others are only counted, which
 costs the same for one message and for a run of thousands.

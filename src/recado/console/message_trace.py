@@ -5,10 +5,10 @@ A message is chosen when it is published. From then on the trace follows it by i
 payload objects with which it enters the next ones (see `recado.broker.message_observer`), so that messages without an
 id can be followed, too.
 
-All is limited, so that a trace delays no message and needs little memory:
+Work and memory of a trace are limited:
 
-TRC1  At most `MESSAGES_MAX_COUNT` messages are kept, with `EVENTS_OF_MESSAGE_MAX_COUNT` events each: the oldest message
-     is forgotten for a new one, and events in the middle for the newest.
+TRC1  At most `MESSAGES_MAX_COUNT` messages are kept, with `EVENTS_OF_MESSAGE_MAX_COUNT` events each: a new message
+     takes the place of the oldest one, and a new event that of the event in the middle.
 TRC2  Messages are examined and chosen only within a budget (see `message_budget`). Others are counted as skipped.
 TRC3  A message is followed in at most `LOCATIONS_OF_MESSAGE_MAX_COUNT` queues.
 """
@@ -44,12 +44,7 @@ ENTERING_MAX_COUNT: Final = 256  # messages that may still enter queues
 ENTERING_MAX_BYTES: Final = 4 << 20
 KEPT_BODY_BYTES: Final = 4_096
 KEPT_PROPERTIES_BYTES: Final = 16_384
-WINDOW_MS: Final = 100
-CHOSEN_IN_WINDOW_MAX_COUNT: Final = 100
-EXAMINED_IN_WINDOW_MAX_BYTES: Final = 1 << 20
-_BYTES_PER_ID: Final = (
-    64  # as `MessageFilter` counts costs: to search an id in properties takes 0.3 µs
-)
+CHOSEN_IN_WINDOW_MAX_COUNT: Final = 100  # 1,000 in a second
 
 
 class TraceFilter(msgspec.Struct, frozen=True):
@@ -172,7 +167,7 @@ class Trace(MessageObserver):
         return self._budget.skipped_count
 
     def clear_locations(self) -> None:
-        """Free what is needed only to follow messages, because the trace was stopped."""
+        """Free the memory that is needed only to follow messages, because the trace was stopped."""
         self._locations.clear()
         self._entering.clear()
         self._entering_bytes = 0

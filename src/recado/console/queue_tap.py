@@ -1,10 +1,10 @@
 """Live views of queues: copies of the messages that enter a queue, for a page that reads them twice a second.
 
 A tap keeps a few messages until they are read, and counts the others as skipped. So a reader that is slow or gone costs
-nothing, and the consumers of the queue notice nothing.
+no memory, and its consumers are delayed by the budget of `message_budget` at most.
 
-TAP1  A tap keeps at most `KEPT_MAX_COUNT` messages and `KEPT_MAX_BYTES` of them; further ones are skipped until it is
-      read.
+TAP1  A tap keeps at most `KEPT_MAX_COUNT` messages; when they have `KEPT_MAX_BYTES`, further ones are skipped until it
+      is read.
 TAP2  A tap that was not read for `IDLE_MAX_S` is closed. At most `TAPS_MAX_COUNT` are open, and
       `TAPS_OF_USER_MAX_COUNT` of a user.
 """
@@ -85,6 +85,9 @@ class QueueTap(MessageObserver):
         has_room = self._kept_bytes < KEPT_MAX_BYTES
         room = KEPT_MAX_COUNT - len(self._kept) if has_room else 0
         for index in self._budget.choose(run, at, room):
+            if self._kept_bytes >= KEPT_MAX_BYTES:
+                self._budget.skipped_count += 1
+                continue
             properties, body, body_bytes = run.read_start(index, BODY_MAX_BYTES)
             self._kept_bytes += len(properties) + len(body)
             self._kept.append(

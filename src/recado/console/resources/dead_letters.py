@@ -17,6 +17,7 @@ from ..request import Answer, ApiRequest, bad_request
 from ..routes import API
 from .messages import GET_MAX_BYTES
 from .queue_operations import find_readable_queue
+from .statistics import count_unacked
 
 EXAMINED_MAX_COUNT: Final = 1_000
 LOST_MAX_COUNT: Final = 100
@@ -56,7 +57,7 @@ def _queue_object(entry: DeadLetterQueue) -> dict[str, Any]:
         "name": queue.name,
         "type": queue.declared_settings.queue_type,
         "messages_ready": queue.ready,
-        "messages_unacknowledged": queue.unacked,
+        "messages_unacknowledged": count_unacked(queue),
         "consumers": len(queue.consumers),
         "entered": queue.published_count,
         "sources": [each.name for each in entry.sources],

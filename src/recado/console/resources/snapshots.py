@@ -42,6 +42,7 @@ from ..snapshots import (
 )
 from .messages import GET_MAX_BYTES, ShortText
 from .queue_operations import Selector, find_readable_queue, peeked_object
+from .statistics import count_unacked
 
 if TYPE_CHECKING:
     from ..routes import ApiRoute
@@ -101,7 +102,7 @@ class ActionToRun(msgspec.Struct):
     ] = ""
     max_replays: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | msgspec.UnsetType,
-        msgspec.Meta(description="For replay: keep messages that were replayed so often."),
+        msgspec.Meta(description="For replay: messages that were replayed this many times stay."),
     ] = msgspec.UNSET
 
 
@@ -361,7 +362,7 @@ def _snapshot_object(request: ApiRequest, snapshot: ObjectSnapshot) -> dict[str,
                 "name": queue.name,
                 "type": queue.declared_settings.queue_type,
                 "messages_ready": queue.ready,
-                "messages_unacknowledged": queue.unacked,
+                "messages_unacknowledged": count_unacked(queue),
                 "consumers": len(queue.consumers),
                 "deleted": queue.vhost.queues.get(queue.name) is not queue,
             }
