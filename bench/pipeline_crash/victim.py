@@ -242,9 +242,8 @@ class Victim:
         """A job that is gone is started again. If it was not killed, that is a finding."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            is_gone = (
-                self._process.poll() is not None
-            )  # checked first: its death may be what is waited for
+            # Checked first: its death may be what is waited for.
+            is_gone = self._process.poll() is not None
             if reached():
                 return
             if is_gone:

@@ -77,9 +77,8 @@ def live_through(seed: int, script: Script | None = None) -> Outcome:
         era.run()
         verdict = judge(era.history.events)
     except NodeStoppedError:
-        verdict = (
-            Verdict()
-        )  # the queues were not drained: all messages in them would seem to be lost
+        # The queues were not drained: all messages in them would seem to be lost.
+        verdict = Verdict()
     return Outcome(seed, verdict, era.history.faults, era.trace(), era.moments, era.flipped)
 
 

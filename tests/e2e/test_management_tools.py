@@ -82,9 +82,8 @@ def missing_fields(answer: Any, fields: Fields) -> list[str]:
             value = entry
             for key in name.split("."):
                 value = value.get(key) if isinstance(value, Mapping) else None
-            is_flag = (
-                isinstance(value, bool) and kind is not bool
-            )  # an int for Python, but not in JSON
+            # An int for Python, but not in JSON.
+            is_flag = isinstance(value, bool) and kind is not bool
             if is_flag or not isinstance(value, kind):
                 missing.append(f"{name}: {value!r}")
     return missing

@@ -84,9 +84,8 @@ class Publisher:
         self._sizes = access.vhost.message_sizes
         self._published = 0
         self._published_before_confirms = 0  # not numbered
-        self._confirmed = (
-            0  # the number of the last message that was confirmed, with an ack or a nack
-        )
+        # The number of the last message that was confirmed, with an ack or a nack.
+        self._confirmed = 0
         self._nacked = 0
         # Totals for statistics, beside those of the properties below.
         self.routed = 0  # messages, counted for each queue

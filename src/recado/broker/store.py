@@ -45,9 +45,8 @@ class MessageStore:
     lsn = 1  # the LSN of an operation that is stored now
     durable_lsn = 0  # operations up to this LSN are on disk
     topology_lsn = 0  # LSN of the last declaration, deletion or purge
-    page_out_bytes = (
-        1 << 62
-    )  # of ready messages of one priority of a queue; further ones are paged out
+    # Of ready messages of one priority of a queue; further ones are paged out.
+    page_out_bytes = 1 << 62
 
     @property
     def has_pending_writes(self) -> bool:

@@ -48,9 +48,8 @@ _FOUND_RUNS_PER_UNIT = 64  # to find runs by their positions
 _LATE_RUNS_PER_STEP = 64
 _UNITS_PER_LATE_RUN = 3  # to store a run late
 _BYTES_PER_UNIT = 8192  # to encode a run and write it to the journal
-_RUNS_PER_PAGED_OUT = (
-    4  # messages in memory that are paged out cost as much as so many runs that stay
-)
+# Paging out a run of messages costs as much as passing so many runs that stay in memory.
+_RUNS_PER_PAGED_OUT = 4
 _RUNS_PER_STEP = STEP_UNITS_MAX  # of a purge, mostly the cost of the journal
 
 
@@ -119,9 +118,8 @@ class WorkQueue(Queue):
         owner: ExclusiveOwner | None,
         now: int,
     ) -> None:
-        self._survey: ByteSurvey | None = (
-            None  # while the size of the ready messages is being measured
-        )
+        # While the size of the ready messages is being measured.
+        self._survey: ByteSurvey | None = None
         super().__init__(context, name, settings, owner, now)
         self._ready_bytes = 0  # maintained only if there is a limit in bytes, or soon will be
         self._has_ttl = False  # some messages have a time to live

@@ -170,8 +170,7 @@ class Consumer:
         self._buffered_bytes -= size_bytes
         if self._channel is not None:
             protocol = self._channel.protocol
-            protocol.buffered_bytes -= (
-                size_bytes  # `count_buffered` inlined: this runs per delivery
-            )
+            # `count_buffered` inlined: this runs per delivery.
+            protocol.buffered_bytes -= size_bytes
             if protocol.is_reading_paused:
                 protocol.update_reading()

@@ -98,9 +98,8 @@ class ConfirmWaiters:
 
         Raises `PublishNackedError` with the nacked ranges that no earlier call has raised.
         """
-        raised_before = (
-            self._raised_count
-        )  # read before waiting: concurrent calls raise the same nacks
+        # Read before waiting: concurrent calls raise the same nacks.
+        raised_before = self._raised_count
         if self.tracker.settled_up_to < self.tracker.published_count:
             self._raise_error()
             waiter = asyncio.get_running_loop().create_future()

@@ -58,9 +58,8 @@ if TYPE_CHECKING:
     from .routes import ApiRoute
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
-PENDING_LOGINS_MAX_COUNT: Final = (
-    32  # logins over AMQP wait for the same threads, which compute slow hashes
-)
+# Logins over AMQP wait for the same threads, which compute slow hashes.
+PENDING_LOGINS_MAX_COUNT: Final = 32
 
 
 class Listener(msgspec.Struct, frozen=True):

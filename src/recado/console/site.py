@@ -50,9 +50,8 @@ BODY_MAX_BYTES: Final = 20_000_000  # as management.http.max_body_size of Rabbit
 SHORT_BODY_MAX_BYTES: Final = 256 * 1024
 """Of all bodies but messages and definitions, because a body is decoded in one call."""
 LINE_MAX_BYTES: Final = 8_190  # of the request line, and of a header
-REQUEST_TIMEOUT_S: Final = (
-    30.0  # for the first request of a connection, and for each body, to arrive
-)
+# For the first request of a connection, and for each body, to arrive.
+REQUEST_TIMEOUT_S: Final = 30.0
 KEEPALIVE_TIMEOUT_S: Final = 75.0  # for a further request of a connection to arrive
 WRITE_TIMEOUT_S: Final = 60.0  # for the client to read a chunk
 CONNECTIONS_MAX_COUNT: Final = 2_048

@@ -43,9 +43,8 @@ MAX_FRAGMENTS: Final = 65_535
 MAX_BATCHES: Final = 4_096
 MAX_RANGES: Final = 4_096
 MAX_RECORDS: Final = 16_384
-ACCEPTED_REPORT_COUNT: Final = (
-    8  # twice SENT_REPORT_COUNT of `publisher_heartbeat`, so that it can grow
-)
+# Twice SENT_REPORT_COUNT of `publisher_heartbeat`, so that it can grow.
+ACCEPTED_REPORT_COUNT: Final = 8
 
 SequenceByPublisher = Annotated[dict[IncarnationId, Count], Meta(max_length=MAX_VECTOR_ENTRIES)]
 SequenceWithHoles = Annotated[list[Count], Meta(min_length=3, max_length=1 + 2 * MAX_HOLES)]

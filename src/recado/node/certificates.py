@@ -121,9 +121,8 @@ class Certificates:
 
     def reload(self, *, is_forced: bool = False) -> None:
         """Load the files if one has changed, or in any case if `is_forced`. The result is logged."""
-        versions = (
-            self._read_versions()
-        )  # before loading: a change while they are loaded is seen next time
+        # Before loading: a change while they are loaded is seen next time.
+        versions = self._read_versions()
         if versions == self._versions and not is_forced:
             return
         self._versions = versions

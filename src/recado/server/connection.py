@@ -34,9 +34,8 @@ PROTOCOL = "amqp091"  # as RabbitMQ names it in statistics
 WRITE_BUFFER_MAX_BYTES = 64 * 1024
 WRITE_CHUNK_BYTES = 256 * 1024
 CLOSE_TIMEOUT_S = 5.0  # for a client to answer connection.close
-REFUSAL_DELAY_S = (
-    1.0  # before the socket closes, for clients that do not understand a login refusal
-)
+# Before the socket closes, for clients that do not understand a login refusal.
+REFUSAL_DELAY_S = 1.0
 EXPIRY_CHECK_INTERVAL_S = 60.0  # of the time at which a token expires, by the clock of the system
 SILENT_CHECKS_MAX = 4  # heartbeats are checked twice per interval: a client may miss two
 

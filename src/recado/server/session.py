@@ -160,9 +160,8 @@ class Session(OutputBuffer):
         self.channels: dict[int, Channel] = {}
         self.exclusive_queues: dict[Queue, None] = {}
         self.mechanism = ""  # of the login
-        self.client_properties = (
-            b""  # encoded; the same object for all clients that announce the same
-        )
+        # Encoded; the same object for all clients that announce the same.
+        self.client_properties = b""
         self.has_ended = False  # releasing its queues and channels may take further turns
         self._input: deque[Iterator[_SessionInput]] = deque()  # received and not handled yet
         self._unconfirmed: dict[Channel, None] = {}  # channels with confirms to send

@@ -31,12 +31,10 @@ WAIT_FIRST_S: Final = 0.5
 WAIT_MAX_S: Final = 60.0
 KNOWN_WAIT_MAX_S: Final = 5.0
 LEAK_INTERVAL_S: Final = 30.0  # one failure of a pair is forgiven per interval
-EXCESS_MAX_COUNT: Final = (
-    8  # failures beyond the free ones that are counted: the wait is the longest by then
-)
-ADDRESS_FREE_FAILURES_COUNT: Final = (
-    100  # an address stands for many users, behind a NAT for instance
-)
+# Failures beyond the free ones that are counted: the wait is the longest by then.
+EXCESS_MAX_COUNT: Final = 8
+# An address stands for many users, behind a NAT for instance.
+ADDRESS_FREE_FAILURES_COUNT: Final = 100
 ADDRESS_FAILURES_PER_S: Final = 2.0
 KNOWN_PAIR_S: Final = 24 * 3600.0
 ENTRIES_MAX_COUNT: Final = 10_000  # of each kind

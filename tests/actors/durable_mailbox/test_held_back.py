@@ -63,9 +63,8 @@ class HeldBack(RuleBasedStateMachine):
         self.plain: list[int] = []
         self.handled: set[int] = set()
         self.most = 0  # unsettled at a time
-        self.again = (
-            0  # given, to later lives: until all have come, there may be so many more ranges
-        )
+        # Given, to later lives: until all have come, there may be so many more ranges.
+        self.again = 0
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:

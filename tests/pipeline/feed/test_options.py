@@ -136,9 +136,8 @@ class TestWriting:
             asked["checkpointLocation"] = f"file://{checkpoint}"
             found.add(staging_folder(parse_write_options(asked), asked))
         assert found == {Path("/s/first"), Path("/s/second"), Path("/s/again")}
-        asked["checkpointLocation"] = (
-            "hdfs://host/c"  # what cannot be read from here has a name, too
-        )
+        # What cannot be read from here has a name, too.
+        asked["checkpointLocation"] = "hdfs://host/c"
         (one,) = {staging_folder(parse_write_options(asked), asked) for _ in range(2)}
         assert one is not None
         assert one.parent == Path("/s")

@@ -47,9 +47,8 @@ class ElasticPool(WorkerThreads):
         self._growth_check = threading.Condition(self._lock)  # the monitor thread waits for it
         self._has_monitor = False
         self._idle_count = 0
-        self._is_waking = (
-            False  # whether a thread was woken or started, and has not taken a cell yet
-        )
+        # Whether a thread was woken or started, and has not taken a cell yet.
+        self._is_waking = False
         self.worker_count = 0
         self.wakeup_count = 0
         """How often a thread was woken or started because there was work."""

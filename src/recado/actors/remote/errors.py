@@ -44,9 +44,8 @@ class RefusalReason(IntEnum):
     SERIALIZATION = 4  # a serialization format that is not accepted, or an unknown class
     UNTRUSTED = 5  # the node lets no other node create, move or supervise its actors
     BUSY = 6  # a limit is reached
-    REPLACED = (
-        7  # another node of the same name has connected since, or is at its configured address
-    )
+    # Another node of the same name has connected since, or is at its configured address.
+    REPLACED = 7
 
 
 class MessageRefusedError(RemoteError):

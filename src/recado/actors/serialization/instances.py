@@ -24,9 +24,8 @@ from .errors import InvalidEnvelopeError, SerializationError, UnacceptableMessag
 from .lossless_encoding import is_identical, survives_rebuild
 from .scalars import TaggedTree, UnserializableError, decode_bytes
 
-FLAG_VALUES_MAX: Final = (
-    10_000  # combinations of one Flag class; Python caches each of them forever
-)
+# Combinations of one Flag class; Python caches each of them forever.
+FLAG_VALUES_MAX: Final = 10_000
 
 
 def manifest_for(cls: type) -> str:

@@ -66,9 +66,8 @@ from .scalars import (
     encode_zone,
 )
 
-DEPTH_LEVELS_MAX: Final = (
-    100  # decoding takes four calls per level, of the thousand that Python allows
-)
+# Decoding takes four calls per level, of the thousand that Python allows.
+DEPTH_LEVELS_MAX: Final = 100
 COLLISIONS_MAX: Final = 100
 
 RefEncoder: TypeAlias = Callable[[object], object]

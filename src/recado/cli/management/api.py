@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     import ssl
 
 REQUEST_TIMEOUT_S: Final = 60.0
-ANSWER_MAX_BYTES: Final = (
-    1 << 30
-)  # a guard for memory: definitions of 1,000,000 queues have about 200 MB
+# A guard for memory: definitions of 1,000,000 queues have about 200 MB.
+ANSWER_MAX_BYTES: Final = 1 << 30
 REUSE_MAX_S: Final = 5.0
 """A connection that was idle for longer is not reused: the server may be closing it."""
 HTML_ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&"}

@@ -118,9 +118,8 @@ class ArchiverLayer(Layer):
         self.records = DeliveryRecords([*stored.views, *stored.stability, *stored.acknowledgements])
         self.durable = stored.vector
         self.stability = StabilityTracker(context, receive_buffer, self.records)
-        self._durable_elsewhere: dict[
-            str, dict[bytes, int]
-        ] = {}  # durable messages of the other archives, by archive name
+        # Durable messages of the other archives, by archive name.
+        self._durable_elsewhere: dict[str, dict[bytes, int]] = {}
         self._lost_spans: dict[bytes, list[Span]] = {}
         for lost in stored.lost:
             self._add_lost(lost)

@@ -40,9 +40,8 @@ class NakPublisherLayer(Layer):
 
     def __init__(self, context: MemberContext) -> None:
         super().__init__(context)
-        self._recent: deque[tuple[int, int, int, SendPacket]] = (
-            deque()
-        )  # first, last, size in bytes, event
+        # First, last, size in bytes, event.
+        self._recent: deque[tuple[int, int, int, SendPacket]] = deque()
         self._recent_bytes = 0
 
     def down(self, event: DownEvent, now: float) -> None:

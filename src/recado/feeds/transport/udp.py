@@ -191,9 +191,8 @@ class UdpEndpoint:
             self._accepted_targets.add(ARCHIVES)
         self._sockets = sockets
         self._addresses: dict[str, Address] = {}
-        self._send_queue: dict[
-            QueuedDatagram, int
-        ] = {}  # with the last sequence in the datagram, 0 if it has no messages
+        # With the last sequence in the datagram, 0 if it has no messages.
+        self._send_queue: dict[QueuedDatagram, int] = {}
         self._queued_bytes = 0
         self._burst_bytes = max(MAX_DATAGRAM_BYTES, int(group.rate * PACE_INTERVAL_S))
         self._budget_bytes = self._burst_bytes

@@ -168,9 +168,8 @@ class _MemoryTransaction:
     # ── outputs ───────────────────────────────────────────────────────────────────────────────────────────
 
     def add_output(self, partition: str, content: bytes, *, key: str = "") -> int:
-        self._content.last_output_id += (
-            1  # as in a database, an id is not used again after a rollback
-        )
+        # As in a database, an id is not used again after a rollback.
+        self._content.last_output_id += 1
         number = self._content.last_output_id
         row = OutputRow(number, key, content, self._now)
         self._set(self._content.outputs, number, _StoredOutput(partition, row))

@@ -60,9 +60,8 @@ IDS_PER_STEP = 1024
 UNITS_PER_FOLDER = 40  # to remove the folder of a stream: 0.2 ms
 RECORDED_RANGES_PER_STEP = 2048
 UNITS_PER_LATE_RECORD = 3  # to encode messages and write them to the journal
-PAGE_OUT_BYTES = (
-    64 << 20
-)  # ready messages of one priority of a queue in memory; further ones are paged out
+# Ready messages of one priority of a queue in memory; further ones are paged out.
+PAGE_OUT_BYTES = 64 << 20
 PAGE_OUT_LOW_MEMORY_BYTES = 1 << 20  # the same under memory pressure
 
 

@@ -43,9 +43,8 @@ from .records import (
 
 INDEX_STRIDE_BYTES = 64 * 1024
 READ_MESSAGES_MAX = 1024  # reading that many single messages takes some milliseconds
-RECENT_BYTES = (
-    128 * 1024
-)  # the newest messages stay in memory, because most consumers read at the end
+# The newest messages stay in memory, because most consumers read at the end.
+RECENT_BYTES = 128 * 1024
 
 _LIKE_REST = slice(POSITION_FIELD.stop + 8, LIKE_REST.stop)  # without the time, which may differ
 

@@ -141,9 +141,8 @@ class TurnBatch:
             index: merge_spans(index.settled_spans) for index in touched if index.settled_spans
         }
         records: list[bytes] = []
-        written: list[
-            tuple[int, int, list[QueueEntry]]
-        ] = []  # number of the record, count, entries
+        # Number of the record, count, entries.
+        written: list[tuple[int, int, list[QueueEntry]]] = []
         written_end: dict[QueueIndex, int] = {}
         for each in pending:
             if isinstance(each, bytes):
