@@ -21,6 +21,8 @@ MARKUP: Final = "<img src=x onerror=\"document.title='executed'\">"
 LONG_NAME: Final = "a-very-long-name-of-a-queue-" + "segment." * 22 + "end"
 RTL_NAME: Final = "طلبات.جديدة"
 SECRET: Final = "a long one"
+MASKED_FIELDS: Final = ("json.card.number", "headers.authorization")
+CARD_NUMBER: Final = "4111 1111 1111 1111"
 _EVERYTHING: Final = {"configure": ".*", "write": ".*", "read": ".*"}
 _BATCH_PERIOD_S: Final = 0.1
 
@@ -91,6 +93,7 @@ DEFINITIONS: Final[dict[str, Any]] = {
             ("/", "invoices", {"x-queue-type": "quorum"}),
             ("/", "dead.letters", {}),
             ("/", "unrouted", {}),
+            ("/", "payments", {}),
             ("/", MARKUP, {}),
             ("/", LONG_NAME, {}),
             ("/", RTL_NAME, {}),
@@ -123,7 +126,8 @@ DEFINITIONS: Final[dict[str, Any]] = {
 @contextmanager
 def running(data: Path | None = None, **management: Any) -> Iterator[recado.Broker]:
     """Run a broker with the definitions and messages."""
-    config: dict[str, Any] = {"management": {"port": 0, "status": True, **management}}
+    shown = {"status": True, "masked_fields": list(MASKED_FIELDS)}
+    config: dict[str, Any] = {"management": {"port": 0, **shown, **management}}
     if data is not None:
         config["node"] = {"data": str(data)}
         config["feeds"] = {"archives": {"archive-1": {"feed": "prices"}}}
@@ -216,6 +220,7 @@ def _publish_samples(channel: Any) -> None:
         "", MARKUP, f"{MARKUP}<script>document.title='executed'</script>", hostile
     )
     channel.basic_publish("", MARKUP, bytes(range(256)))
+    _publish_payments(channel)
     channel.basic_publish("", LONG_NAME, "x" * 200_000)
     channel.basic_publish("", RTL_NAME, "مرحبا")
     for number in range(3):
@@ -223,6 +228,18 @@ def _publish_samples(channel: Any) -> None:
     for method, _, body in iter(lambda: channel.basic_get("orders.new"), (None, None, None)):
         if body.startswith(b"refused"):
             channel.basic_reject(method.delivery_tag, requeue=False)
+
+
+def _publish_payments(channel: Any) -> None:
+    """Publish messages with masked fields, and one whose body is withheld because it is not valid JSON."""
+    for number in range(3):
+        payment = {"id": number, "card": {"number": CARD_NUMBER, "holder": "Ana"}, "amount": 12.5}
+        properties = pika.BasicProperties(
+            content_type="application/json",
+            headers={"authorization": "Bearer x", "tenant": "acme"} if number else None,
+        )
+        channel.basic_publish("", "payments", json.dumps(payment), properties)
+    channel.basic_publish("", "payments", f'{{"card": {{"number": "{CARD_NUMBER}"')
 
 
 class Load:

@@ -83,7 +83,7 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
     ),
     ("POST", "/api/queues/{vhost}/{queue}/reveal"): (
         "/api/queues/%2F/q/reveal",
-        {"offset": 0, "encoding": "auto"},
+        {"offset": 0, "encoding": "auto", "truncate": 5},
     ),
     ("POST", "/api/queues/{vhost}/{queue}/move"): (
         "/api/queues/%2F/q/move",

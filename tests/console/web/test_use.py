@@ -11,7 +11,7 @@ import pika
 import pytest
 
 import recado
-from workshop.console_scene import SECRET
+from workshop.console_scene import CARD_NUMBER, SECRET
 
 from ..http import Api, segment
 from .conftest import PLAIN_HOST, TIMEOUT_MS, OpenPage, sign_in
@@ -389,3 +389,35 @@ def test_a_large_body_does_not_stop_the_page(signed_in: OpenPage, channel: Any) 
     assert longest_ms < 1_000, (
         longest_ms
     )  # decoding JSON of 22 MB is one call; the machine is shared
+
+
+def test_masked_fields_are_revealed_on_request(signed_in: OpenPage, api: Api) -> None:
+    page = signed_in("#/queues/%2F/payments?tab=messages")
+    message = page.get_by_role("article", name="Message 1")
+    message.get_by_text("masked", exact=True).wait_for()
+    message.get_by_text('"holder": "Ana"').wait_for()
+    assert message.get_by_text("***").count() == 2
+    assert message.get_by_role("button", name="Copy curl").count() == 0
+    withheld = page.get_by_role("article", name="Message 3")
+    withheld.get_by_text("body not shown").wait_for()
+    assert withheld.locator("pre").count() == 0
+    assert withheld.get_by_role("button", name="Download").count() == 0
+    assert CARD_NUMBER not in page.content()
+    message.get_by_role("button", name="Reveal").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("The audit log records").wait_for()
+    dialog.get_by_role("button", name="Reveal").click()
+    message.get_by_text(CARD_NUMBER).wait_for()
+    message.get_by_text("Bearer x").wait_for()
+    message.get_by_text("revealed", exact=True).wait_for()
+    with page.expect_download() as download:
+        message.get_by_role("button", name="Download").click()
+    assert CARD_NUMBER in download.value.path().read_text()
+    page.reload()
+    message.get_by_text("masked", exact=True).wait_for()
+
+
+def test_a_user_who_may_not_reveal_has_no_button(signed_in: OpenPage) -> None:
+    page = signed_in("#/queues/%2F/payments?tab=messages", user="mara", password=SECRET)
+    page.get_by_text("masked", exact=True).first.wait_for()
+    assert page.get_by_role("button", name="Reveal").count() == 0

@@ -162,6 +162,9 @@ class MessageToReveal(msgspec.Struct):
         int, msgspec.Meta(ge=0, le=2**63 - 1, description="The `offset` that peek has answered.")
     ]
     encoding: Literal["auto", "base64"] = "auto"
+    truncate: Annotated[
+        Integer, msgspec.Meta(description="Bytes of the payload to return; all if negative.")
+    ] = -1
 
 
 @API.add(
@@ -175,6 +178,7 @@ def reveal_message(request: ApiRequest) -> Answer:
     settings = PeekSettings(
         count=1,
         bytes_max=GET_MAX_BYTES,
+        body_bytes_max=FULL_ACCESS.body_bytes_max(body.truncate),
         message_filter=FULL_ACCESS.parse_selector(f"offset = {body.offset}"),
     )
     start = checks.stream_offset(Int64(body.offset))
@@ -191,7 +195,7 @@ def reveal_message(request: ApiRequest) -> Answer:
         if not messages:
             raise not_found()
         is_revealed = True
-        return Answer(body=peeked_object(messages[0], FULL_ACCESS, body.encoding, -1))
+        return Answer(body=peeked_object(messages[0], FULL_ACCESS, body.encoding, body.truncate))
 
     return Answer(
         wait=wait,

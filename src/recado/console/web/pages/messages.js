@@ -1,6 +1,6 @@
 // Messages of a queue, without taking them, and publishing. Bodies are shown as text only, shortened by the node.
-import { at, post } from "../api.js";
-import { AreaField, Badge, CheckField, Copy, download, Empty, Form, Loading, Name, Panel, parseJsonField, Problem, SelectField, TextField } from "../components.js";
+import { at, post, session } from "../api.js";
+import { AreaField, Badge, CheckField, confirm, Copy, download, Empty, Form, Loading, Name, Panel, parseJsonField, Problem, SelectField, TextField } from "../components.js";
 import * as format from "../format.js";
 import { html, useEffect, useState } from "../lib.js";
 import { setQuery } from "../router.js";
@@ -59,7 +59,10 @@ export function MessagesTab({ vhost, name, isStream, query, total }) {
   <//>`;
 }
 
-function Message({ message, vhost, queue, isStream }) {
+function Message({ message: listed, vhost, queue, isStream }) {
+  const [revealed, setRevealed] = useState(null);
+  const message = revealed ?? listed;
+  const masked = message.masked ?? [];
   const { headers, ...properties } = message.properties;
   const isShortened = message.payload_bytes > SHOWN_BYTES;
   const deaths = Array.isArray(headers?.["x-death"]) ? headers["x-death"] : [];
@@ -69,11 +72,14 @@ function Message({ message, vhost, queue, isStream }) {
       <span><span class="muted">${message.exchange === "" ? "default exchange" : message.exchange} →</span> <code><${Name}>${message.routing_key}<//></code></span>
       ${message.redelivered && html`<${Badge} kind="warn">redelivered<//>`}
       ${deaths.length > 0 && html`<${Badge} kind="bad" title="dead letter">${deaths[0].reason}, ${format.plural(deaths.reduce((sum, each) => sum + (each.count ?? 1), 0), "time")}<//>`}
+      ${masked.length > 0 && html`<${Badge} kind="warn" title=${`not shown: ${masked.join(", ")}`}>${masked.includes("body") ? "body not shown" : "masked"}<//>`}
+      ${revealed && html`<${Badge} kind="bad" title="The audit log has a line about it.">revealed<//>`}
       <span class="grow"></span>
       <span class="muted">${format.bytes(message.payload_bytes)}</span>
+      ${masked.length > 0 && session.may_reveal && html`<${Reveal} offset=${message.offset} vhost=${vhost} queue=${queue} show=${setRevealed} />`}
       <${Copy} text=${JSON.stringify(message, null, 2)} label="Copy JSON" />
-      <${Copy} text=${curlOf(message, vhost)} label="Copy curl" />
-      <${Download} message=${message} vhost=${vhost} queue=${queue} isStream=${isStream} />
+      ${masked.length === 0 && html`<${Copy} text=${curlOf(message, vhost)} label="Copy curl" />`}
+      ${!masked.includes("body") && html`<${Download} message=${message} vhost=${vhost} queue=${queue} isStream=${isStream} isRevealed=${revealed !== null} />`}
     </header>
     <div class="message-body">
       ${deaths.length > 0 && html`<ul class="deaths" aria-label="Why it died">${deaths.map((each) => html`<li key=${`${each.queue}\n${each.reason}`}>
@@ -87,7 +93,8 @@ function Message({ message, vhost, queue, isStream }) {
       </dl>
       <div>
         ${isShortened && html`<p class="muted">The first ${format.bytes(SHOWN_BYTES)} of ${format.bytes(message.payload_bytes)}.</p>`}
-        <pre class="payload" tabindex="0" role="region" aria-label="Body of message ${message.offset}">${bodyText(message, isShortened)}</pre>
+        ${masked.length > 0 && html`<p class="muted">Not shown: ${masked.map((path, index) => html`${index > 0 && ", "}<code>${path}</code>`)}</p>`}
+        ${!masked.includes("body") && html`<pre class="payload" tabindex="0" role="region" aria-label="Body of message ${message.offset}">${bodyText(message, isShortened)}</pre>`}
       </div>
     </div>
   </article>`;
@@ -130,14 +137,35 @@ function curlOf(message, vhost) {
   return `curl -u USER ${format.shell(url.href)} -d ${format.shell(JSON.stringify(body))}`;
 }
 
-function Download({ message, vhost, queue, isStream }) {
+function Reveal({ offset, vhost, queue, show }) {
+  const ask = () => {
+    let revealed = null;
+    confirm({
+      title: `Reveal message #${format.count(offset)} of ${queue}?`,
+      label: "Reveal",
+      lines: ["Shows the fields that are masked, to you only, until you leave this page.", "The audit log records your name, the queue and the message."],
+      submit: async () => {
+        revealed = await post(at("queues", vhost, queue, "reveal"), { offset, truncate: SHOWN_BYTES });
+      },
+      done: () => {
+        show(revealed);
+        return "The message is shown as it is.";
+      },
+    });
+  };
+  return html`<button type="button" class="button small" onClick=${ask}>Reveal</button>`;
+}
+
+function Download({ message, vhost, queue, isStream, isRevealed }) {
   const [busy, setBusy] = useState(false);
   const run = async () => {
     setBusy(true);
     try {
       const body = { count: 1, encoding: "base64", selector: `offset = ${message.offset}` };
       if (isStream) body.offset = message.offset;
-      const [whole] = await post(at("queues", vhost, queue, "peek"), body);
+      const whole = isRevealed
+        ? await post(at("queues", vhost, queue, "reveal"), { offset: message.offset, encoding: "base64" })
+        : (await post(at("queues", vhost, queue, "peek"), body))[0];
       if (whole) download(`${queue}-${message.offset}`, "application/octet-stream", await decode(whole.payload));
     } finally {
       setBusy(false);
