@@ -33,6 +33,7 @@ PAGES: Final = {
     "queue": "#/queues/%2F/orders.paid?range=5m",
     "queue-messages": "#/queues/%2F/orders.new?tab=messages&count=5",
     "queue-masked": "#/queues/%2F/payments?tab=messages",
+    "queue-unacked": "#/queues/%2F/orders.paid?tab=unacked",
     "queue-dead-letters": "#/queues/%2F/dead.letters?tab=messages",
     "queue-markup": f"#/queues/%2F/{quote(MARKUP, safe='')}?tab=messages",
     "queue-long-name": f"#/queues/%2F/{LONG_NAME}?tab=settings",

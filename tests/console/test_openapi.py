@@ -85,6 +85,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/queues/%2F/q/reveal",
         {"offset": 0, "encoding": "auto", "truncate": 5},
     ),
+    ("POST", "/api/queues/{vhost}/{queue}/requeue"): (
+        "/api/queues/%2F/q/requeue",
+        {"deliveries": [{"channel": "none (1)", "delivery_tag": 1, "offset": 0}]},
+    ),
     ("POST", "/api/queues/{vhost}/{queue}/move"): (
         "/api/queues/%2F/q/move",
         {

@@ -10,6 +10,8 @@ CH3  In a transaction settlements are deferred to the commit; until then the sam
 CH4  Messages that are requeued together are all in their queues before one of them is redelivered.
 CH5  When the channel of a single active consumer closes, its messages are requeued before the next active
      consumer gets any message.
+CH6  A delivery that an operator has requeued is no longer the client's: the first settlement of its tag is
+     ignored, because the client cannot know.
 
 A range of tags with many deliveries is settled in bounded steps (see `steps` and `background_work`), and
 a channel with many consumers is closed in steps. For CH4 and CH5 the queues pause delivery until the
@@ -22,7 +24,7 @@ meanwhile; the channel requeues its messages after that.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from recado.amqp.errors import (
     AccessRefusedError,
@@ -55,6 +57,9 @@ _CONSUMERS_PER_UNIT: Final = 8  # consumers to check, when searching for one wit
 _LATE_MESSAGES_PER_STEP: Final = STEP_UNITS_MAX // 2
 _RESUMED_CONSUMERS_PER_UNIT: Final = 32  # to wake, without ready messages: 0.07 to 0.15 µs each
 
+WITHDRAWN_TAGS_MAX: Final = 65_536
+"""Tags of a channel that are remembered; beyond them, an ack of the oldest closes the channel."""
+
 ATOMIC_UNITS_MAX: Final = TURN_UNITS_MAX // 2
 """The cost up to which a transaction is committed in one step: about a thousand messages."""
 
@@ -75,6 +80,9 @@ class GetHolder:
 
     def release(self, count: int) -> None:
         self.queue.unacked -= count
+
+
+DeliveryHolder: TypeAlias = Consumer | GetHolder
 
 
 class _ClosedConnection:
@@ -101,6 +109,7 @@ class Channel:
         "_deferred_up_to",
         "_store",
         "_was_at_limit",
+        "_withdrawn_tags",
         "access",
         "acknowledged_count",
         "connection",
@@ -129,7 +138,7 @@ class Channel:
         self._store = access.vhost.store
         self.publisher = Publisher(number, connection, access)
         self.consumers: dict[str, Consumer] = {}
-        self.unacked: UnackedDeliveries[Consumer | GetHolder] = UnackedDeliveries()
+        self.unacked: UnackedDeliveries[DeliveryHolder] = UnackedDeliveries()
         self.next_tag = 1
         # Totals since the channel was opened, for statistics. Deliveries to consumers that ack have no counter,
         # because each delivery has a tag: their number is that of all tags so far, minus
@@ -147,6 +156,7 @@ class Channel:
         self._deferred_tags: set[int] = set()  # tags that were settled one by one
         self._deferred_up_to = 0  # all unsettled tags up to this one
         self._committing: StepTask[None] | None = None  # a commit in several steps
+        self._withdrawn_tags: dict[int, None] | None = None  # that the client will settle (CH6)
 
     def send(self, method: Method) -> None:
         self.connection.write(encode_method_frame(self.number, method))
@@ -305,10 +315,11 @@ class Channel:
             self._settle(Settlement.ACK, first, last, now)
             return
         for tag in range(first, last + 1):
-            if not self.unacked.has(tag):
+            if self.unacked.has(tag):
+                self._settle(Settlement.ACK, tag, tag, now)
+            elif not self._forget_withdrawn(tag):
                 unknown = tag
                 break
-            self._settle(Settlement.ACK, tag, tag, now)
         if unknown is not None:
             raise _unknown_tag_error(unknown)
 
@@ -319,12 +330,46 @@ class Channel:
             return
         if multiple and tag == 0:
             self._settle_up_to(settlement, self.next_tag - 1, now)
-        elif not self.unacked.has(tag):
+        elif not self.unacked.has(tag) and not self._forget_withdrawn(tag):
             raise _unknown_tag_error(tag)
         elif multiple:
             self._settle_up_to(settlement, tag, now)
         else:
             self._settle(settlement, tag, tag, now)
+
+    def withdraw(self, queue: Queue, tag: int, position: int) -> tuple[Run, DeliveryHolder] | None:
+        """Take an unsettled delivery away from the client; return the message, which the caller requeues.
+
+        None if the client has settled it meanwhile, also in an open transaction (CH3), or if the tag is not that of
+        the message at this position of the queue.
+        """
+        if self._is_deferred(tag):
+            return None
+        for entry, low, high in self.unacked.spans(tag, tag):
+            run = entry.run
+            if (
+                not entry.has(tag)
+                or entry.holder.queue is not queue
+                or run.first_position + low * run.stride != position
+            ):
+                return None
+            message, holder = run.slice(low, high), entry.holder
+            holder.release(self.unacked.settle(entry, low, high))
+            self.unacked.compact()
+            if self._withdrawn_tags is None:
+                self._withdrawn_tags = {}
+            elif len(self._withdrawn_tags) >= WITHDRAWN_TAGS_MAX:
+                del self._withdrawn_tags[next(iter(self._withdrawn_tags))]
+            self._withdrawn_tags[tag] = None
+            return message, holder
+        return None
+
+    def _forget_withdrawn(self, tag: int) -> bool:
+        """Whether a delivery was withdrawn, and is not settled yet (CH6)."""
+        if self._withdrawn_tags is None or tag not in self._withdrawn_tags:
+            return False
+        del self._withdrawn_tags[tag]
+        return True
 
     def recover(self, now: int) -> None:
         """Requeue all deliveries that no transaction has settled (CH3), in the background if they are many."""
@@ -449,7 +494,7 @@ class Channel:
         If all credit was released before the first dispatch, which consumer gets which message would depend on
         how the client batches its acks.
         """
-        holder: Consumer | GetHolder | None = None
+        holder: DeliveryHolder | None = None
         for entry, low, high in self.unacked.spans(first, last):
             if holder is not entry.holder:
                 if holder is not None:
@@ -489,7 +534,7 @@ class Channel:
         self.unacked.compact()
         return returned, holders
 
-    def _dispatch_to(self, holder: Consumer | GetHolder, now: int) -> None:
+    def _dispatch_to(self, holder: DeliveryHolder, now: int) -> None:
         if self._was_at_limit:
             self.resume(now)
             self._was_at_limit = 0 < self.global_prefetch <= self.in_flight
@@ -502,7 +547,7 @@ class Channel:
     def _defer_settlement(self, settlement: Settlement, tag: int, *, multiple: bool) -> None:
         is_everything = multiple and tag == 0
         if not is_everything and (
-            tag <= self._deferred_up_to or tag in self._deferred_tags or not self.unacked.has(tag)
+            self._is_deferred(tag) or not (self.unacked.has(tag) or self._forget_withdrawn(tag))
         ):
             raise _unknown_tag_error(tag)
         # Earlier deferred settlements are applied first, so the range may include their tags.
@@ -520,6 +565,10 @@ class Channel:
                 self._deferred_settlements[-1] = (settlement, first, tag)
                 return
         self._deferred_settlements.append((settlement, tag, tag))
+
+    def _is_deferred(self, tag: int) -> bool:
+        """Whether the open transaction settles the delivery (CH3)."""
+        return tag <= self._deferred_up_to or tag in self._deferred_tags
 
     def commit(self, now: int) -> None:
         """Commit the transaction, in one step if it is small, otherwise in the background."""

@@ -31,6 +31,7 @@ from .resources import (
     taps,
     topology,
     traces,
+    unacked_messages,
     users,
     vhosts,
 )
@@ -67,6 +68,7 @@ RESOURCES = (
     taps,
     topology,
     traces,
+    unacked_messages,
     users,
     vhosts,
 )

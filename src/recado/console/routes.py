@@ -52,6 +52,7 @@ _MESSAGE_ACTIONS: Final = (
     "/reveal",
     "/move",
     "/replay",
+    "/requeue",
     "/contents",
     "/delete-messages",
     "/route-test",

@@ -12,6 +12,7 @@ from recado.broker.broker import DeletedQueueCounters
 from recado.broker.queue import Queue
 from recado.server.connection import now_ms
 
+from .delivery_ages import DeliveryAges
 from .history import SAMPLE_INTERVAL_S, CounterHistory
 from .query import Steps
 from .resources.statistics import (
@@ -65,6 +66,7 @@ class Sampler:
         self.vhosts = CounterHistory(VHOST_FIELDS)  # by name
         self.totals = CounterHistory(TOTAL_FIELDS)
         self.churn = CounterHistory(CHURN_FIELDS)
+        self.delivery_ages = DeliveryAges()
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -118,6 +120,7 @@ class Sampler:
             for channel in connection.session.channels.values()
         ]
         await run(self.channels.sample(((each, read_channel(each)) for each in channels), at_ms))
+        await run(self.delivery_ages.sample(broker.consumer_timeouts.channels, at_ms))
 
     def clear(self) -> None:
         """Forget all time series; rates continue."""

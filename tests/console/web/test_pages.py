@@ -16,6 +16,7 @@ PAGES = {
     "queues": "#/queues",
     "queue": "#/queues/%2F/orders.paid",
     "messages": "#/queues/%2F/orders.paid?tab=messages",
+    "unacknowledged": "#/queues/%2F/orders.paid?tab=unacked",
     "messages with markup": f"#/queues/%2F/{quote(MARKUP, safe='')}?tab=messages",
     "bindings": "#/queues/%2F/invoices?tab=bindings",
     "consumers of a queue": "#/queues/%2F/invoices?tab=consumers",

@@ -421,3 +421,27 @@ def test_a_user_who_may_not_reveal_has_no_button(signed_in: OpenPage) -> None:
     page = signed_in("#/queues/%2F/payments?tab=messages", user="mara", password=SECRET)
     page.get_by_text("masked", exact=True).first.wait_for()
     assert page.get_by_role("button", name="Reveal").count() == 0
+
+
+def test_unacknowledged_messages_are_requeued(signed_in: OpenPage, channel: Any) -> None:
+    channel.queue_declare("held")
+    for number in range(3):
+        channel.basic_publish("", "held", b"%d" % number)
+    page = signed_in("#/queues/%2F/held?tab=unacked")
+    page.get_by_text("No client holds a message of this queue.").wait_for()
+    for _ in range(3):
+        assert channel.basic_get("held")[0] is not None
+    rows = page.get_by_role("row").filter(has_text="basic.get")
+    rows.nth(2).wait_for()
+    page.get_by_role("checkbox", name="Select message 1 of").check()
+    page.get_by_role("button", name="Requeue 1").click()
+    page.get_by_role("dialog").get_by_text("Held by 127.0.0.1:").wait_for()
+    page.get_by_role("dialog").get_by_role("button", name="Requeue").click()
+    page.get_by_text("1 message requeued.").wait_for()
+    page.wait_for_function("document.querySelectorAll('tbody tr').length === 2")
+    method, _, body = channel.basic_get("held", auto_ack=True)
+    assert (method.redelivered, body) == (True, b"1")
+    page.get_by_role("button", name="Select all").click()
+    page.get_by_role("button", name="Requeue 2").wait_for()
+    page.get_by_role("link", name=re.compile(r"\(1\)$")).first.click()
+    page.get_by_role("heading", level=1, name=re.compile(r"\(1\)$")).wait_for()

@@ -351,27 +351,30 @@ def get_channel(request: ApiRequest) -> Answer:
 # ── consumers ───────────────────────────────────────────────────────────────────────────────────────
 
 
+def channel_details(request: ApiRequest, channel: Channel) -> dict[str, Any]:
+    """Return how other objects refer to a channel; empty if its connection is closed."""
+    connection = request.connection_of(channel.connection)
+    if connection is None:
+        return {}
+    (peer_host, peer_port), _ = connection.session.ends
+    return {
+        "name": channel_name((connection, channel)),
+        "number": channel.number,
+        "connection_name": connection_name(connection),
+        "node": request.console.node_name,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "user": _owner(connection)[0],
+    }
+
+
 def consumer_object(request: ApiRequest, consumer: Consumer) -> dict[str, Any]:
     """Return a consumer as RabbitMQ describes it."""
-    channel = consumer.channel
-    connection = request.connection_of(channel.connection)
-    details: dict[str, Any] = {}
-    if connection is not None:
-        (peer_host, peer_port), _ = connection.session.ends
-        details = {
-            "name": channel_name((connection, channel)),
-            "number": channel.number,
-            "connection_name": connection_name(connection),
-            "node": request.console.node_name,
-            "peer_host": peer_host,
-            "peer_port": peer_port,
-            "user": _owner(connection)[0],
-        }
     active = consumer.queue.is_active(consumer)
     return {
         "consumer_tag": consumer.tag,
         "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost.name},
-        "channel_details": details,
+        "channel_details": channel_details(request, consumer.channel),
         "ack_required": not consumer.no_ack,
         "active": active,
         "activity_status": _activity(consumer) if active else "waiting",

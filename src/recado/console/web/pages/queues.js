@@ -12,6 +12,7 @@ import { go, href, setQuery } from "../router.js";
 import { FilterField, parseSort, sortRows, Table } from "../table.js";
 import { Diagram } from "./bindings.js";
 import { MessagesTab, PublishForm } from "./messages.js";
+import { UnackedTab } from "./unacked.js";
 import { useVhosts, VhostFilter } from "./vhosts.js";
 
 // ── the list ──────────────────────────────────────────────────────────────────────────────────────
@@ -209,6 +210,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
   const tabs = [
     ["charts", "Charts"],
     ["messages", "Messages"],
+    ...(isStream ? [] : [["unacked", "Unacknowledged", queue.messages_unacknowledged]]),
     ["bindings", "Bindings"],
     ["consumers", "Consumers", queue.consumers],
     ["settings", "Settings"],
@@ -228,6 +230,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     <${Tabs} tabs=${tabs} current=${tab} />
     ${tab === "charts" && html`<${QueueCharts} route=${route} samples=${samples} />`}
     ${tab === "messages" && html`<${MessagesTab} vhost=${vhost} name=${name} isStream=${isStream} query=${route.query} total=${queue.messages} />`}
+    ${tab === "unacked" && html`<${UnackedTab} vhost=${vhost} name=${name} query=${route.query} total=${queue.messages_unacknowledged} />`}
     ${tab === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${name} />`}
     ${tab === "consumers" && html`<${QueueConsumers} queue=${queue} />`}
     ${tab === "settings" && html`<${QueueSettings} queue=${queue} />`}
