@@ -1,23 +1,20 @@
 """`Messaging`: the endpoints of a program on one AMQP 0-9-1 broker.
 
-    app = Messaging("amqp://localhost")
+app = Messaging("amqp://localhost")
 
-    @app.subscribe("orders", retry=Retry(5, backoff=1.0))
-    async def handle(order: Order) -> Receipt:         # the returned value is the reply
-        ...
+@app.subscribe("orders", retry=Retry(5, backoff=1.0))
+async def handle(order: Order) -> Receipt:         # the returned value is the reply
+    ...
 
-    async with app:
-        receipt = await app.request("orders", order, timeout=2)
-
-Two connections are used, since a broker that is short of memory stops reading from those that publish: one
-publishes, one consumes and acknowledges.
+async with app:
+    receipt = await app.request("orders", order, timeout=2)
 """
 
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from os import PathLike
 from typing import Any, Self, TypeVar, overload
 
@@ -26,39 +23,33 @@ import msgspec
 from recado.amqp.values import FieldTable
 from recado.client import (
     ChannelClosedByBrokerError,
-    ConnectionEvent,
-    ConnectionRecovered,
     Delivery,
     RobustChannel,
-    RobustConnection,
     connect,
     parse_url,
 )
 from recado.node.broker import Broker
 
-from .declaration import UNROUTED_SUFFIX, Declarer
-from .delay import Delay, ExchangeDelay, QueueDelay
+from .declaration import UNROUTED_SUFFIX
+from .delay import Delay
 from .destination import (
     Destination,
     DestinationLike,
-    LogStream,
     PointToPoint,
     PublishSubscribe,
     to_destination,
 )
-from .encoder import MessageEncoder
-from .endpoint import EndpointSource, EndpointState, MessageEndpoint, Processor, describe_endpoint
+from .endpoint import EndpointState, MessageEndpoint, describe_endpoint
 from .errors import CompositionError, UnroutableMessageError
 from .failure import attempt_number
-from .handler import Handler, inspect_handler
+from .handler import inspect_handler
 from .interceptor import Interceptor
 from .message import DeliveryInfo, Message, received_message
-from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
-from .publisher import ConfirmedPublisher, EncodedPublish
-from .requester import Requester
+from .processor import ProcessorOptions
+from .publisher import EncodedPublish
 from .retry import NO_RETRY, Retry
-from .routing import MessageSelector
-from .tap import TapProcessor
+from .runtime import Runtime
+from .subscription_options import SubscriptionOptions, require_queue, to_retry
 from .translation import Translator, Translators
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,7 +59,6 @@ log = logging.getLogger("recado.patterns")
 
 HEARTBEAT_S = 2  # a connection that is silent is replaced within twice this time
 RECONNECT_DELAY_MAX_S = 1.0
-PREFETCH_MIN_COUNT = 100  # without retries: enough deliveries to hide the round trip
 
 DEAD_LETTERS = PointToPoint("dead-letters")
 INVALID_MESSAGES = PointToPoint("invalid-messages")
@@ -115,14 +105,14 @@ class Messaging:
         self.endpoints: dict[str, MessageEndpoint] = {}
         self._url = url
         self._data = data
-        self.dead_letter = _require_queue(dead_letter, "dead_letter")
-        self.invalid = _require_queue(invalid, "invalid")
+        self.dead_letter = require_queue(dead_letter, "dead_letter")
+        self.invalid = require_queue(invalid, "invalid")
         self._wait_for_broker = wait_for_broker
         self._delay: Delay | None = None  # None: chosen by the broker
         self._interceptors: list[Interceptor] = []
-        self._registrations: list[Callable[[_Running], MessageEndpoint]] = []
+        self._registrations: list[Callable[[Runtime], MessageEndpoint]] = []
         self._tags: set[str] = set()
-        self._running: _Running | None = None
+        self._runtime: Runtime | None = None
         self._starting: set[asyncio.Task[None]] = set()
         self._exit_stack = AsyncExitStack()
 
@@ -140,25 +130,25 @@ class Messaging:
 
         Raises the errors of `recado.connect`, and `CompositionError` if an endpoint cannot work.
         """
-        if self._running is not None:
+        if self._runtime is not None:
             raise RuntimeError("the application is started already")
         async with AsyncExitStack() as stack:
             url = self._url
             if url is None:
                 url = (await stack.enter_async_context(Broker(data=self._data))).url
-            self._running = running = await self._connect(url, stack)
+            self._runtime = runtime = await self._connect(url, stack)
             try:
                 for register in self._registrations:
-                    self._start_endpoint(register(running))
+                    self._start_endpoint(register(runtime))
                 for endpoint in self.endpoints.values():
                     await endpoint.wait_started()
             except BaseException:
                 await self._stop_endpoints()
-                self._running = None
+                self._runtime = None
                 raise
             self._exit_stack = stack.pop_all()
 
-    async def _connect(self, url: str, stack: AsyncExitStack) -> "_Running":
+    async def _connect(self, url: str, stack: AsyncExitStack) -> Runtime:
         parameters = parse_url(url)
         if "heartbeat=" not in url:
             parameters = msgspec.structs.replace(parameters, heartbeat=HEARTBEAT_S)
@@ -173,18 +163,20 @@ class Messaging:
             )
             connections.append(await stack.enter_async_context(connection))
         publishing, consuming = connections
-        running = _Running(self, url, publishing, consuming)
-        stack.push_async_callback(running.close)
-        await running.publisher.open()
-        return running
+        runtime = Runtime(
+            url, publishing, consuming, self.translators, self._interceptors, self._delay
+        )
+        stack.push_async_callback(runtime.close)
+        await runtime.publisher.open()
+        return runtime
 
     async def stop(self) -> None:
         """Stop consuming, wait for running handlers and confirms, and disconnect."""
-        if self._running is not None:
+        if self._runtime is not None:
             for task in self._starting:
                 task.cancel()
             await self._stop_endpoints()
-            self._running = None
+            self._runtime = None
             await self._exit_stack.aclose()
 
     async def _stop_endpoints(self) -> None:
@@ -205,15 +197,15 @@ class Messaging:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
 
-    def _require_running(self) -> "_Running":
-        if self._running is None:
+    def _require_runtime(self) -> Runtime:
+        if self._runtime is None:
             raise RuntimeError("the application is not started: use `async with app`")
-        return self._running
+        return self._runtime
 
     @property
     def url(self) -> str:
         """The URL of the broker. That of an embedded one is known only while the application is started."""
-        return self._url if self._url is not None else self._require_running().url
+        return self._url if self._url is not None else self._require_runtime().url
 
     @contextmanager
     def substituted(self, url: str, delay: Delay, interceptor: Interceptor) -> Iterator[None]:
@@ -230,24 +222,24 @@ class Messaging:
     @property
     def unconfirmed_count(self) -> int:
         """The number of published messages and requests that the broker has not confirmed."""
-        if self._running is None:
+        if self._runtime is None:
             return 0
         return (
-            self._running.publisher.unconfirmed_count
-            + self._running.requester.publisher.unconfirmed_count
+            self._runtime.publisher.unconfirmed_count
+            + self._runtime.requester.publisher.unconfirmed_count
         )
 
     @property
     def is_recado(self) -> bool:
         """Whether the broker is recado, whose extensions are used then."""
-        return self._require_running().declarer.is_recado
+        return self._require_runtime().declarer.is_recado
 
     def health(self) -> Health:
         """Return whether all endpoints consume. It checks what the client knows, without asking the broker."""
         problems = []
-        if self._running is None:
+        if self._runtime is None:
             problems.append("the application is not started")
-        elif not self._running.publishing.is_connected:
+        elif not self._runtime.publishing.is_connected:
             problems.append("the publishing connection is lost, reconnecting")
         endpoints = list(self.endpoints.values())
         for each in endpoints:
@@ -299,95 +291,30 @@ class Messaging:
 
         def register(function: F) -> F:
             handler = inspect_handler(function)
-            name = tag or function.__name__
-            policy = _to_retry(retry)
-            target = to_destination(source)
-            options, described = self._compose(
-                name,
-                target,
-                policy,
+            options = SubscriptionOptions(
+                tag=tag or function.__name__,
+                target=to_destination(source),
+                retry=to_retry(retry),
+                dead_letter=self._dead_letter_of(dead_letter),
+                invalid=self._invalid_of(invalid),
                 key=key,
                 subscriber=subscriber,
                 selector=selector,
                 offset=offset,
-                dead_letter=dead_letter,
-                invalid=invalid,
                 concurrency=concurrency,
+                prefetch=prefetch,
                 timeout=timeout,
             )
-            count = prefetch or (
-                concurrency if policy.attempts > 1 else max(PREFETCH_MIN_COUNT, 2 * concurrency)
-            )
-            self._register(
-                name,
-                lambda running: running.handler_endpoint(handler, options, described, count),
-            )
+            self._register(options.tag, lambda runtime: runtime.handler_endpoint(handler, options))
             return function
 
         return register
 
-    def _compose(
-        self,
-        tag: str,
-        target: Destination,
-        retry: Retry,
-        *,
-        key: str | None,
-        subscriber: str | None,
-        selector: str | None,
-        offset: str | int | None,
-        dead_letter: DestinationLike | None,
-        invalid: DestinationLike | None,
-        concurrency: int,
-        timeout: float | None,
-    ) -> tuple[ProcessorOptions, EndpointSource]:
-        """Check that the options of an endpoint work together."""
-        if concurrency < 1:
-            raise CompositionError(
-                f"endpoint '{tag}': concurrency={concurrency} must be at least 1"
-            )
-        if not isinstance(target, PublishSubscribe) and (key is not None or subscriber is not None):
-            raise CompositionError(
-                f"endpoint '{tag}': key and subscriber belong to an exchange; write"
-                f" PublishSubscribe({target.name!r}), or leave them out"
-            )
-        if isinstance(target, LogStream):
-            if retry.attempts > 1:
-                raise CompositionError(
-                    f"endpoint '{tag}': a message of a stream cannot be attempted again later, because it stays in"
-                    " the stream; forward the stream to a queue with flow(), and retry there"
-                )
-        elif offset is not None:
-            raise CompositionError(f"endpoint '{tag}': offset belongs to a LogStream")
-        described = EndpointSource(
-            destination=target,
-            key=key,
-            subscriber=subscriber,
-            offset=offset,
-            exclusive=selector is not None and not isinstance(target, LogStream | PublishSubscribe),
-            selector=selector if isinstance(target, LogStream) else None,
-        )
-        if selector is not None and isinstance(target, PublishSubscribe) and subscriber is not None:
-            raise CompositionError(
-                f"endpoint '{tag}': the queue of subscriber '{subscriber}' is shared by its programs, so a selector"
-                " would take messages from the others; use flow() with a ContentRouter or Filter instead"
-            )
-        parked = (
-            self.dead_letter if dead_letter is None else _require_queue(dead_letter, "dead_letter")
-        )
-        rejected = self.invalid if invalid is None else _require_queue(invalid, "invalid")
-        options = ProcessorOptions(
-            tag=tag,
-            retry=retry,
-            dead_letter=parked,
-            invalid=rejected,
-            concurrency=concurrency,
-            timeout=timeout,
-            selected=None if selector is None else MessageSelector(selector),
-            unselected=parked if described.exclusive else None,
-            interceptors=self._interceptors,
-        )
-        return options, described
+    def _dead_letter_of(self, option: DestinationLike | None) -> PointToPoint:
+        return self.dead_letter if option is None else require_queue(option, "dead_letter")
+
+    def _invalid_of(self, option: DestinationLike | None) -> PointToPoint:
+        return self.invalid if option is None else require_queue(option, "invalid")
 
     def listen(
         self,
@@ -407,21 +334,21 @@ class Messaging:
             handler = inspect_handler(function)
             name = tag or function.__name__
             self._register(
-                name, lambda running: running.tap_endpoint(handler, name, queue, bindings)
+                name, lambda runtime: runtime.tap_endpoint(handler, name, queue, bindings)
             )
             return function
 
         return register
 
-    def _register(self, tag: str, make: "Callable[[_Running], MessageEndpoint]") -> None:
+    def _register(self, tag: str, make: Callable[[Runtime], MessageEndpoint]) -> None:
         if tag in self._tags:
             raise CompositionError(
                 f"there are two endpoints with the tag '{tag}': name one with tag=…"
             )
         self._tags.add(tag)
         self._registrations.append(make)
-        if self._running is not None:
-            endpoint = make(self._running)
+        if self._runtime is not None:
+            endpoint = make(self._runtime)
             self._start_endpoint(endpoint)
             task = asyncio.create_task(endpoint.wait_started())
             self._starting.add(task)
@@ -461,39 +388,39 @@ class Messaging:
 
         Raises `TranslationError` and `NotConfirmedError`.
         """
-        running = self._require_running()
-        destination = await running.declarer.declare(to)
+        runtime = self._require_runtime()
+        destination = await runtime.declarer.declare(to)
         if isinstance(body, Message):
             message = self._to_message(body, key)
-            publish = running.encoder.to_destination(message, destination)
+            publish = runtime.encoder.to_destination(message, destination)
         else:
-            publish = running.encoder.body_to_destination(body, destination, key)
+            publish = runtime.encoder.body_to_destination(body, destination, key)
         try:
-            await running.publisher.publish(publish)
+            await runtime.publisher.publish(publish)
         except (UnroutableMessageError, ChannelClosedByBrokerError):
             # The destination was deleted since it was declared.
-            running.declarer.forget(destination)
-            await running.declarer.declare(destination)
-            await running.publisher.publish(publish)
+            runtime.declarer.forget(destination)
+            await runtime.declarer.declare(destination)
+            await runtime.publisher.publish(publish)
 
     async def publish_many(
         self, to: DestinationLike, bodies: Iterable[object], *, key: str = ""
     ) -> None:
         """Publish messages in order, and wait until the broker has confirmed all of them."""
-        running = self._require_running()
-        destination = await running.declarer.declare(to)
+        runtime = self._require_runtime()
+        destination = await runtime.declarer.declare(to)
         publishes = []
         for body in bodies:
             if isinstance(body, Message):
                 message = self._to_message(body, key)
-                publishes.append(running.encoder.to_destination(message, destination))
+                publishes.append(runtime.encoder.to_destination(message, destination))
             else:
-                publishes.append(running.encoder.body_to_destination(body, destination, key))
-        await running.publisher.publish_many(publishes)
+                publishes.append(runtime.encoder.body_to_destination(body, destination, key))
+        await runtime.publisher.publish_many(publishes)
 
     async def publish_encoded(self, publish: EncodedPublish) -> None:
         """Publish a message that is encoded already, and wait for its confirm."""
-        await self._require_running().publisher.publish(publish)
+        await self._require_runtime().publisher.publish(publish)
 
     def _to_message(self, body: object, key: str) -> Message[Any]:
         message = body if isinstance(body, Message) else Message(body=body)
@@ -532,10 +459,10 @@ class Messaging:
         The request expires after `timeout` seconds, so it is not handled in vain. Raises `RequestTimeoutError`
         then, `ReplyError` if the handler failed, and the errors of `publish`.
         """
-        running = self._require_running()
-        destination = await running.declarer.declare(to)
+        runtime = self._require_runtime()
+        destination = await runtime.declarer.declare(to)
         message = self._to_message(body, key)
-        message_id = message.message_id or running.publisher.new_message_id()
+        message_id = message.message_id or runtime.publisher.new_message_id()
         request = message.replace(
             message_id=message_id,
             correlation_id=message_id,
@@ -544,8 +471,8 @@ class Messaging:
             persistent=False,
         )
         translators = self.translators
-        return await running.requester.request(
-            running.encoder.to_destination(request, destination),
+        return await runtime.requester.request(
+            runtime.encoder.to_destination(request, destination),
             timeout,
             lambda reply, content_type: translators.decode(reply, content_type, reply_type),
         )
@@ -561,10 +488,10 @@ class Messaging:
         The message is acknowledged at the end of the block. If the block raises, it returns to the head of its
         queue. A message that cannot be translated goes to `invalid`, and the next one is taken.
         """
-        running = self._require_running()
-        destination = await running.declarer.declare(source)
-        channel = await running.polling_channel()
-        taken = await self._take(running, channel, destination, body_type)
+        runtime = self._require_runtime()
+        destination = await runtime.declarer.declare(source)
+        channel = await runtime.polling_channel()
+        taken = await self._take(runtime, channel, destination, body_type)
         if taken is None:
             yield None
             return
@@ -577,7 +504,7 @@ class Messaging:
         delivery.ack()
 
     async def _take(
-        self, running: "_Running", channel: RobustChannel, source: Destination, body_type: Any
+        self, runtime: Runtime, channel: RobustChannel, source: Destination, body_type: Any
     ) -> tuple[Delivery, Message[Any]] | None:
         while (delivery := await channel.get(source.name)) is not None:
             properties = delivery.properties
@@ -585,7 +512,7 @@ class Messaging:
             try:
                 body = self.translators.decode(delivery.body, properties.content_type, body_type)
             except Exception as error:  # noqa: BLE001 - parked with its reason
-                settlement = running.settlement(self._options_of_polling(source))
+                settlement = runtime.settlement(self._options_of_polling(source))
                 await settlement.park(delivery, properties, source.name, error, attempt)
                 continue
             info = DeliveryInfo(
@@ -609,13 +536,13 @@ class Messaging:
 
     async def declare(self, *destinations: DestinationLike) -> None:
         """Declare queues, exchanges and streams that do not exist."""
-        declarer = self._require_running().declarer
+        declarer = self._require_runtime().declarer
         for each in destinations:
             await declarer.declare(each)
 
     async def delete(self, destination: DestinationLike) -> None:
         """Delete a queue, exchange or stream."""
-        declarer = self._require_running().declarer
+        declarer = self._require_runtime().declarer
         target = to_destination(destination)
         async with await declarer.open_channel() as channel:
             if isinstance(target, PublishSubscribe):
@@ -663,7 +590,7 @@ class Messaging:
     async def _bind(
         self, exchange: PublishSubscribe, queue: DestinationLike, key: str, arguments: FieldTable
     ) -> None:
-        declarer = self._require_running().declarer
+        declarer = self._require_runtime().declarer
         if not exchange.name.endswith(UNROUTED_SUFFIX):
             await declarer.declare(exchange)
         target = await declarer.declare(queue)
@@ -673,136 +600,9 @@ class Messaging:
     async def _unbind(
         self, exchange: str, queue: DestinationLike, key: str, arguments: FieldTable
     ) -> None:
-        async with await self._require_running().declarer.open_channel() as channel:
+        async with await self._require_runtime().declarer.open_channel() as channel:
             await channel.unbind_queue(to_destination(queue).name, exchange, key, arguments)
-
-
-class _Running:
-    """The connections of a started application and what works on them."""
-
-    def __init__(
-        self,
-        app: Messaging,
-        url: str,
-        publishing: RobustConnection,
-        consuming: RobustConnection,
-    ) -> None:
-        self.url = url
-        self.publishing = publishing
-        self.consuming = consuming
-        self.publisher = ConfirmedPublisher(publishing)
-        self.declarer = Declarer(publishing)
-        self.declarer.detect_broker(publishing.server_properties)
-        self.encoder = MessageEncoder(
-            app.translators, self.publisher.new_message_id, app._interceptors
-        )
-        if app._delay is not None:
-            self.delay = app._delay
-        elif self.declarer.is_recado:
-            self.delay = ExchangeDelay(self.declarer, self.publisher)
-        else:
-            self.delay = QueueDelay(self.declarer, self.publisher)
-        self.requester = Requester(publishing)
-        self._polling: RobustChannel | None = None
-        publishing.on_event = self._handle_event
-
-    def _handle_event(self, event: ConnectionEvent) -> None:
-        if isinstance(event, ConnectionRecovered):
-            self.declarer.forget_all()
-            self.declarer.detect_broker(self.publishing.server_properties)
-            self.delay.forget_all()
-
-    async def polling_channel(self) -> RobustChannel:
-        """Return the channel of polling consumers.
-
-        They share one, since RabbitMQ orders a rejection and the next get only within a channel.
-        """
-        if self._polling is None or not self._polling.is_open:
-            self._polling = await self.consuming.channel(confirms=False)
-        return self._polling
-
-    def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
-        return DeliverySettlement(options, self.publisher, self.delay)
-
-    def handler_endpoint(
-        self, handler: Handler, options: ProcessorOptions, source: EndpointSource, prefetch: int
-    ) -> MessageEndpoint:
-        """Return the endpoint of a subscription."""
-        if source.selector is not None and not self.declarer.is_recado:
-            source = msgspec.structs.replace(source, selector=None)
-        elif source.is_stream:
-            options = msgspec.structs.replace(options, selected=None)
-        processor = HandlerProcessor(handler, options, self.encoder, self.settlement(options))
-
-        async def prepare() -> None:
-            await self.declarer.declare(options.dead_letter)
-            await self.declarer.declare(options.invalid)
-
-        return self._endpoint(options.tag, source, processor, prefetch, prepare)
-
-    def tap_endpoint(
-        self,
-        handler: Handler,
-        tag: str,
-        queue: str,
-        bindings: Sequence[tuple[PublishSubscribe, str]],
-    ) -> MessageEndpoint:
-        """Return the endpoint of a wire tap."""
-        if self.declarer.is_recado:
-            source = EndpointSource(destination=PointToPoint(queue), tap=True)
-        elif bindings:
-            (exchange, key), *more = bindings
-            source = EndpointSource(
-                destination=exchange, key=key, more_bindings=tuple(more), tap=True
-            )
-        else:
-            raise CompositionError(
-                f"wire tap '{tag}': this broker cannot copy what enters queue '{queue}'; pass bindings=[(exchange,"
-                " key), …], the bindings of the queue"
-            )
-        processor = TapProcessor(tag, handler, self.encoder.translators)
-        return self._endpoint(tag, source, processor, 0, _no_preparation)
-
-    def _endpoint(
-        self,
-        tag: str,
-        source: EndpointSource,
-        processor: Processor,
-        prefetch: int,
-        prepare: Callable[[], Awaitable[object]],
-    ) -> MessageEndpoint:
-        return MessageEndpoint(
-            tag,
-            source,
-            processor,
-            prefetch=prefetch,
-            connection=self.consuming,
-            declarer=self.declarer,
-            prepare=prepare,
-        )
-
-    async def close(self) -> None:
-        with suppress(Exception):
-            await self.requester.close()
-        await self.publisher.close()
 
 
 _DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 _DEAD_LETTER_BINDING: FieldTable = {"x-dead-letter-binding": True}
-
-
-async def _no_preparation() -> None:
-    """A wire tap publishes nothing."""
-
-
-def _to_retry(retry: Retry | int | None) -> Retry:
-    if retry is None:
-        return NO_RETRY
-    return Retry(retry) if isinstance(retry, int) else retry
-
-
-def _require_queue(destination: DestinationLike, option: str) -> PointToPoint:
-    target = to_destination(destination)
-    if not isinstance(target, PointToPoint):
-        raise CompositionError(f"{option} must be a queue, not {type(target).__name__}")
-    return target

@@ -1,0 +1,138 @@
+"""What an application consists of while it is started: two connections, and what works on them.
+
+A broker that is short of memory stops reading from connections that publish. So one connection publishes, and
+another one consumes and acknowledges.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from recado.client import ConnectionEvent, ConnectionRecovered, RobustChannel, RobustConnection
+
+from .declaration import Declarer
+from .delay import Delay, ExchangeDelay, QueueDelay
+from .destination import PointToPoint, PublishSubscribe
+from .encoder import MessageEncoder
+from .endpoint import EndpointSource, MessageEndpoint, Processor
+from .errors import CompositionError
+from .handler import Handler
+from .interceptor import Interceptor
+from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
+from .publisher import ConfirmedPublisher
+from .requester import Requester
+from .subscription_options import SubscriptionOptions
+from .tap import TapProcessor
+from .translation import Translators
+
+
+class Runtime:
+    """The connections of a started application and what works on them."""
+
+    def __init__(
+        self,
+        url: str,
+        publishing: RobustConnection,
+        consuming: RobustConnection,
+        translators: Translators,
+        interceptors: Sequence[Interceptor],
+        delay: Delay | None,
+    ) -> None:
+        """`delay` replaces the facility that is chosen by the broker, for tests."""
+        self.url = url
+        self._interceptors = interceptors
+        self.publishing = publishing
+        self.consuming = consuming
+        self.publisher = ConfirmedPublisher(publishing)
+        self.declarer = Declarer(publishing)
+        self.declarer.detect_broker(publishing.server_properties)
+        self.encoder = MessageEncoder(translators, self.publisher.new_message_id, interceptors)
+        if delay is not None:
+            self.delay = delay
+        elif self.declarer.is_recado:
+            self.delay = ExchangeDelay(self.declarer, self.publisher)
+        else:
+            self.delay = QueueDelay(self.declarer, self.publisher)
+        self.requester = Requester(publishing)
+        self._polling: RobustChannel | None = None
+        publishing.on_event = self._handle_event
+
+    def _handle_event(self, event: ConnectionEvent) -> None:
+        if isinstance(event, ConnectionRecovered):
+            self.declarer.forget_all()
+            self.declarer.detect_broker(self.publishing.server_properties)
+            self.delay.forget_all()
+
+    async def polling_channel(self) -> RobustChannel:
+        """Return the channel of polling consumers.
+
+        They share one, since RabbitMQ orders a rejection and the next get only within a channel.
+        """
+        if self._polling is None or not self._polling.is_open:
+            self._polling = await self.consuming.channel(confirms=False)
+        return self._polling
+
+    def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
+        return DeliverySettlement(options, self.publisher, self.delay)
+
+    def handler_endpoint(self, handler: Handler, options: SubscriptionOptions) -> MessageEndpoint:
+        """Return the endpoint of a subscription."""
+        selects = self.declarer.is_recado
+        processing = options.processing(self._interceptors, selects_at_broker=selects)
+        processor = HandlerProcessor(handler, processing, self.encoder, self.settlement(processing))
+
+        async def prepare() -> None:
+            await self.declarer.declare(options.dead_letter)
+            await self.declarer.declare(options.invalid)
+
+        source = options.source(selects_at_broker=selects)
+        return self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)
+
+    def tap_endpoint(
+        self,
+        handler: Handler,
+        tag: str,
+        queue: str,
+        bindings: Sequence[tuple[PublishSubscribe, str]],
+    ) -> MessageEndpoint:
+        """Return the endpoint of a wire tap."""
+        if self.declarer.is_recado:
+            source = EndpointSource(destination=PointToPoint(queue), tap=True)
+        elif bindings:
+            (exchange, key), *more = bindings
+            source = EndpointSource(
+                destination=exchange, key=key, more_bindings=tuple(more), tap=True
+            )
+        else:
+            raise CompositionError(
+                f"wire tap '{tag}': this broker cannot copy what enters queue '{queue}'; pass bindings=[(exchange,"
+                " key), …], the bindings of the queue"
+            )
+        processor = TapProcessor(tag, handler, self.encoder.translators)
+        return self._endpoint(tag, source, processor, 0, _no_preparation)
+
+    def _endpoint(
+        self,
+        tag: str,
+        source: EndpointSource,
+        processor: Processor,
+        prefetch: int,
+        prepare: Callable[[], Awaitable[object]],
+    ) -> MessageEndpoint:
+        return MessageEndpoint(
+            tag,
+            source,
+            processor,
+            prefetch=prefetch,
+            connection=self.consuming,
+            declarer=self.declarer,
+            prepare=prepare,
+        )
+
+    async def close(self) -> None:
+        with suppress(Exception):
+            await self.requester.close()
+        await self.publisher.close()
+
+
+async def _no_preparation() -> None:
+    """A wire tap publishes nothing."""

@@ -1,0 +1,139 @@
+"""The options of a subscription or flow, checked: which of them work together."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .destination import (
+    Destination,
+    DestinationLike,
+    LogStream,
+    PointToPoint,
+    PublishSubscribe,
+    to_destination,
+)
+from .endpoint import EndpointSource
+from .errors import CompositionError
+from .interceptor import Interceptor
+from .processor import ProcessorOptions
+from .retry import NO_RETRY, Retry
+from .routing import MessageSelector
+
+PREFETCH_MIN_COUNT = 100  # without retries: enough deliveries to hide the round trip
+
+
+class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `Messaging.subscribe` documents; raises `CompositionError` for a combination that cannot work."""
+
+    tag: str
+    target: Destination
+    retry: Retry
+    dead_letter: PointToPoint
+    invalid: PointToPoint
+    key: str | None = None
+    subscriber: str | None = None
+    selector: str | None = None
+    offset: str | int | None = None
+    concurrency: int = 1
+    prefetch: int | None = None
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        match self.target:
+            case PointToPoint(name) | LogStream(name):
+                if self.key is not None or self.subscriber is not None:
+                    raise self._error(
+                        f"key and subscriber belong to an exchange; write PublishSubscribe({name!r}), or leave them out"
+                    )
+            case PublishSubscribe():
+                if self.selector is not None and self.subscriber is not None:
+                    raise self._error(
+                        f"the queue of subscriber '{self.subscriber}' is shared by its programs, so a selector would"
+                        " take messages from the others; use flow() with a ContentRouter or Filter instead"
+                    )
+        if isinstance(self.target, LogStream):
+            if self.retry.attempts > 1:
+                raise self._error(
+                    "a message of a stream cannot be attempted again later, because it stays in the stream; forward"
+                    " the stream to a queue with flow(), and retry there"
+                )
+        elif self.offset is not None:
+            raise self._error("offset belongs to a LogStream")
+        if self.selector is not None:
+            MessageSelector(self.selector)
+
+    def _check_numbers(self) -> None:
+        if self.concurrency < 1:
+            raise self._error(f"concurrency={self.concurrency} must be at least 1")
+        if self.prefetch is not None and not 1 <= self.prefetch <= _PREFETCH_MAX_COUNT:
+            raise self._error(f"prefetch={self.prefetch} must be from 1 to {_PREFETCH_MAX_COUNT}")
+        if self.timeout is not None and self.timeout <= 0:
+            raise self._error(f"timeout={self.timeout} must be more than 0 seconds")
+
+    def _error(self, problem: str) -> CompositionError:
+        return CompositionError(f"endpoint '{self.tag}': {problem}")
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether the endpoint must be the only consumer of its queue."""
+        return self.selector is not None and isinstance(self.target, PointToPoint)
+
+    @property
+    def prefetch_count(self) -> int:
+        """The number of unacknowledged deliveries of the consumer."""
+        if self.prefetch is not None:
+            return self.prefetch
+        if self.retry.attempts > 1:
+            return self.concurrency
+        return max(PREFETCH_MIN_COUNT, 2 * self.concurrency)
+
+    def source(self, *, selects_at_broker: bool) -> EndpointSource:
+        """Return from where the endpoint consumes."""
+        return EndpointSource(
+            destination=self.target,
+            key=self.key,
+            subscriber=self.subscriber,
+            offset=self.offset,
+            exclusive=self._is_alone,
+            selector=self.selector if self._selects_at(selects_at_broker) else None,
+        )
+
+    def processing(
+        self, interceptors: Sequence[Interceptor], *, selects_at_broker: bool
+    ) -> ProcessorOptions:
+        """Return how the endpoint processes its messages."""
+        is_selected_here = self.selector is not None and not self._selects_at(selects_at_broker)
+        return ProcessorOptions(
+            tag=self.tag,
+            retry=self.retry,
+            dead_letter=self.dead_letter,
+            invalid=self.invalid,
+            concurrency=self.concurrency,
+            timeout=self.timeout,
+            selected=MessageSelector(self.selector or "") if is_selected_here else None,
+            unselected=self.dead_letter if self._is_alone else None,
+            interceptors=interceptors,
+        )
+
+    def _selects_at(self, broker: bool) -> bool:
+        """Whether the broker applies the selector: recado does so on streams."""
+        return broker and isinstance(self.target, LogStream)
+
+
+_PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
+
+
+def to_retry(retry: Retry | int | None) -> Retry:
+    """Return a policy for what users write."""
+    if retry is None:
+        return NO_RETRY
+    return Retry(retry) if isinstance(retry, int) else retry
+
+
+def require_queue(destination: DestinationLike, option: str) -> PointToPoint:
+    """Return a destination that must be a queue."""
+    target = to_destination(destination)
+    if not isinstance(target, PointToPoint):
+        raise CompositionError(f"{option} must be a queue, not {type(target).__name__}")
+    return target
