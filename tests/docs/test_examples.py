@@ -36,9 +36,20 @@ def blocks(language: str, *pages: Path) -> list[object]:
 STARTS_SPARK = "spark_session"
 """Pages with this word are run by the tests of their own that share a Spark: `tests/docs/test_*spark*.py`, …"""
 
+ON_BOTH_BROKERS = "patterns"
+"""This page is run by `tests/docs/test_patterns.py`."""
+
 
 @pytest.mark.parametrize(
-    "code", blocks("python", *(page for page in PAGES if STARTS_SPARK not in page.read_text()))
+    "code",
+    blocks(
+        "python",
+        *(
+            page
+            for page in PAGES
+            if page.stem != ON_BOTH_BROKERS and STARTS_SPARK not in page.read_text()
+        ),
+    ),
 )
 def test_example(code: str) -> None:
     with recado.Broker() as broker:

@@ -1,15 +1,52 @@
-"""The catalogue names exactly what `recado.patterns` has."""
+"""The catalogue names exactly what `recado.patterns` has, and its examples run on both brokers."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import re
 from pathlib import Path
 
+import pytest
+
 import recado.patterns
+from workshop.peers import Server
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/patterns.md").read_text()
 PROSE = re.sub(r"^```.*?^```$", "", PAGE, flags=re.DOTALL | re.MULTILINE)
 TABLE_ROWS = re.findall(r"^\| ([A-Z][\w -]+) \| (.+?) \|", PROSE, re.MULTILINE)
+SECTIONS = re.findall(r"^##+ ([\w -]+)\n(.*?)(?=^##)", PAGE, re.DOTALL | re.MULTILINE)
+EXAMPLES = [
+    pytest.param(code, id=f"{title}-{number}")
+    for title, text in [("start", PAGE[: PAGE.index("\n## ")]), *SECTIONS]
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+]
+
+
+def run(code: str, url: str) -> None:
+    """Run an example, in which `await` may stand by itself."""
+    names: dict[str, object] = {"URL": url}
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    compiled = compile(code, "patterns.md", "exec", flags=flags, dont_inherit=True)
+    running = eval(compiled, names)
+    if running is not None:
+        asyncio.run(asyncio.wait_for(running, 60))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [each for each in EXAMPLES if "(URL" in each.values[0]],  # type: ignore[operator]
+)
+def test_example_with_a_broker(code: str, server: Server) -> None:
+    run(code, server.url)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [each for each in EXAMPLES if "(URL" not in each.values[0]],  # type: ignore[operator]
+)
+def test_example(code: str) -> None:
+    run(code, "")
 
 
 def test_every_exported_name_is_on_the_page() -> None:
@@ -22,11 +59,14 @@ def test_every_name_of_the_catalogue_exists() -> None:
         for name in re.findall(r"`([\w.]+)(?:\(.*?\))?`", names):
             found: object = recado.patterns
             for part in name.split("."):
+                if found is recado.patterns.Messaging:
+                    found = recado.patterns.Messaging("amqp://localhost")
                 assert hasattr(found, part), f"{pattern}: {name}"
                 found = getattr(found, part)
 
 
 def test_every_pattern_has_a_section_with_a_diagram() -> None:
-    sections = re.findall(r"^### ([\w -]+)\n(.*?)(?=^##)", PAGE, re.DOTALL | re.MULTILINE)
-    assert [title for title, _ in sections] == [pattern for pattern, _ in TABLE_ROWS]
+    patterns = [pattern for pattern, _ in TABLE_ROWS]
+    sections = [(title, text) for title, text in SECTIONS if title in patterns]
+    assert [title for title, _ in sections] == patterns
     assert [title for title, text in sections if not text.startswith("\n```\n")] == []
