@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False)
 class Message:
-    place: int
+    position: int
     body: bytes
     priority: int
     expires: int | None
@@ -15,7 +15,7 @@ class Message:
     @property
     def rank(self) -> tuple[int, int]:
         """By priority, then by position."""
-        return -self.priority, self.place
+        return -self.priority, self.position
 
 
 @dataclass(eq=False)
@@ -58,7 +58,7 @@ class ModelQueue:
     taps: list[Taker] = field(default_factory=list)
     active: Taker | None = None
     dropped: list[tuple[str, bytes]] = field(default_factory=list)
-    places: int = 0
+    next_position: int = 0
 
     # ── in ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -67,12 +67,12 @@ class ModelQueue:
         times = [time for time in (ttl, self.ttl) if time is not None]
         highest = self.max_priority or 0
         expires = now + min(times) if times else None
-        message = Message(self.places, body, min(priority, highest), expires)
+        message = Message(self.next_position, body, min(priority, highest), expires)
         if self.overflow != "drop-head" and self._is_beyond([*self.ready, message]):
             if self.overflow == "reject-publish-dlx":
                 self.dropped.append(("maxlen", body))
             return False
-        self.places += 1
+        self.next_position += 1
         for tap in self.taps:
             if not tap.congested:
                 tap.give(message)

@@ -415,10 +415,10 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Recording
     kept.tick(100)
     held_then = len(diary.live)
     again = Broker(iter("abc").__next__, store=diary)
-    holding = delayed(again, durable=True).delayed_queue
-    assert holding is not None
-    holding.restore(4, {0: held_then}, 150, has_ttl=True)
-    holding.finish_restore(150)
+    delayed_queue = delayed(again, durable=True).delayed_queue
+    assert delayed_queue is not None
+    delayed_queue.restore(4, {0: held_then}, 150, has_ttl=True)
+    delayed_queue.finish_restore(150)
     again.add_user(kept.users["guest"])
     queue = bound(again)
     publish(again, b"new", 60, now=150, delivery_mode=2)
@@ -430,10 +430,10 @@ def test_after_a_restart_it_comes_when_it_was_due(kept: Broker, diary: Recording
 
 
 def test_nothing_held_is_nothing_to_restore(kept: Broker) -> None:
-    holding = delayed(kept, durable=True).delayed_queue
-    assert holding is not None
-    holding.restore(7, {}, 0, has_ttl=False)
-    holding.finish_restore(0)
+    delayed_queue = delayed(kept, durable=True).delayed_queue
+    assert delayed_queue is not None
+    delayed_queue.restore(7, {}, 0, has_ttl=False)
+    delayed_queue.finish_restore(0)
     assert kept.deadline() is None
 
 

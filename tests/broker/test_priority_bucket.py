@@ -30,17 +30,17 @@ class PriorityBucketMachine(RuleBasedStateMachine):
         self.waiting: list[tuple[int, bytes]] = []
         self.out: list[Run] = []
         self.shared: list[tuple[Run, int]] = []
-        self.place = 0
+        self.next_position = 0
 
     @rule(count=st.sampled_from((1, 2, 20)), alike=st.booleans(), shared=st.booleans())
     def append(self, count: int, alike: bool, shared: bool) -> None:
         """Some runs share their payloads with other queues."""
-        run = run_of([b"%05d" % (self.place + i) for i in range(count)], alike=alike)
+        run = run_of([b"%05d" % (self.next_position + i) for i in range(count)], alike=alike)
         if shared:
             self.shared.append((run, count))
             run = run.copy_for_queue()
-        run.first_position = self.place
-        self.place += count
+        run.first_position = self.next_position
+        self.next_position += count
         self.waiting += messages(run)
         self.bucket.append(run)
 
@@ -69,7 +69,7 @@ class PriorityBucketMachine(RuleBasedStateMachine):
     def read(self, at: int, run_count: int, every: int) -> None:
         """From some position on; perhaps every second or third message is removed."""
         wanted = sorted(self.waiting)[at:]
-        position = wanted[0][0] if wanted else self.place
+        position = wanted[0][0] if wanted else self.next_position
         runs = self.bucket.read(position, runs_of(run_count))
         seen = [message for run in runs or () for message in messages(run)]
         assert runs is not None or not wanted
@@ -113,18 +113,18 @@ TestPriorityBucketMachine.settings = settings(
 
 def test_short_runs_join() -> None:
     bucket = PriorityBucket()
-    for place in range(100):
+    for position in range(100):
         run = run_of([b"x"]).copy_for_queue()
-        run.first_position = place
+        run.first_position = position
         bucket.append(run)
     assert len(bucket.take(100)) == 100
 
 
 def test_what_is_paged_out_is_fetched_when_it_is_needed() -> None:
     """BKT3"""
-    stored = [run_of([b"%d" % place]) for place in range(4)]
-    for place, run in enumerate(stored):
-        run.first_position = place
+    stored = [run_of([b"%d" % position]) for position in range(4)]
+    for position, run in enumerate(stored):
+        run.first_position = position
     bucket = PriorityBucket(lambda: [stored.pop(0)])
     for run in stored:
         bucket.count_paged_out(run)

@@ -22,7 +22,7 @@ def some(count: int, *, alike: bool = False, first: int = 0) -> Run:
     return run
 
 
-def placed(run: Run) -> list[tuple[int, bytes]]:
+def by_position(run: Run) -> list[tuple[int, bytes]]:
     """Return the messages by their positions."""
     bodies = map(extract_body, run.contents())
     return [(run.first_position + i * run.stride, body) for i, body in enumerate(bodies)]
@@ -37,19 +37,19 @@ def test_where_a_message_came_from_ends_its_delivery() -> None:
 @given(st.integers(1, 3000), st.lists(st.integers(1, 900)), st.booleans())
 def test_what_is_taken_and_what_is_left_is_all(count: int, takes: list[int], alike: bool) -> None:
     run = some(count, alike=alike, first=5)
-    whole = placed(run)
+    whole = by_position(run)
     seen: list[tuple[int, bytes]] = []
     for take in takes:
         left = len(run)
         part = run.take(take)
         assert len(part) == min(take, left)
         assert part.taken_count == 0
-        seen += placed(part)
+        seen += by_position(part)
         if part is run:
             break
         assert len(run) == left - take
     else:
-        seen += placed(run)
+        seen += by_position(run)
     assert seen == whole
 
 
@@ -58,10 +58,10 @@ def test_a_run_is_dealt_like_cards(count: int, hands: int) -> None:
     run = some(count, first=3)
     parts = run.split_round_robin(hands)
     assert len(parts) == hands
-    assert sorted(each for part in parts for each in placed(part)) == placed(run)
+    assert sorted(each for part in parts for each in by_position(part)) == by_position(run)
     for i, part in enumerate(parts):
-        assert placed(part) == placed(run)[i::hands]
-        assert placed(part.slice(1, 3)) == placed(part)[1:3]
+        assert by_position(part) == by_position(run)[i::hands]
+        assert by_position(part.slice(1, 3)) == by_position(part)[1:3]
 
 
 def test_a_run_for_another_queue_shares_its_messages_and_is_left_alone() -> None:
@@ -76,7 +76,7 @@ def test_a_run_for_another_queue_shares_its_messages_and_is_left_alone() -> None
     )
     twin.take(2)
     twin.take(3)
-    assert [body for _, body in placed(run)] == BODIES[:5]
+    assert [body for _, body in by_position(run)] == BODIES[:5]
 
 
 def test_taking_again_and_again_lets_go_of_what_has_left() -> None:
@@ -142,21 +142,21 @@ def test_runs_that_return_are_joined(
     parts: list[tuple[int, int, bool, bool, bool]], random: Random
 ) -> None:
     """In order of position, every message once, and shared lists are unchanged."""
-    place, runs, shared = 0, [], []
+    position, runs, shared = 0, [], []
     for count, gap, alike, owned, step in parts:
-        run = some(count, alike=alike, first=place)
+        run = some(count, alike=alike, first=position)
         if not owned:
             shared.append((run, count))
             run = run.copy_for_queue()
-            run.first_position = place
+            run.first_position = position
         if step and count == 1:
             run.stride = 2
         runs.append(run)
-        place += count + gap
-    whole = [message for run in runs for message in placed(run)]
+        position += count + gap
+    whole = [message for run in runs for message in by_position(run)]
     random.shuffle(runs)
     found = merge_adjacent(runs)
-    assert [message for run in found for message in placed(run)] == whole
+    assert [message for run in found for message in by_position(run)] == whole
     assert len(found) <= len(runs)
     assert all(len(run.payloads) == count for run, count in shared)
 
@@ -165,7 +165,7 @@ def test_singles_that_return_are_few_runs() -> None:
     whole = some(3000, alike=True)
     whole.stride = 2
     singles = [whole.slice(i, i + 1) for i in range(3000)]
-    for place, run in enumerate(singles):
-        run.first_position = place
+    for position, run in enumerate(singles):
+        run.first_position = position
     (run,) = merge_adjacent(reversed(singles))
-    assert placed(run) == list(enumerate(BODIES))
+    assert by_position(run) == list(enumerate(BODIES))

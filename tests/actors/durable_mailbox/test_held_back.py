@@ -16,7 +16,7 @@ from recado.actors.durable_mailbox.sequence_set import RANGES_MAX
 from recado.actors.remote.inbound.deduplication import Deduplicator, FrameStatus
 from recado.journal.disk import Disk, MemoryDisk
 from recado.simulator.disk import SimulatedDisk
-from tests.actors.durable_mailbox.test_journal import opened, safe
+from tests.actors.durable_mailbox.test_journal import opened, wait_until_synced
 
 SENDER = b"s" * 16
 FEW = 4
@@ -107,7 +107,7 @@ class HeldBack(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        assert safe(self.life.mailbox_journal) is None
+        assert wait_until_synced(self.life.mailbox_journal) is None
         for number in self.entered:
             self.life.settle(number)
         self.settled += self.entered
@@ -284,7 +284,7 @@ def test_a_journal_without_notes_of_what_is_held_is_read_and_narrowed(
                 entry = enter(mailbox_journal, number)
                 assert entry is not None
                 mailbox_journal.record_handled(entry)
-                assert safe(mailbox_journal) is None
+                assert wait_until_synced(mailbox_journal) is None
     life = Life(disk)
     assert life.mailbox_journal._sequences_of(SENDER).range_count > FEW
     life.comes(1)

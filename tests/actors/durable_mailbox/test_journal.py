@@ -36,8 +36,8 @@ def entered(mailbox_journal: MailboxJournal, body: bytes, box: str = "box") -> P
     return entry
 
 
-def safe(mailbox_journal: MailboxJournal) -> BaseException | None:
-    """Wait until all is."""
+def wait_until_synced(mailbox_journal: MailboxJournal) -> BaseException | None:
+    """Wait until everything that was entered is synced; return the error if that failed."""
     done = threading.Event()
     told: list[BaseException | None] = []
 
@@ -68,7 +68,7 @@ def test_what_is_safe_is_found_again_in_order_until_it_is_handled() -> None:
     with opened(disk) as mailbox_journal:
         entries = [entered(mailbox_journal, body) for body in (b"one", b"two", b"three")]
         entered(mailbox_journal, b"other", "another")
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
         mailbox_journal.record_attempt(entries[1])
         mailbox_journal.record_handled(entries[1])
     with opened(disk) as mailbox_journal:
@@ -113,7 +113,7 @@ def test_segments_of_no_use_go_and_nothing_that_lives_goes_with_them() -> None:
             assert entry is not None
             mailbox_journal.record_attempt(entry)
             mailbox_journal.record_handled(entry)
-            assert safe(mailbox_journal) is None
+            assert wait_until_synced(mailbox_journal) is None
     assert sum(name.endswith(".journal") for name in disk.names()) < 6
     with opened(disk, 2_000) as mailbox_journal:
         ((entry, record),) = mailbox_journal.pending_of("box")
@@ -130,11 +130,11 @@ def test_a_full_disk_is_told_and_what_waits_is_written_when_there_is_room() -> N
     with opened(disk) as mailbox_journal:
         disk.fill()
         entered(mailbox_journal, b"one")
-        failure = safe(mailbox_journal)
+        failure = wait_until_synced(mailbox_journal)
         assert isinstance(failure, OSError)
         assert failure.errno == errno.ENOSPC
         disk.fill(None)
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
 
 
 def test_who_cannot_be_told_keeps_nobody_else_from_it() -> None:
@@ -144,7 +144,7 @@ def test_who_cannot_be_told_keeps_nobody_else_from_it() -> None:
     with opened(MemoryDisk()) as mailbox_journal:
         entered(mailbox_journal, b"one")
         mailbox_journal.when_synced(fails)
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
 
 
 def test_after_a_failed_sync_nothing_is_promised() -> None:
@@ -152,8 +152,8 @@ def test_after_a_failed_sync_nothing_is_promised() -> None:
     mailbox_journal = MailboxJournal(disk)
     entered(mailbox_journal, b"one")
     disk.fail_sync()
-    assert isinstance(safe(mailbox_journal), OSError)
-    assert isinstance(safe(mailbox_journal), OSError)
+    assert isinstance(wait_until_synced(mailbox_journal), OSError)
+    assert isinstance(wait_until_synced(mailbox_journal), OSError)
     mailbox_journal.close()
 
 
@@ -162,7 +162,7 @@ def test_a_closed_room_says_so_and_an_open_one_is_nobody_elses() -> None:
     with opened(disk) as mailbox_journal, pytest.raises(FolderInUseError):
         MailboxJournal(disk)
     mailbox_journal.close()
-    assert isinstance(safe(mailbox_journal), SystemClosedError)
+    assert isinstance(wait_until_synced(mailbox_journal), SystemClosedError)
     MailboxJournal(disk).close()
 
 
@@ -207,14 +207,14 @@ def test_it_is_what_was_entered_less_what_was_handled_in_all_lives(
                     mailbox_journal.record_handled(entries[chosen])
                     del model[chosen]
             case "safe":
-                assert safe(mailbox_journal) is None
+                assert wait_until_synced(mailbox_journal) is None
             case _:
                 mailbox_journal.close()
                 mailbox_journal = MailboxJournal(disk, 400)
         assert {r.body: e.attempts for e, r in mailbox_journal.pending_of("box")} == model
         assert bodies(mailbox_journal) == list(model)
     for _ in range(20):  # some segments are dropped by each
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
     mailbox_journal.close()
     size = sum(len(content) for name, content in disk.files.items() if name.endswith(".journal"))
     live = sum(len(body) + 60 for body in model)
@@ -226,7 +226,7 @@ def test_a_damaged_journal_is_told_and_the_folder_is_free_again() -> None:
     with opened(disk) as mailbox_journal:
         entered(mailbox_journal, b"one")
         entered(mailbox_journal, b"two")
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
     (name,) = (name for name in disk.names() if name.endswith(".journal"))
     disk.files[name][60] ^= 1
     for _ in range(2):
@@ -244,7 +244,7 @@ def test_much_that_is_known_does_not_make_the_journal_grow() -> None:
             )
             assert entry is not None
             mailbox_journal.record_handled(entry)
-            assert safe(mailbox_journal) is None
+            assert wait_until_synced(mailbox_journal) is None
     known = max(len(content) for content in disk.files.values())
     assert known > 3_000
     size = sum(len(content) for name, content in disk.files.items() if name.endswith(".journal"))
@@ -275,13 +275,13 @@ def test_a_disk_that_fills_up_while_it_is_cleaned_loses_nothing() -> None:
         told = []
         for body in kept:
             entered(mailbox_journal, body)
-            told.append(safe(mailbox_journal))
+            told.append(wait_until_synced(mailbox_journal))
         assert isinstance(
             told[-1], OSError
         )  # sooner or later: a segment may have had mailbox_journal
         disk.fill(None)
         for _ in range(20):
-            assert safe(mailbox_journal) is None
+            assert wait_until_synced(mailbox_journal) is None
         assert bodies(mailbox_journal) == kept
     with opened(disk, 1_000) as mailbox_journal:
         assert bodies(mailbox_journal) == kept
@@ -307,7 +307,7 @@ def test_after_a_loss_of_power_all_that_was_safe_and_not_handled_is_there(
             live.append(entered(mailbox_journal, body))
             names[live[-1].message_id] = body
         elif step == "safe":
-            assert safe(mailbox_journal) is None
+            assert wait_until_synced(mailbox_journal) is None
             promised.update(names.values())
         elif live:
             if step == "attempt":
@@ -358,7 +358,7 @@ def test_a_sync_drops_all_that_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(1_000):
             mailbox_journal.record_handled(entered(mailbox_journal, bytes(40)))
         assert len(disk.names()) > 20
-        assert safe(mailbox_journal) is None
+        assert wait_until_synced(mailbox_journal) is None
         assert len([name for name in disk.names() if name.endswith(".journal")]) <= 3
 
 

@@ -58,7 +58,7 @@ class FakeTransport(TransportMixin):
     async def close(self) -> None: ...
 
 
-def ways(most: int = 10, used: tuple[str, ...] = ()) -> tuple[PeerTable, FakeTransport]:
+def new_peer_table(most: int = 10, used: tuple[str, ...] = ()) -> tuple[PeerTable, FakeTransport]:
     transport = FakeTransport()
     return PeerTable(
         transport, FrameAuthenticator(), lambda: 0.0, lambda peer: peer.name in used, most
@@ -66,7 +66,7 @@ def ways(most: int = 10, used: tuple[str, ...] = ()) -> tuple[PeerTable, FakeTra
 
 
 def test_a_peer_is_made_once_and_found_by_our_incarnation() -> None:
-    it, _ = ways()
+    it, _ = new_peer_table()
     peer = it.peer("server")
     assert it.peer("server") is peer
     assert it.find_by_own_incarnation(peer.signer.incarnation) is peer
@@ -74,7 +74,7 @@ def test_a_peer_is_made_once_and_found_by_our_incarnation() -> None:
 
 
 def test_a_peer_is_found_by_the_life_under_which_it_speaks() -> None:
-    it, _ = ways(most=1)
+    it, _ = new_peer_table(most=1)
     peer = it.peer("server")
     it.set_incarnation(peer, b"one")
     it.set_incarnation(peer, b"two")
@@ -84,7 +84,7 @@ def test_a_peer_is_found_by_the_life_under_which_it_speaks() -> None:
 
 
 def test_we_go_to_those_whom_we_know_and_again_when_the_link_has_ended() -> None:
-    it, transport = ways()
+    it, transport = new_peer_table()
     peer = it.peer("server")
     it.send(peer, b"one")
     it.send(peer, b"two")
@@ -97,7 +97,7 @@ def test_we_go_to_those_whom_we_know_and_again_when_the_link_has_ended() -> None
 
 
 def test_who_spoke_is_answered_where_it_spoke() -> None:
-    it, _ = ways()
+    it, _ = new_peer_table()
     peer = it.peer("stranger")
     first, second = FakeLink(""), FakeLink("")
     it.adopt_link(peer, first)
@@ -111,7 +111,7 @@ def test_who_spoke_is_answered_where_it_spoke() -> None:
 
 
 def test_a_link_that_we_made_is_kept() -> None:
-    it, transport = ways()
+    it, transport = new_peer_table()
     peer = it.peer("server")
     it.send(peer, b"x")
     it.adopt_link(peer, FakeLink(""))
@@ -120,12 +120,12 @@ def test_a_link_that_we_made_is_kept() -> None:
 
 
 def test_peers_are_bounded_and_those_in_use_are_kept() -> None:
-    it, _ = ways(most=2, used=("first",))
+    it, _ = new_peer_table(most=2, used=("first",))
     it.peer("first")
     it.peer("second")
     it.peer("third")
     assert list(it.peers) == ["first", "third"]
-    it, _ = ways(most=1, used=("first",))
+    it, _ = new_peer_table(most=1, used=("first",))
     it.peer("first")
     with pytest.raises(LimitExceededError):
         it.peer("second")

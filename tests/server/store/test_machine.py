@@ -408,8 +408,8 @@ class JournalStoreMachine(RuleBasedStateMachine):
             index.check()
             for extents in index.segment_extents:
                 live[extents.stats] = live.get(extents.stats, 0) + extents.live_count
-        for page, count in live.items():
-            assert page.live_count == count
+        for stats, count in live.items():
+            assert stats.live_count == count
 
 
 def test_a_restarted_broker_has_the_written_state() -> None:

@@ -157,14 +157,14 @@ def test_a_missing_checksum_check_is_detected(
 def test_a_message_that_is_settled_before_its_dead_letter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def settle_first(turn: TurnBatch, pages: StoreSegments) -> None:
+    def settle_first(turn: TurnBatch, segments: StoreSegments) -> None:
         pending: list[PendingRun | bytes] = turn._pending
         if turn._touched and pending and not turn.is_atomic:
             turn._pending, turn._last = [], None
             paging_out, turn._paging_out = turn._paging_out, {}
-            real(turn, pages)
+            real(turn, segments)
             turn._pending, turn._paging_out = pending, paging_out
-        real(turn, pages)
+        real(turn, segments)
 
     def passed_on(
         store: JournalStore, queue: Queue, first: int, count: int, step: int, to: object
@@ -178,8 +178,8 @@ def test_a_message_that_is_settled_before_its_dead_letter(
 
 
 def test_a_group_that_is_not_written_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def one_by_one(pages: StoreSegments, records: Any) -> Any:
-        return [pages.append(each) for each in records]
+    def one_by_one(segments: StoreSegments, records: Any) -> Any:
+        return [segments.append(each) for each in records]
 
     monkeypatch.setattr(StoreSegments, "append_group", one_by_one)
     assert is_caught(300, "books", kind=Kind.TORN)

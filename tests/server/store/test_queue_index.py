@@ -16,14 +16,14 @@ def live(index: QueueIndex) -> list[int]:
     index.finish_recovery()
     index.check()
     missing = index.settled.missing(0, index.stored_end)
-    return [place for start, end in missing for place in range(start, end)]
+    return [position for start, end in missing for position in range(start, end)]
 
 
-def move(index: QueueIndex, place: int, at: int, page: SegmentStats) -> None:
+def move(index: QueueIndex, position: int, at: int, stats: SegmentStats) -> None:
     """As recovery does it."""
-    index.settled.remove(place, place + 1)
-    index.stored_end = max(index.stored_end, place + 1)
-    index.add_moved(place, place + 1, at, 50, page)
+    index.settled.remove(position, position + 1)
+    index.stored_end = max(index.stored_end, position + 1)
+    index.add_moved(position, position + 1, at, 50, stats)
 
 
 def test_moving_messages_out_of_a_gap_moves_nothing_else() -> None:
@@ -32,21 +32,21 @@ def test_moving_messages_out_of_a_gap_moves_nothing_else() -> None:
     index = found()
     old, middle, last = SegmentStats(0), SegmentStats(10_000), SegmentStats(20_000)
     index.add_stored(27, 3, 100, 50, old)
-    for at, place in enumerate((7, 8, 26)):
-        move(index, place, 100 + 50 * at, middle)
+    for at, position in enumerate((7, 8, 26)):
+        move(index, position, 100 + 50 * at, middle)
     index.settled = RangeSet([(0, 23)])  # a checkpoint says so
-    for at, place in enumerate((23, 24, 25)):
-        move(index, place, 100 + 50 * at, last)
+    for at, position in enumerate((23, 24, 25)):
+        move(index, position, 100 + 50 * at, last)
     assert live(index) == [23, 24, 25, 26, 27, 28, 29]
 
 
 def test_new_messages_do_not_replace_the_last_extents() -> None:
     index = found()
     middle, last = SegmentStats(10_000), SegmentStats(20_000)
-    for at, place in enumerate((7, 10)):
-        move(index, place, 100 + 50 * at, middle)
+    for at, position in enumerate((7, 10)):
+        move(index, position, 100 + 50 * at, middle)
     index.settled = RangeSet([(0, 8)])
-    for at, place in enumerate((8, 9)):
-        move(index, place, 100 + 50 * at, last)
+    for at, position in enumerate((8, 9)):
+        move(index, position, 100 + 50 * at, last)
     index.add_stored(11, 2, 300, 50, last)
     assert live(index) == [8, 9, 10, 11, 12]

@@ -14,11 +14,13 @@ from recado.amqp.values import FieldTable, Int8, LongString, ScaledDecimal, Time
 from recado.broker.run import Origin
 from recado.server.store import records
 
-places = st.integers(0, (1 << 63) - 1)
+positions = st.integers(0, (1 << 63) - 1)
 destinations = st.tuples(
-    st.integers(1, (1 << 32) - 1), places, st.just(records.NO_EXPIRY_CODE) | st.integers(0, 1 << 50)
+    st.integers(1, (1 << 32) - 1),
+    positions,
+    st.just(records.NO_EXPIRY_CODE) | st.integers(0, 1 << 50),
 )
-ranges = st.lists(st.tuples(places, places), max_size=4)
+ranges = st.lists(st.tuples(positions, positions), max_size=4)
 
 
 @given(
@@ -88,7 +90,7 @@ def test_ranges(spans: list[tuple[int, records.Ranges]]) -> None:
     assert list(records.decode_ranges(record)) == spans
 
 
-@given(st.integers(1, 1 << 31), places, st.lists(ranges, max_size=3))
+@given(st.integers(1, 1 << 31), positions, st.lists(ranges, max_size=3))
 def test_indexes(queue: int, next_place: int, sets: list[records.Ranges]) -> None:
     record = records.encode_queue_index(queue, next_place, sets)
     assert records.decode_queue_index(record) == (queue, next_place, sets)
