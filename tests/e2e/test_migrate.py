@@ -140,3 +140,15 @@ def test_warnings_and_wrong_words(rabbit: Server, here: Server, tmp_path: Path) 
     connection.close()
     assert run(*servers(here, rabbit), "-V", "none", folder=tmp_path).returncode == 2
     assert run(*servers(here, rabbit), "--window", "0", folder=tmp_path).returncode == 2
+    word = run("--from", "staging", "--to", "production", folder=tmp_path)
+    assert (word.returncode, "'staging' is no context" in word.stderr) == (2, True)
+
+
+def test_a_server_to_itself(rabbit: Server, here: Server, tmp_path: Path) -> None:
+    """It would never end, also if the URLs differ."""
+    for server in (rabbit, here):
+        urls = [
+            f"http://guest:guest@{host}:{http_port(server)}" for host in ("127.0.0.1", "localhost")
+        ]
+        done = run("--from", urls[0], "--to", urls[1], "--dry-run", folder=tmp_path)
+        assert (done.returncode, "are the same server" in done.stderr) == (2, True)

@@ -96,8 +96,11 @@ def run_migrate(words: Sequence[str]) -> int:
 
 def open_api(server: str) -> ManagementApi:
     """Return the API of a URL or of a context. Raises `ValueError`."""
-    known = load_contexts().contexts.get(server)
-    context = Context(server) if known is None else known
+    context = load_contexts().contexts.get(server)
+    if context is None:
+        if server != "localhost" and not any(character in server for character in ".:/"):
+            raise ValueError(f"{server!r} is no context; write a host as http://{server}:15672")
+        context = Context(server)
     return ManagementApi(parse_url(context.url), ca_file=context.ca_file)
 
 

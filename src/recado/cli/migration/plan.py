@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from recado.cli.management.api import ManagementApi, path_of
 from recado.cli.management.output import plural
 
 from .topology import JsonObject, compare, count_objects, read_definitions
+
+SAME_START_MS: Final = 10_000
+"""RabbitMQ publishes its uptime every 5 s."""
 
 
 class QueueJob(NamedTuple):
@@ -60,13 +64,15 @@ def make_plan(
 ) -> MigrationPlan:
     """Read both servers. `vhosts` limits the migration to some, `is_chosen` to some names of queues.
 
-    Raises `ManagementError`, and `ValueError` if a chosen vhost does not exist.
+    Raises `ManagementError`, and `ValueError` if a chosen vhost does not exist or both are the same server.
     """
     existing = [vhost["name"] for vhost in source.get(path_of("vhosts"))]
     chosen = existing if vhosts is None else list(vhosts)
     unknown = set(chosen).difference(existing)
     if unknown:
         raise ValueError(f"the source has no vhost {', '.join(sorted(unknown))}")
+    if _is_same_server(source, target):
+        raise ValueError(f"{source.address} and {target.address} are the same server")
     definitions = read_definitions(source, chosen, target.address.user)
     differences = compare(definitions, target.get(path_of("definitions")))
     jobs: list[QueueJob] = []
@@ -77,6 +83,22 @@ def make_plan(
                 _plan_queue(queue, jobs, warnings)
     obstacles = list(_find_unknown_types(definitions, target))
     return MigrationPlan(definitions, jobs, obstacles, warnings, len(differences))
+
+
+def _is_same_server(source: ManagementApi, target: ManagementApi) -> bool:
+    """Whether both are the same, also at different URLs: a migration would never end."""
+    listeners, started_at_ms = [], []
+    for api in (source, target):
+        listeners.append(api.get(path_of("overview")).get("listeners"))
+        nodes = api.get(path_of("nodes"))
+        now_ms = time.time() * 1000
+        started_at_ms.append(
+            {(node["name"], node.get("os_pid")): now_ms - node.get("uptime", 0) for node in nodes}
+        )
+    here, there = started_at_ms
+    return listeners[0] == listeners[1] and any(
+        abs(here[node] - there[node]) < SAME_START_MS for node in here.keys() & there.keys()
+    )
 
 
 def _plan_queue(queue: JsonObject, jobs: list[QueueJob], warnings: list[str]) -> None:
