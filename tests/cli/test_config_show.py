@@ -81,9 +81,13 @@ def test_it_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_it_tells_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    for question in (["--help"], ["config", "--help"]):
+    for question, verb in ((["--help"], "  serve "), (["config", "--help"], "  show ")):
         assert main(question) == 0
-        assert "  serve " in capsys.readouterr().out
-    for mistake in ([], ["config"], ["server", "--port", "0"]):
+        assert verb in capsys.readouterr().out
+    for mistake, answer in (
+        ([], "usage: recado COMMAND"),
+        (["config"], "usage: recado config VERB"),
+        (["server", "--port", "0"], "did you mean `recado serve`?"),
+    ):
         assert main(mistake) == 2
-        assert "usage: recado COMMAND" in capsys.readouterr().err
+        assert answer in capsys.readouterr().err

@@ -100,6 +100,19 @@ def test_a_check_changes_nothing(folder: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["queues"] == []
 
 
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["definitions", "check", "in.json", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"kind": "user", "name": "ana"} in found["created"]
+    assert (len(found["created"]), found["changed"], found["errors"]) == (7, [], [])
+    assert found["skipped"] == ["gadgets: skipped, this key is not supported"]
+    assert main(["definitions", "import", "in.json", "--data", "data", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "imported": "in.json",
+        "notes": ["gadgets: skipped, this key is not supported"],
+    }
+
+
 def test_a_check_tells_what_would_change(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["definitions", "import", "in.json", "--data", "data"])
     policy = {**DOCUMENT["policies"][0], "pattern": "^old", "priority": 2}
@@ -173,4 +186,6 @@ def test_a_folder_that_is_in_use(folder: Path, capsys: pytest.CaptureFixture[str
 def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["definitions"]) == 2
     assert main(["definitions", "--help"]) == 0
-    assert "definitions export|import|check" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert listed.startswith("usage: recado definitions VERB")
+    assert all(f"  {verb} " in listed for verb in ("export", "import", "check"))

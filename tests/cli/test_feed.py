@@ -367,7 +367,8 @@ def test_a_command_of_several_verbs_tells_them(
     assert f"recado: {command}: missing verb\n" in said
     assert verb in said
     assert main([command, "bogus"]) == 2
-    assert f"recado: unknown command '{command} bogus'\n" in capsys.readouterr().err
+    hint = f"`recado {command} --help` lists all"
+    assert capsys.readouterr().err == f"recado: unknown command '{command} bogus'; {hint}\n"
 
 
 @pytest.mark.parametrize(

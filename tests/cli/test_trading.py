@@ -94,7 +94,10 @@ def test_asks_that_cannot_be_shared(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_verb_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["trading", "buy"]) == 2
-    assert "trading run|report|serve|trade|network" in capsys.readouterr().err
+    assert "unknown command 'trading buy'" in capsys.readouterr().err
+    assert main(["trading"]) == 2
+    listed = capsys.readouterr().err
+    assert all(f"  {verb} " in listed for verb in ("run", "report", "serve", "trade", "network"))
 
 
 def test_a_network_process_makes_round_trips_longer() -> None:

@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from recado.cli import GROUPS, MANAGEMENT_COMMANDS, main
+from recado.cli import EXIT_INTERRUPTED, GROUPS, MANAGEMENT_COMMANDS, main
 from recado.cli.management.command import Resource
 
 
@@ -34,3 +34,49 @@ def test_the_verbs_of_resources() -> None:
             found[name] = list(command.verbs)
     assert found.keys() >= {"queues", "streams", "policies"}
     assert found == {name: listed[name] for name in found}
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["queue", "list"], "recado queues"),
+        (["list", "queues"], "recado queues list"),
+        (["create", "exchange", "e"], "recado exchanges declare"),
+        (["queues", "ls"], "recado queues list"),
+        (["queues", "purgee"], "recado queues purge"),
+        (["queues", "get"], "recado get"),
+        (["context", "rm", "dev"], "recado context delete"),
+        (["definitions", "chek"], "recado definitions check"),
+    ],
+)
+def test_an_unknown_command(
+    words: list[str], suggestion: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"did you mean `{suggestion}`?" in line
+
+
+def test_nothing_is_similar(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["xyz"]) == 2
+    assert capsys.readouterr().err == "recado: unknown command 'xyz'; `recado --help` lists all\n"
+
+
+def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["help"], ["help", "queues"], ["help", "config"], ["help", "journal"]):
+        assert main(words) == 0
+        assert capsys.readouterr().out.startswith(f"usage: {' '.join(['recado', *words[1:]])} ")
+    with pytest.raises(SystemExit):
+        main(["help", "queues", "purge"])
+    assert capsys.readouterr().out.startswith("usage: recado queues purge ")
+
+
+@pytest.mark.parametrize(("command", "status"), [("users", EXIT_INTERRUPTED), ("tap", 0)])
+def test_ctrl_c(command: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the end of commands that follow something, and otherwise no success."""
+
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recado.cli.management.run_management", interrupt)
+    assert main([command]) == status

@@ -4,7 +4,8 @@ Each command has its own module and parser, imported only when the command is ca
 answer its first client 150 ms after the interpreter starts
 (docs/decisions/0001-command-line-on-argparse.md).
 
-Exit status: 0 success, 1 failure, 2 wrong usage or configuration. Commands of `management` have more.
+Exit status: 0 success, 1 failure, 2 wrong usage or configuration, 130 interrupted. Commands of `management` have
+more.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from recado import __version__
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 GROUPS: Final = {
     "Run a broker": {
@@ -33,7 +34,7 @@ GROUPS: Final = {
         "status": "alarms, resources and totals on one screen",
         "top": "the busiest queues and all rates, live",
         "queues list|show|declare|alter|delete|purge|peek|move|replay": "",
-        "streams list|show|declare|delete": "",
+        "streams list|show|declare|delete|peek": "",
         "exchanges list|show|declare|delete": "",
         "bindings list|declare|delete": "",
         "connections list|show|close": "",
@@ -71,6 +72,10 @@ MANAGEMENT_COMMANDS: Final = frozenset(
     words.split()[0] for words in GROUPS["Administer a running broker, recado or RabbitMQ"]
 )
 COMMAND_WIDTH_COUNT: Final = 34
+UNTIL_INTERRUPTED: Final = frozenset(
+    {"serve", "demo", "top", "tap", "events", "feed", "quotes", "pipeline", "trading"}
+)
+"""Commands that Ctrl-C ends successfully; the others have not done what they should."""
 PART_MODULES: Final = {"feed": "feeds", "actors": "actors", "pipeline": "pipelines"}
 """Commands whose verbs `list` and `show` ask a node over HTTP, and their modules in `management`."""
 
@@ -103,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run(words)
     except KeyboardInterrupt:
-        return EXIT_OK
+        return EXIT_OK if words and words[0] in UNTIL_INTERRUPTED else EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe: `recado config show | head -1`
         # Otherwise standard output is flushed at exit and fails again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -200,14 +205,29 @@ def run(words: list[str]) -> int:
                 return print_verbs("pipeline", DESCRIPTIONS, rest)
             case ["--version"]:
                 print(f"recado {__version__}")
-            case ["--help" | "-h" | "help"] | [_, "--help" | "-h"]:
+            case ["--help" | "-h" | "help"]:
                 print(format_usage())
+            case ["help", *command]:
+                return run([*command, "--help"])
             case []:
                 return print_error(f"missing command\n{format_usage()}", EXIT_USAGE)
-            case _:
-                return print_error(
-                    f"unknown command {' '.join(words)!r}\n{format_usage()}", EXIT_USAGE
+            case ["trading", *rest]:
+                from recado.cli.trading import DESCRIPTIONS
+
+                return print_verbs("trading", DESCRIPTIONS, rest)
+            case ["definitions", *rest]:
+                from recado.cli.definitions import DESCRIPTIONS
+
+                return print_verbs("definitions", DESCRIPTIONS, rest)
+            case ["config", *rest]:
+                text = "Print the effective settings and the origin of each."
+                return print_verbs("config", {"show": text}, rest)
+            case ["journal", *rest]:
+                return print_verbs(
+                    "journal", {"check": "Verify every record of a data folder."}, rest
                 )
+            case _:
+                return print_unknown(words[0], list_verbs(), rest=words[1:])
     except ConfigError as error:
         return print_error(str(error), EXIT_USAGE)
     return EXIT_OK
@@ -218,14 +238,79 @@ def print_verbs(command: str, descriptions: Mapping[str, str], words: Sequence[s
 
     `words` follow the command: nothing, `--help`, or an unknown verb.
     """
-    verbs = "\n".join(f"  {verb:11}{text}" for verb, text in descriptions.items())
+    verbs = "\n".join(f"  {verb:11}{text}".rstrip() for verb, text in descriptions.items())
     end = f"`recado {command} VERB --help` shows the options of each."
     usage = f"usage: recado {command} VERB [options]\n\n{verbs}\n\n{end}"
     if words and words[0] in ("--help", "-h"):
         print(usage)
         return EXIT_OK
-    problem = f"unknown command '{command} {words[0]}'" if words else f"{command}: missing verb"
-    return print_error(f"{problem}\n{usage}", EXIT_USAGE)
+    if words:
+        return print_unknown(words[0], descriptions, f"recado {command}")
+    return print_error(f"{command}: missing verb\n{usage}", EXIT_USAGE)
+
+
+SYNONYMS: Final = {
+    "ls": "list",
+    "describe": "show",
+    "info": "show",
+    "create": "declare",
+    "add": "declare",
+    "apply": "declare",
+    "update": "alter",
+    "edit": "alter",
+    "rm": "delete",
+    "remove": "delete",
+    "unbind": "delete",
+    "kill": "close",
+    "select": "use",
+    "ctx": "context",
+    "monitor": "top",
+    "consume": "get",
+    "subscribe": "tap",
+    "watch": "events",
+}
+"""What other programs call a command or a verb, for suggestions."""
+
+
+def print_unknown(
+    word: str, known: Iterable[str], prefix: str = "recado", rest: Sequence[str] = ()
+) -> int:
+    """Print that a command or verb does not exist, with the most similar one that does.
+
+    `rest` follows the word: `list queues` is close to `queues list`.
+    """
+    from difflib import get_close_matches
+
+    known, commands = list(known), list_verbs()
+    verb = SYNONYMS.get(word, word)
+    swapped = [
+        each for each in commands if verb in commands[each] and rest[:1] in ([each], [each[:-1]])
+    ]
+    if swapped:
+        found = f"{prefix} {swapped[0]} {verb}"
+    elif SYNONYMS.get(word) in known:
+        found = f"{prefix} {SYNONYMS[word]}"
+    elif similar := get_close_matches(word, known, 1):
+        found = f"{prefix} {similar[0]}"
+    elif prefix != "recado" and word in commands:  # `queues get`
+        found = f"recado {word}"
+    else:
+        found = ""
+    suggestion = f"did you mean `{found}`? " if found else ""
+    name = f"{prefix} {word}".removeprefix("recado ")
+    return print_error(
+        f"unknown command '{name}'; {suggestion}`{prefix} --help` lists all", EXIT_USAGE
+    )
+
+
+def list_verbs() -> dict[str, list[str]]:
+    """Return the verbs of every command; commands without verbs have none. A word in capitals is an argument."""
+    verbs: dict[str, list[str]] = {}
+    for commands in GROUPS.values():
+        for words in commands:
+            command, _, rest = words.partition(" ")
+            verbs.setdefault(command, []).extend(verb for verb in rest.split("|") if verb.islower())
+    return verbs
 
 
 def describe_os_error(error: OSError) -> str:

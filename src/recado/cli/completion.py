@@ -15,7 +15,14 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from itertools import pairwise
 from typing import Final
 
-from recado.cli import EXIT_OK, EXIT_USAGE, GROUPS, MANAGEMENT_COMMANDS, PART_MODULES, print_error
+from recado.cli import (
+    EXIT_OK,
+    EXIT_USAGE,
+    MANAGEMENT_COMMANDS,
+    PART_MODULES,
+    list_verbs,
+    print_error,
+)
 
 SCRIPTS: Final = {
     "bash": """\
@@ -117,7 +124,11 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
     previous = before[-1]
     if previous in ("-V", "--vhost"):
         return read_names("vhosts", before)
-    if previous == "--context":
+    if (
+        previous == "--context"
+        or (command == "context" and rest in (["use"], ["delete"], ["set"]))
+        or (command == "migrate" and previous in ("--from", "--to"))
+    ):
         from recado.cli.management.server_address import load_contexts
 
         return sorted(load_contexts().contexts)
@@ -130,16 +141,6 @@ def find_candidates(before: Sequence[str], prefix: str) -> Iterable[str]:
     if not has_verb:
         return read_names(RESOURCES_OF_ACTIONS.get(command, ""), before) if not rest else []
     return [] if rest[0] in VERBS_WITHOUT_NAMES else read_names(command, before)
-
-
-def list_verbs() -> dict[str, list[str]]:
-    """Return the verbs of every command; commands without verbs have none. A word in capitals is an argument."""
-    verbs: dict[str, list[str]] = {}
-    for commands in GROUPS.values():
-        for words in commands:
-            command, _, rest = words.partition(" ")
-            verbs[command] = [verb for verb in rest.split("|") if verb.islower()]
-    return verbs
 
 
 def read_flags(words: Sequence[str]) -> list[str]:

@@ -9,8 +9,8 @@ No broker may run on the folder. A broker imports the file that `node.definition
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,14 +29,15 @@ from recado.node.assembly import open_offline_broker
 from recado.node.settings import Settings
 from recado.server.connection import now_ms
 
+DESCRIPTIONS = {
+    "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
+    "import": "Import a definitions file into a data folder, all or nothing.",
+    "check": "Check whether a definitions file could be imported, without importing it.",
+}
+
 
 def run_definitions(verb: str, options: Sequence[str]) -> int:
-    described = {
-        "export": "Export the definitions of a data folder in RabbitMQ's JSON format.",
-        "import": "Import a definitions file into a data folder, all or nothing.",
-        "check": "Check whether a definitions file could be imported, without importing it.",
-    }
-    parser = build_parser(f"definitions {verb}", described[verb], has_listener=False)
+    parser = build_parser(f"definitions {verb}", DESCRIPTIONS[verb], has_listener=False)
     if verb == "export":
         parser.add_argument("file", nargs="?", metavar="FILE", help="default: standard output")
         parser.add_argument("--vhost", metavar="NAME", help="export only this vhost")
@@ -44,6 +45,7 @@ def run_definitions(verb: str, options: Sequence[str]) -> int:
         parser.add_argument("file", metavar="FILE", help="JSON file exported by RabbitMQ or recado")
         where = "for a file of one vhost: the existing vhost to import it into"
         parser.add_argument("--vhost", metavar="NAME", help=where)
+        parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(options)
     settings = load_config_from_flags(args).settings
     if settings.node.data is None and verb != "check":
@@ -58,8 +60,8 @@ def run_definitions(verb: str, options: Sequence[str]) -> int:
         if verb == "export":
             return export_file(settings, args.file, args.vhost)
         if verb == "check":
-            return check_file(settings, args.file, args.vhost)
-        return import_file(settings, args.file, args.vhost)
+            return check_file(settings, args)
+        return import_file(settings, args)
     except DefinitionsError as error:
         return print_error(f"{args.file or settings.node.data}: {error}", EXIT_FAILED)
     except CorruptJournalError as error:
@@ -78,10 +80,10 @@ def folder_exists(data: str) -> bool:
 def export_file(settings: Settings, file: str | None, vhost: str | None) -> int:
     with open_offline_broker(settings) as broker:
         document = export_definitions(broker, vhost)
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
     if file is None:
-        sys.stdout.write(text)
+        print_json(document)
     else:
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
         with open(file, "w", encoding="utf-8", opener=open_private) as output:
             output.write(text)
     return EXIT_OK
@@ -92,34 +94,46 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def import_file(settings: Settings, file: str, vhost: str | None) -> int:
+def import_file(settings: Settings, args: argparse.Namespace) -> int:
+    file, vhost = args.file, args.vhost
     document = parse_json(Path(file).read_bytes())
     local = settings.access.loopback_users
     with open_offline_broker(settings) as broker:
         notes = import_definitions(broker, document, now_ms(), vhost=vhost, loopback_users=local)
     for note in notes:
         print_error(f"{file}: {note}")
-    print(f"imported {file}")
+    if args.json:
+        print_json({"imported": file, "notes": list(notes)})
+    else:
+        print(f"imported {file}")
     return EXIT_OK
 
 
-def check_file(settings: Settings, file: str, vhost: str | None) -> int:
+def print_json(value: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def check_file(settings: Settings, args: argparse.Namespace) -> int:
+    file = args.file
     document = parse_json(Path(file).read_bytes())
     with open_offline_broker(settings) as broker:
-        check = DefinitionsCheck(broker, document, vhost=vhost)
+        check = DefinitionsCheck(broker, document, vhost=args.vhost)
         while not check.is_done:
             check.advance(TURN_UNITS_MAX, now_ms())
     found = check.difference
     for text in (*found.skipped, *found.errors):
         print_error(f"{file}: {text}")
+    status = EXIT_FAILED if found.errors else EXIT_OK
+    if args.json:
+        print_json(msgspec.json.decode(b"".join(found.render())))
+        return status
     for outcome in (*found.created, *found.changed):
         print(describe_outcome(outcome))
     unchanged = found.unchanged.total()
     print(f"{len(found.created)} created, {len(found.changed)} changed, {unchanged} unchanged")
-    if found.errors:
-        return EXIT_FAILED
-    print(f"{file} is valid and can be imported")
-    return EXIT_OK
+    if not found.errors:
+        print(f"{file} is valid and can be imported")
+    return status
 
 
 def describe_outcome(outcome: Outcome) -> str:

@@ -109,7 +109,7 @@ def test_widths_are_reduced_to_the_terminal() -> None:
 
 
 def test_values() -> None:
-    assert format_value({"a": [1, "b"], "c": {"d": False}}) == "a=1, b, c=d=no"
+    assert format_value({"a": [1, "b"], "c": {"d": False}}) == "a=[1, b], c={d=no}"
     assert [format_bytes(each) for each in (0, 1023, 1536, 1 << 40, None)] == [
         "0 B",
         "1023 B",

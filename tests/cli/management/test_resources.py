@@ -18,6 +18,7 @@ RESOURCES = (
 )
 
 
+COMMANDS_WITHOUT_VERBS = ("status", "top", "publish", "get", "tap", "events", "bench")
 DESTRUCTIVE_VERBS = frozenset({"alter", "delete", "purge", "move", "replay", "close"})
 
 
@@ -26,6 +27,103 @@ def test_every_destructive_verb_has_a_dry_run() -> None:
         resource = importlib.import_module(f"recado.cli.management.{name}").COMMAND
         for verb, command in resource.verbs.items():
             assert command.is_destructive is (verb in DESTRUCTIVE_VERBS), f"{name} {verb}"
+    for name in COMMANDS_WITHOUT_VERBS:
+        command = importlib.import_module(f"recado.cli.management.{name}").COMMAND
+        assert command.is_destructive is (name == "get"), name
+
+
+def test_the_json_of_a_change_names_the_object(recado_on: Run) -> None:
+    names = {"queue": "jobs", "vhost": "/"}
+    assert recado_on("queues", "declare", "jobs", "--json").json == {**names, "created": True}
+    altered = recado_on("queues", "alter", "jobs", "--auto-delete", "--json").json
+    assert altered.items() >= names.items()
+    recado_on("queues", "declare", "later")
+    move = ("queues", "move", "jobs", "--to", "later", "--json")
+    destination = {**names, "destination": "later", "destination_vhost": "/"}
+    assert recado_on(*move).json == {**destination, "moved": 0, "left": 0, "reason": None}
+    would = {"dry_run": True, **destination, "messages_ready": 0}
+    assert recado_on(*move, "--dry-run").json == would
+    bound = recado_on("bindings", "declare", "amq.topic", "jobs", "k", "--json").json
+    assert bound == {
+        "source": "amq.topic",
+        "vhost": "/",
+        "destination": "jobs",
+        "destination_type": "queue",
+        "routing_key": "k",
+        "arguments": {},
+    }
+    declared = recado_on("exchanges", "declare", "e", "--json").json
+    assert declared == {"exchange": "e", "vhost": "/", "created": True}
+    rights = recado_on("permissions", "declare", "guest", "--write", "^a", "--json").json
+    kept = {"configure": ".*", "write": "^a", "read": ".*"}
+    assert rights == {"user": "guest", "vhost": "/", **kept, "created": False}
+
+
+def test_get_asks_before_it_removes(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    recado_on("queues", "declare", "jobs")
+    recado_on("publish", "", "jobs", "hello")
+    would = recado_on("get", "jobs", "-n", "5", "--dry-run")
+    queue = "queue 'jobs' in vhost '/', which has 1 ready message"
+    assert would.out == f"would remove up to 5 messages of {queue}\n"
+    would = recado_on("get", "jobs", "--reject", "--dry-run")
+    assert would.out == f"would dead-letter or drop up to 1 message of {queue}\n"
+    would = recado_on("get", "jobs", "--requeue", "--dry-run")
+    assert would.out == f"would read and put back up to 1 message of {queue}\n"
+    (peeked,) = recado_on("queues", "peek", "jobs", "--json").json
+    assert not peeked["redelivered"], "nothing was changed"
+
+    terminal = io.StringIO("no\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    refused = recado_on("get", "jobs")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err.endswith("? [y/N] nothing changed\n")
+    assert recado_on("get", "jobs", "--yes").rows[0][-1] == "hello"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "jobs", "-n", "0"),
+        ("queues", "peek", "jobs", "-n", "-1"),
+        ("queues", "move", "jobs", "--to", "later", "--count", "0"),
+        ("tap", "jobs", "-n", "0"),
+        ("events", "-n", "x"),
+    ],
+)
+def test_counts_of_at_least_one(recado_on: Run, words: tuple[str, ...]) -> None:
+    done = recado_on(*words)
+    assert (done.status, "a whole number of at least 1" in done.err) == (2, True)
+
+
+def test_a_dry_run_finds_what_the_server_would_refuse(recado_on: Run) -> None:
+    for name in ("jobs", "later"):
+        recado_on("queues", "declare", name)
+    recado_on("exchanges", "declare", "e")
+    recado_on("bindings", "declare", "e", "jobs")
+    cases = (
+        (("queues", "move", "jobs", "--to", "none"), 3),
+        (("queues", "move", "jobs", "--to", "jobs"), 2),
+        (("exchanges", "delete", "amq.topic"), 4),
+        (("exchanges", "delete", "e", "--if-unused"), 1),
+    )
+    for words, status in cases:
+        assert recado_on(*words, "--dry-run").status == status, words
+        assert recado_on(*words).status == status, words
+
+
+def test_hints(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    recado_on("queues", "declare", "jobs")
+    declared = recado_on("queues", "declare", "jobs", "--type", "quorum")
+    assert declared.err.startswith("recado: queue 'jobs' in vhost '/': inequivalent arg")
+    assert "`recado queues alter`" in declared.err
+    missing = recado_on("publish", "none", "key", "body")
+    assert (missing.status, "no exchange 'none' in vhost '/'" in missing.err) == (3, True)
+    terminal = io.StringIO("one\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert "each line is a message" in recado_on("publish", "", "jobs").err
 
 
 def test_the_life_of_a_queue(recado_on: Run) -> None:
@@ -40,10 +138,12 @@ def test_the_life_of_a_queue(recado_on: Run) -> None:
 
     would = recado_on("queues", "purge", "jobs", "--dry-run")
     assert would.out == "would drop 1 ready message of queue 'jobs' in vhost '/'\n"
-    assert recado_on("queues", "purge", "jobs", "--json").json == {"queue": "jobs", "messages": 1}
+    purged = recado_on("queues", "purge", "jobs", "--json").json
+    assert purged == {"queue": "jobs", "vhost": "/", "messages": 1}
     assert recado_on("queues", "delete", "jobs", "--dry-run", "--json").json == {
         "dry_run": True,
         "queue": "jobs",
+        "vhost": "/",
         "messages": 0,
         "consumers": 0,
     }
@@ -183,10 +283,15 @@ def test_streams(recado_on: Run) -> None:
     assert [row[1] for row in recado_on("streams", "list").rows] == ["log"]
     shown = recado_on("streams", "show", "log", "--json").json
     assert shown["arguments"] == {"x-queue-type": "stream", "x-max-age": "7D"}
-    wrong = recado_on("streams", "delete", "jobs")
-    assert (wrong.status, "queue 'jobs' in vhost '/' is no stream" in wrong.err) == (2, True)
+    for verb in ("show", "delete"):
+        wrong = recado_on("streams", verb, "jobs")
+        assert (wrong.status, "queue 'jobs' in vhost '/' is no stream" in wrong.err) == (2, True)
+    recado_on("publish", "", "log", "entry")
+    assert [each["payload"] for each in recado_on("streams", "peek", "log", "--json").json] == [
+        "entry"
+    ]
     deleted = recado_on("streams", "delete", "log").out
-    assert deleted == "deleted stream 'log' in vhost '/' with 0 messages\n"
+    assert deleted == "deleted stream 'log' in vhost '/' with 1 message\n"
     assert [row[1] for row in recado_on("queues", "list").rows] == ["jobs"]
 
 
@@ -211,7 +316,7 @@ def test_filters_of_a_list(recado_on: Run) -> None:
     assert [row[1] for row in newest] == ["b1"]
     assert recado_on("queues", "list", "--name", "(").status == 2
     negative = recado_on("queues", "list", "--limit", "-1")
-    assert (negative.status, "--limit: at least 0, not -1" in negative.err) == (2, True)
+    assert (negative.status, "of at least 0, not '-1'" in negative.err) == (2, True)
     unsorted = recado_on("queues", "list", "--sort", "sise")
     assert (unsorted.status, len(unsorted.rows)) == (0, 3)
     assert "no queues have a field 'sise'" in unsorted.err
@@ -234,7 +339,7 @@ def test_status(recado_on: Run) -> None:
     done = recado_on("status")
     assert done.status == 0
     assert f"recado {recado.__version__}, with the API of RabbitMQ" in done.out
-    assert done.out.endswith("no alarms\n")
+    assert done.rows[-1] == ["alarms", ""]
     assert recado_on("status", "--json").json["alarms"] == []
 
 
@@ -256,3 +361,33 @@ def test_peek_and_move(recado_on: Run) -> None:
     wrong = recado_on("queues", "move", "jobs", "--to", "none")
     assert wrong.status in (1, 3)
     assert "none" in wrong.err
+
+
+def test_a_move_that_ends_early(recado_on: Run) -> None:
+    recado_on("queues", "declare", "jobs")
+    recado_on("queues", "declare", "short", "-a", "x-max-length=1")
+    for _ in range(3):
+        recado_on("publish", "", "jobs", "job")
+    done = recado_on("queues", "move", "jobs", "--to", "short")
+    assert done.status == 1
+    assert done.out.startswith("moved 1 message to 'short', 2 left; ended early: ")
+
+
+def test_replay(recado_on: Run) -> None:
+    dead = ("-a", "x-dead-letter-exchange=", "-a", "x-dead-letter-routing-key=dead")
+    recado_on("queues", "declare", "jobs", *dead)
+    recado_on("queues", "declare", "dead")
+    recado_on("publish", "", "jobs", "a job")
+    recado_on("publish", "", "dead", "no dead letter")
+    for left in (1, 1):
+        recado_on("get", "jobs", "--reject")
+        would = recado_on("queues", "replay", "dead", "--dry-run").out
+        assert would.startswith("would return dead letters of queue 'dead' in vhost '/' (2 ready)")
+        done = recado_on("queues", "replay", "dead")
+        assert (done.status, done.out) == (
+            0,
+            f"replayed 1 message, {left} left (kept: 1 no_x_death)\n",
+        )
+    recado_on("get", "jobs", "--reject")
+    done = recado_on("queues", "replay", "dead", "--max-replays", "2", "--json").json
+    assert (done["queue"], done["replayed"], done["kept"]["replayed_too_often"]) == ("dead", 0, 1)

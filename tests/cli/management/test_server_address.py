@@ -10,6 +10,7 @@ import pytest
 import recado
 from recado.cli.management import api
 from recado.cli.management.server_address import ServerUrl, parse_url, select_context
+from tests.certificate_folder import CertificateFolder
 
 from .conftest import Run
 
@@ -89,8 +90,43 @@ def test_no_server(run: Run) -> None:
 
 def test_a_port_that_speaks_amqp(broker: recado.Broker, run: Run) -> None:
     done = run("status", "--url", f"http://127.0.0.1:{broker.port}", "--timeout", "20")
+    assert (done.status, "is an AMQP port" in done.err) == (5, True)
+
+
+def test_tls_with_a_port_that_has_none(broker: recado.Broker, run: Run) -> None:
+    done = run("status", "--url", f"https://127.0.0.1:{broker.management_port}")
+    assert (done.status, "does not speak TLS" in done.err) == (5, True)
+
+
+def test_a_certificate_that_is_not_trusted(run: Run, tmp_path: Path) -> None:
+    with recado.Broker(config=CertificateFolder(tmp_path).config()) as broker:
+        done = run("status", "--url", f"https://127.0.0.1:{broker.management_port}")
     assert done.status == 5
-    assert "cannot be reached" in done.err
+    assert "is not trusted" in done.err
+    assert "--ca-file" in done.err
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon", "1e9"])
+def test_a_wrong_timeout(run: Run, seconds: str) -> None:
+    done = run("status", "--timeout", seconds)
+    assert (done.status, "--timeout: seconds, more than 0" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "described"),
+    [
+        (("queues", "v/1", "a b", "contents"), "queue 'a b' in vhost 'v/1'"),
+        (("queues", "v"), "vhost 'v'"),
+        (("exchanges", "/", "amq.default", "publish"), "exchange '' in vhost '/'"),
+        (("bindings", "/", "e", "a", "q", "b"), "binding of 'a' to 'b' in vhost '/'"),
+        (("users", "ana"), "user 'ana'"),
+        (("permissions", "/", "ana"), "permissions of user 'ana' in vhost '/'"),
+        (("overview",), "/api/overview"),
+        (("users",), "/api/users"),
+    ],
+)
+def test_errors_name_the_object(path: tuple[str, ...], described: str) -> None:
+    assert api.describe_path(api.path_of(*path)) == described
 
 
 def test_an_object_that_does_not_exist(recado_on: Run) -> None:

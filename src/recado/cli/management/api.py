@@ -10,7 +10,7 @@ import http.client
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     import ssl
 
 REQUEST_TIMEOUT_S: Final = 60.0
-# A guard for memory: definitions of 1,000,000 queues have about 200 MB.
 ANSWER_MAX_BYTES: Final = 1 << 30
+"""A guard for memory: definitions of 1,000,000 queues have about 200 MB."""
+DEFAULT_EXCHANGE: Final = "amq.default"
+"""The name of the default exchange in a path."""
 REUSE_MAX_S: Final = 5.0
 """A connection that was idle for longer is not reused: the server may be closing it."""
+PLAIN_PORT_REASONS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
+"""What OpenSSL calls an answer that is not TLS."""
 HTML_ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&"}
 """RabbitMQ escapes some reasons for web pages."""
 
@@ -51,6 +55,51 @@ class UnreachableError(Exception):
 def path_of(*segments: str) -> str:
     """Return a path below `/api`; names may contain any character."""
     return "/".join(["/api", *(quote(segment, safe="") for segment in segments)])
+
+
+OBJECTS: Final = {
+    "queues": "queue",
+    "exchanges": "exchange",
+    "policies": "policy",
+    "operator-policies": "operator policy",
+    "permissions": "permissions of user",
+    "feeds": "feed",
+    "users": "user",
+    "vhosts": "vhost",
+    "connections": "connection",
+    "channels": "channel",
+    "pipelines": "pipeline",
+    "actors": "actor system",
+}
+"""What an object is called, by its collection in a path."""
+WITHOUT_VHOST: Final = frozenset(
+    {"users", "vhosts", "connections", "channels", "pipelines", "actors"}
+)
+OWN_COLLECTIONS: Final = {
+    "feeds": "feeds",
+    "pipelines": "pipelines",
+    "actors": "actor systems",
+    "events": "event stream",
+}
+"""Collections that RabbitMQ does not have."""
+
+
+def describe_path(path: str) -> str:
+    """Return what a path is about: `queue 'jobs' in vhost '/'`; the path itself if that is not known."""
+    collection, *names = [unquote(segment) for segment in path.split("/")[2:]]
+    kind = OBJECTS.get(collection)
+    match names:
+        case [name, *_] if collection in WITHOUT_VHOST:
+            return f"{kind} '{name}'"
+        case [vhost, "e", source, "q" | "e", destination, *_] if collection == "bindings":
+            return f"binding of '{source}' to '{destination}' in vhost '{vhost}'"
+        case [vhost, name, *_] if kind is not None:
+            name = "" if name == DEFAULT_EXCHANGE and collection == "exchanges" else name
+            return f"{kind} '{name}' in vhost '{vhost}'"
+        case [vhost] if collection not in WITHOUT_VHOST:
+            return f"vhost '{vhost}'"
+        case _:
+            return path
 
 
 class ManagementApi:
@@ -129,7 +178,7 @@ class ManagementApi:
             self.is_recado = response.getheader("server") == "recado"
             if response.status >= http.client.BAD_REQUEST:
                 data = response.read(ANSWER_MAX_BYTES)
-                raise self._to_error(response.status, response.reason, data, f"GET {path}")
+                raise self._to_error(response.status, response.reason, data, "GET", path)
             while line := response.readline():
                 yield line
         except (OSError, http.client.HTTPException) as error:
@@ -165,7 +214,7 @@ class ManagementApi:
             self.close()
             raise UnreachableError(self._describe(error, self._request_timeout)) from error
         if response.status >= http.client.BAD_REQUEST:
-            raise self._to_error(response.status, response.reason, data, f"{method} {path}")
+            raise self._to_error(response.status, response.reason, data, method, path)
         return response.status, data
 
     def _connect(self) -> http.client.HTTPConnection:
@@ -193,25 +242,60 @@ class ManagementApi:
             )
         if isinstance(error, TimeoutError):
             return f"{self.address} sent nothing for {timeout_s:g} s (--timeout)"
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, ConnectionError):
+            if str(error).startswith("AMQP"):
+                return f"{self.address} is an AMQP port; the HTTP API is usually on port 15672"
+            return f"{self.address} does not speak HTTP; a port with TLS needs https://"
+        reason = str(getattr(error, "reason", None))  # of `ssl.SSLError`, which is not imported
+        if reason in PLAIN_PORT_REASONS:
+            return f"{self.address} does not speak TLS; a port without TLS needs http://"
+        if reason == "CERTIFICATE_VERIFY_FAILED":
+            why = getattr(error, "verify_message", "invalid")
+            return (
+                f"the certificate of {self.address} is not trusted: {why};"
+                " `recado context set NAME URL --ca-file FILE` names the file of its authority"
+            )
         detail = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return f"{self.address} cannot be reached: {detail}"
 
-    def _to_error(self, status: int, phrase: str, data: bytes, request: str) -> ManagementError:
+    def _to_error(
+        self, status: int, phrase: str, data: bytes, method: str, path: str
+    ) -> ManagementError:
         reason = _read_reason(data) or phrase
+        what, collection = describe_path(path), path.split("/")[2]
         match status:
+            case http.client.NOT_FOUND if not self.is_recado and collection in OWN_COLLECTIONS:
+                missing = OWN_COLLECTIONS[collection]
+                return ManagementError(
+                    status, f"{self.address} is not recado; RabbitMQ has no {missing}"
+                )
             case http.client.NOT_FOUND:
                 if reason.lower() == phrase.lower():
                     reason = f"it does not exist, or user '{self.address.user}' may not see it"
-                return ObjectNotFoundError(status, f"not found: {request}: {reason}")
+                return ObjectNotFoundError(status, f"not found: {what}: {_shorten(reason)}")
+            case http.client.BAD_REQUEST if _shorten(reason) != reason:
+                return ObjectNotFoundError(status, f"not found: {_shorten(reason)}")
             # RabbitMQ writes `not_authorized` if the login failed, `not_authorised` if a permission is missing.
             case http.client.UNAUTHORIZED if "not_authorized" in data.decode("utf-8", "replace"):
                 return AccessDeniedError(
                     status, f"login refused: user '{self.address.user}' on {self.address}"
                 )
             case http.client.UNAUTHORIZED | http.client.FORBIDDEN:
-                return AccessDeniedError(status, f"access refused: {request}: {reason}")
+                return AccessDeniedError(status, f"access refused: {what}: {reason}")
+            case http.client.BAD_REQUEST:
+                return ManagementError(status, f"{what}: {reason}")
             case _:
-                return ManagementError(status, f"{request}: {reason} (status {status})")
+                return ManagementError(status, f"{method} {path}: {reason} (status {status})")
+
+
+NOT_FOUND_PREFIXES: Final = ("404 NOT_FOUND - ", "NOT_FOUND - ")
+"""How RabbitMQ begins the text of a channel error, which it also answers with the status 400."""
+
+
+def _shorten(reason: str) -> str:
+    for prefix in NOT_FOUND_PREFIXES:
+        reason = reason.removeprefix(prefix)
+    return reason
 
 
 def _read_reason(data: bytes) -> str:

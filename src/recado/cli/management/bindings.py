@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .api import ObjectNotFoundError, path_of
+from .api import DEFAULT_EXCHANGE, ObjectNotFoundError, path_of
 from .command import (
     Command,
     Invocation,
@@ -26,8 +26,6 @@ COLUMNS = (
     text("routing key", "routing_key"),
     text("arguments", "arguments"),
 )
-DEFAULT_EXCHANGE = "amq.default"
-"""The name of the default exchange in a path."""
 
 
 def _path(call: Invocation, *rest: str) -> str:
@@ -58,7 +56,14 @@ def _declare(call: Invocation) -> None:
     args = call.args
     body = {"routing_key": args.routing_key, "arguments": parse_pairs(args.argument)}
     call.api.request("POST", _path(call), body)
-    call.output.done(f"declared {_describe(call)}", body)
+    result = {
+        "source": args.source,
+        "vhost": call.vhost,
+        "destination": args.destination,
+        "destination_type": "exchange" if args.to_exchange else "queue",
+        **body,
+    }
+    call.output.done(f"declared {_describe(call)}", result)
 
 
 def _delete(call: Invocation) -> None:

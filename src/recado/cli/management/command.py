@@ -16,6 +16,7 @@ from .output import Form, JsonObject, Output, TableColumn
 from .server_address import parse_url, select_context
 
 HELP_WIDTH_COUNT: Final = 100
+TIMEOUT_MAX_S: Final = 86_400.0
 
 
 class Invocation(NamedTuple):
@@ -60,23 +61,18 @@ class Command(NamedTuple):
             prog=name,
             description=self.summary,
             epilog=self.epilog,
-            formatter_class=_create_formatter,
+            formatter_class=create_formatter,
         )
         self.add_arguments(parser)
         if self.is_destructive:
-            parser.add_argument(
-                "--dry-run", action="store_true", help="print what would happen, change nothing"
-            )
-            parser.add_argument(
-                "-y", "--yes", action="store_true", help="do not ask for confirmation"
-            )
+            add_confirmation(parser)
         group = parser.add_argument_group("server and output")
         add = group.add_argument
         add("--url", metavar="URL", help="http://USER:PASSWORD@HOST:PORT of the HTTP API")
         add("--context", metavar="NAME", help="a server of `recado context`")
         add(
             "--timeout",
-            type=float,
+            type=parse_timeout,
             default=REQUEST_TIMEOUT_S,
             metavar="SECONDS",
             help=f"of each request; default: {REQUEST_TIMEOUT_S:g}",
@@ -98,7 +94,7 @@ class Resource(NamedTuple):
         return self.verbs[words[0]].run(f"{name} {words[0]}", words[1:])
 
 
-def _create_formatter(prog: str) -> argparse.HelpFormatter:
+def create_formatter(prog: str) -> argparse.HelpFormatter:
     # argparse would import shutil, and with it all compression modules, to read the terminal's width.
     return argparse.HelpFormatter(prog, width=HELP_WIDTH_COUNT)
 
@@ -110,6 +106,13 @@ def add_vhost(parser: argparse.ArgumentParser, what: str = "default: / or the co
     parser.add_argument("-V", "--vhost", metavar="NAME", help=what)
 
 
+def add_confirmation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print what would happen, change nothing"
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+
+
 def add_arguments_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-a",
@@ -119,6 +122,34 @@ def add_arguments_option(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="an argument of the declaration; the value is JSON or a text",
     )
+
+
+def parse_count(value: str) -> int:
+    """Parse a number of objects: at least one. Raises `argparse.ArgumentTypeError`."""
+    return _parse_at_least(value, 1)
+
+
+def parse_size(value: str) -> int:
+    """Parse a number that may be zero. Raises `argparse.ArgumentTypeError`."""
+    return _parse_at_least(value, 0)
+
+
+def _parse_at_least(value: str, least: int) -> int:
+    if not value.isdecimal() or int(value) < least:
+        raise argparse.ArgumentTypeError(f"a whole number of at least {least}, not {value!r}")
+    return int(value)
+
+
+def parse_timeout(value: str) -> float:
+    """Parse seconds. Raises `argparse.ArgumentTypeError`."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= TIMEOUT_MAX_S:
+        limit = f"{TIMEOUT_MAX_S:,.0f}"
+        raise argparse.ArgumentTypeError(f"seconds, more than 0 and at most {limit}, not {value!r}")
+    return seconds
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, Any]:
@@ -165,12 +196,10 @@ def list_command(
         parser.add_argument("--name", metavar="REGEX", help=f"only if it matches ({matched})")
         parser.add_argument("--sort", metavar="FIELD", help="sort by a field of the JSON")
         parser.add_argument("--reverse", action="store_true", help="the largest first")
-        parser.add_argument("--limit", type=int, metavar="N", help="at most N")
+        parser.add_argument("--limit", type=parse_size, metavar="N", help="at most N")
 
     def execute(call: Invocation) -> None:
         args = call.args
-        if args.limit is not None and args.limit < 0:
-            raise ValueError(f"--limit: at least 0, not {args.limit}")
         matches = compile_pattern(args.name, "--name") if args.name else None
         query = {}
         if args.sort:
@@ -208,8 +237,15 @@ def compile_pattern(pattern: str, flag: str) -> Callable[[str], bool]:
     return lambda name: compiled.search(name) is not None
 
 
-def show_command(singular: str, plural: str, order: Sequence[str], *, has_vhost: bool) -> Command:
-    """Return the command that shows one object."""
+def show_command(
+    singular: str,
+    plural: str,
+    order: Sequence[str],
+    *,
+    has_vhost: bool,
+    check: Callable[[Invocation, JsonObject], object] | None = None,
+) -> Command:
+    """Return the command that shows one object; `check` may refuse it."""
 
     def add(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="NAME")
@@ -219,6 +255,8 @@ def show_command(singular: str, plural: str, order: Sequence[str], *, has_vhost:
     def execute(call: Invocation) -> None:
         vhost = [call.vhost] if has_vhost else []
         item = call.api.get(path_of(plural, *vhost, call.args.name))
+        if check is not None:
+            check(call, item)
         call.output.fields(item, order)
 
     return Command(f"Show a {singular}.", add, execute)
@@ -227,10 +265,10 @@ def show_command(singular: str, plural: str, order: Sequence[str], *, has_vhost:
 # ── changes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def report_declared(call: Invocation, what: str, *, is_new: bool) -> None:
-    call.output.done(
-        f"{'created' if is_new else 'updated or unchanged'}: {what}", {"created": is_new}
-    )
+def report_declared(call: Invocation, what: str, result: JsonObject, *, is_new: bool) -> None:
+    """Print the outcome of a declaration; `result` is the JSON object that names what was declared."""
+    line = f"{'created' if is_new else 'updated or unchanged'}: {what}"
+    call.output.done(line, {**result, "created": is_new})
 
 
 def confirm(call: Invocation, change: str, result: JsonObject) -> bool:
@@ -239,15 +277,23 @@ def confirm(call: Invocation, change: str, result: JsonObject) -> bool:
     A dry run prints the change, and False is returned. In a terminal the user is asked, unless `--yes` is given;
     if the answer is not yes, `SystemExit` is raised. Without a terminal, the change is made without a question.
     """
-    if call.is_dry_run:
-        call.output.done(f"would {change}", {"dry_run": True, **result})
+    return confirm_change(call.output, call.args, change, result)
+
+
+def confirm_change(
+    output: Output, args: argparse.Namespace, change: str, result: JsonObject
+) -> bool:
+    """As `confirm`, for a command without a server."""
+    if args.dry_run:
+        output.done(f"would {change}", {"dry_run": True, **result})
         return False
-    if call.args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     from recado.cli.terminal import escape_unprintable
 
     print(f"{escape_unprintable(change)}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    answer = sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
         return True
-    print("nothing changed", file=sys.stderr)
+    print("nothing changed" if answer else "\nnothing changed", file=sys.stderr)
     raise SystemExit(EXIT_FAILED)

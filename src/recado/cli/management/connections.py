@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from typing import Any
 
-from .api import path_of
+from .api import ObjectNotFoundError, path_of
 from .command import Command, Invocation, Resource, confirm, list_command, show_command
 from .output import count, plural, rate, text
 
@@ -51,7 +52,8 @@ def _close(call: Invocation) -> None:
         return
     headers = {"x-reason": args.reason} if args.reason else None
     for name in names:
-        call.api.request("DELETE", path_of("connections", name), headers=headers)
+        with suppress(ObjectNotFoundError):  # closed meanwhile
+            call.api.request("DELETE", path_of("connections", name), headers=headers)
     call.output.done(f"closed {plural(len(names), 'connection')}", {"connections": names})
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from recado.cli import EXIT_OK, print_verbs
 
+from .command import add_confirmation, confirm_change, create_formatter
 from .output import Form, Output, text
-from .server_address import Context, load_contexts, parse_url, save_contexts
+from .server_address import Context, Contexts, load_contexts, parse_url, save_contexts
 
 COLUMNS = (text("", "mark"), text("name", "name"), text("url", "url"), text("vhost", "vhost"))
 
@@ -16,16 +18,22 @@ COLUMNS = (text("", "mark"), text("name", "name"), text("url", "url"), text("vho
 def _list(args: argparse.Namespace, output: Output) -> None:
     known = load_contexts()
     items = [
-        {
-            "mark": "*" if name == known.current else "",
-            "name": name,
-            "url": str(parse_url(context.url)),
-            "vhost": context.vhost,
-            "current": name == known.current,
-        }
-        for name, context in sorted(known.contexts.items())
+        {"mark": "*" if name == known.current else "", **_describe(name, known)}
+        for name in sorted(known.contexts)
     ]
     output.table(COLUMNS, items, "no contexts; `recado context set NAME URL` adds one")
+
+
+def _describe(name: str, known: Contexts) -> dict[str, Any]:
+    """Return the JSON object of a context, without its password."""
+    context = known.contexts[name]
+    return {
+        "name": name,
+        "url": str(parse_url(context.url)),
+        "vhost": context.vhost,
+        "ca_file": context.ca_file,
+        "current": name == known.current,
+    }
 
 
 def _set(args: argparse.Namespace, output: Output) -> None:
@@ -34,7 +42,7 @@ def _set(args: argparse.Namespace, output: Output) -> None:
     known.contexts[args.name] = Context(args.url, args.vhost, args.ca_file)
     known.current = known.current or args.name
     save_contexts(known)
-    output.done(f"context '{args.name}' is {address}", {"name": args.name})
+    output.done(f"context '{args.name}' is {address}", _describe(args.name, known))
 
 
 def _use(args: argparse.Namespace, output: Output) -> None:
@@ -42,17 +50,20 @@ def _use(args: argparse.Namespace, output: Output) -> None:
     known.find(args.name)
     known.current = args.name
     save_contexts(known)
-    output.done(f"using context '{args.name}'", {"name": args.name})
+    output.done(f"using context '{args.name}'", _describe(args.name, known))
 
 
 def _delete(args: argparse.Namespace, output: Output) -> None:
     known = load_contexts()
     known.find(args.name)
+    result = _describe(args.name, known)
+    if not confirm_change(output, args, f"delete context '{args.name}' ({result['url']})", result):
+        return
     del known.contexts[args.name]
     if known.current == args.name:
         known.current = ""
     save_contexts(known)
-    output.done(f"deleted context '{args.name}'", {"name": args.name})
+    output.done(f"deleted context '{args.name}'", result)
 
 
 VERBS: dict[str, tuple[str, Callable[[argparse.Namespace, Output], None]]] = {
@@ -72,13 +83,17 @@ class ContextCommand:
             return print_verbs("context", {verb: each[0] for verb, each in VERBS.items()}, words)
         verb = words[0]
         summary, call = VERBS[verb]
-        parser = argparse.ArgumentParser(prog=f"{name} {verb}", description=summary)
+        parser = argparse.ArgumentParser(
+            prog=f"{name} {verb}", description=summary, formatter_class=create_formatter
+        )
         if verb != "list":
             parser.add_argument("name", metavar="NAME")
         if verb == "set":
             parser.add_argument("url", metavar="URL", help="http://USER:PASSWORD@HOST:PORT")
             parser.add_argument("--vhost", default="/", metavar="NAME", help="default: /")
             parser.add_argument("--ca-file", default="", metavar="FILE", help="CA of the server")
+        if verb == "delete":
+            add_confirmation(parser)
         parser.add_argument("--json", action="store_true", help="print JSON")
         args = parser.parse_args(words[1:])
         call(args, Output(Form.JSON if args.json else None))

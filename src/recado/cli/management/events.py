@@ -15,8 +15,8 @@ import msgspec
 
 from recado.cli.terminal import Colour, escape_unprintable
 
-from .api import ObjectNotFoundError, UnreachableError, path_of
-from .command import Command, Invocation
+from .api import UnreachableError, path_of
+from .command import Command, Invocation, parse_count
 from .output import Form, format_value
 
 CHANGES: Final = (
@@ -69,7 +69,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
         help="queue, alarm, consumer.created, rates, …; default: all but rates",
     )
     parser.add_argument("-V", "--vhost", metavar="NAME", help="only this vhost; default: all")
-    parser.add_argument("-n", "--count", type=int, metavar="N", help="end after N events")
+    parser.add_argument("-n", "--count", type=parse_count, metavar="N", help="end after N events")
 
 
 def _follow(call: Invocation) -> None:
@@ -78,20 +78,15 @@ def _follow(call: Invocation) -> None:
     if args.vhost is not None:
         query["vhost"] = args.vhost
     left = args.count
-    try:
-        for event in parse_events(call.api.stream(path_of("events"), query, IDLE_TIMEOUT_S)):
-            if event.type == "stream.opened":
-                print("following changes; Ctrl-C ends it", file=sys.stderr, flush=True)
-                continue
-            print_event(call, event)
-            if left is not None:
-                left -= 1
-                if left <= 0:
-                    return
-    except ObjectNotFoundError as error:
-        if not call.api.is_recado:
-            raise ValueError("only recado has an event stream, this is another server") from error
-        raise
+    for event in parse_events(call.api.stream(path_of("events"), query, IDLE_TIMEOUT_S)):
+        if event.type == "stream.opened":
+            print("following changes; Ctrl-C ends it", file=sys.stderr, flush=True)
+            continue
+        print_event(call, event)
+        if left is not None:
+            left -= 1
+            if left <= 0:
+                return
     raise UnreachableError(f"{call.api.address} has ended the event stream")
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
-from .api import path_of
+from .api import AccessDeniedError, ManagementError, path_of
 from .command import (
     Command,
     Invocation,
@@ -30,6 +31,7 @@ COLUMNS = (
     rate("in", "message_stats.publish_in_details.rate"),
     rate("out", "message_stats.publish_out_details.rate"),
 )
+SYSTEM_PREFIX = "amq."
 SHOWN_FIRST = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments", "policy")
 
 
@@ -39,6 +41,10 @@ def _path(call: Invocation) -> str:
 
 def _describe(call: Invocation) -> str:
     return f"exchange '{call.args.name}' in vhost '{call.vhost}'"
+
+
+def _identify(call: Invocation) -> dict[str, Any]:
+    return {"exchange": call.args.name, "vhost": call.vhost}
 
 
 def _add_name(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +70,8 @@ def _declare(call: Invocation) -> None:
         "internal": args.internal,
         "arguments": parse_pairs(args.argument),
     }
-    report_declared(call, _describe(call), is_new=call.api.put(_path(call), body))
+    is_new = call.api.put(_path(call), body)
+    report_declared(call, _describe(call), _identify(call), is_new=is_new)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
@@ -75,12 +82,22 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 def _delete(call: Invocation) -> None:
     call.api.get(_path(call))  # raises ObjectNotFoundError, also in a dry run
     bindings = call.api.get(f"{_path(call)}/bindings/source")
-    result = {"exchange": call.args.name, "bindings": len(bindings)}
+    if call.is_dry_run:
+        _check_refusals(call, len(bindings))
+    result = {**_identify(call), "bindings": len(bindings)}
     change = f"delete {_describe(call)} with {plural(len(bindings), 'binding')}"
     if confirm(call, change, result):
         query = {"if-unused": "true"} if call.args.if_unused else None
         call.api.delete(_path(call), query)
         call.output.done(f"deleted {_describe(call)}", result)
+
+
+def _check_refusals(call: Invocation, bindings: int) -> None:
+    """Refuse what the server would refuse. Raises `ManagementError`."""
+    if not call.args.name or call.args.name.startswith(SYSTEM_PREFIX):
+        raise AccessDeniedError(403, f"access refused: {_describe(call)} belongs to the server")
+    if call.args.if_unused and bindings:
+        raise ManagementError(400, f"{_describe(call)} is in use: {plural(bindings, 'binding')}")
 
 
 COMMAND = Resource(

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from .command import Invocation
+from .command import Invocation, parse_size
 from .output import JsonObject, TableColumn, format_value, read_path, text
 
 PAYLOAD_SHOWN_COUNT = 60
@@ -30,7 +30,7 @@ COLUMNS = (
 
 def add_rendering(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--truncate", type=int, metavar="BYTES", help="show at most this much of a payload"
+        "--truncate", type=parse_size, metavar="BYTES", help="show at most this much of a payload"
     )
     parser.add_argument("--base64", action="store_true", help="payloads in base64")
 

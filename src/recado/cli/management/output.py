@@ -84,18 +84,28 @@ def size(title: str, path: str) -> TableColumn:
 
 
 def format_value(value: Any) -> str:
-    """Return a JSON value as a person writes it; objects as `key=value`."""
+    """Return a JSON value as a person writes it: objects as `key=value`, those inside others in brackets."""
     match value:
         case None:
             return ""
         case bool():
             return "yes" if value else "no"
         case dict():
-            return ", ".join(f"{key}={format_value(each)}" for key, each in sorted(value.items()))
+            return ", ".join(f"{key}={_format_inner(each)}" for key, each in sorted(value.items()))
         case list():
-            return ", ".join(map(format_value, value))
+            return ", ".join(map(_format_inner, value))
         case _:
             return str(value)
+
+
+def _format_inner(value: Any) -> str:
+    match value:
+        case dict():
+            return f"{{{format_value(value)}}}"
+        case list():
+            return f"[{format_value(value)}]"
+        case _:
+            return format_value(value)
 
 
 def format_count(value: Any) -> str:

@@ -45,13 +45,22 @@ def _show(call: Invocation) -> None:
 def _add_declare(parser: argparse.ArgumentParser) -> None:
     _add_user(parser)
     for right in ("configure", "write", "read"):
-        parser.add_argument(f"--{right}", default="", metavar="REGEX", help="default: nothing")
+        parser.add_argument(
+            f"--{right}", metavar="REGEX", help="default: as it is, or nothing for a new user"
+        )
 
 
 def _declare(call: Invocation) -> None:
     args = call.args
-    body = {"configure": args.configure, "write": args.write, "read": args.read}
-    report_declared(call, _describe(call), is_new=call.api.put(_path(call), body))
+    known = call.api.find(_path(call)) or {}
+    given = {"configure": args.configure, "write": args.write, "read": args.read}
+    body = {
+        right: known.get(right, "") if pattern is None else pattern
+        for right, pattern in given.items()
+    }
+    is_new = call.api.put(_path(call), body)
+    result = {"user": args.name, "vhost": call.vhost, **body}
+    report_declared(call, _describe(call), result, is_new=is_new)
 
 
 def _delete(call: Invocation) -> None:

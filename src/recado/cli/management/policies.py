@@ -68,7 +68,10 @@ def _declare(call: Invocation) -> None:
         "priority": args.priority,
         "apply-to": args.apply_to,
     }
-    report_declared(call, _describe(call), is_new=call.api.put(_path(call), body))
+    is_new = call.api.put(_path(call), body)
+    report_declared(
+        call, _describe(call), {"name": args.name, "vhost": call.vhost, **body}, is_new=is_new
+    )
 
 
 def _delete(call: Invocation) -> None:

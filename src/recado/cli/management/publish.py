@@ -9,8 +9,7 @@ from typing import Any
 
 from recado.cli import EXIT_FAILED, EXIT_OK
 
-from .api import ManagementError, path_of
-from .bindings import DEFAULT_EXCHANGE
+from .api import DEFAULT_EXCHANGE, ManagementError, path_of
 from .command import Command, Invocation, add_vhost, parse_pairs
 from .output import plural
 
@@ -44,6 +43,8 @@ def _publish(call: Invocation) -> int:
     }
     if args.header:
         properties["headers"] = parse_pairs(args.header)
+    if args.body is None and sys.stdin.isatty():
+        print("each line is a message; Ctrl-D ends", file=sys.stderr)
     bodies = [args.body] if args.body is not None else (line.rstrip("\n") for line in sys.stdin)
     path = path_of("exchanges", call.vhost, args.exchange or DEFAULT_EXCHANGE, "publish")
     published = unroutable = 0

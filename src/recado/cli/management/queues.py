@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from recado.cli import EXIT_FAILED, EXIT_OK
+
 from .api import ManagementError, path_of
 from .command import (
     Command,
@@ -15,7 +17,9 @@ from .command import (
     add_vhost,
     confirm,
     list_command,
+    parse_count,
     parse_pairs,
+    parse_size,
     report_declared,
     show_command,
 )
@@ -61,6 +65,11 @@ def describe(call: Invocation) -> str:
     return f"queue '{call.args.name}' in vhost '{call.vhost}'"
 
 
+def identify(call: Invocation) -> dict[str, Any]:
+    """Return the fields that name the queue in JSON."""
+    return {"queue": call.args.name, "vhost": call.vhost}
+
+
 def _add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="QUEUE")
     add_vhost(parser)
@@ -87,8 +96,14 @@ def _declare(call: Invocation) -> None:
         "auto_delete": args.auto_delete,
         "arguments": arguments,
     }
-    is_new = call.api.put(queue_path(call), body)
-    report_declared(call, describe(call), is_new=is_new)
+    try:
+        is_new = call.api.put(queue_path(call), body)
+    except ManagementError as error:
+        if call.api.is_recado and "inequivalent" in str(error):
+            hint = "`recado queues alter` changes a queue that exists"
+            raise ManagementError(error.status, f"{error}; {hint}") from error
+        raise
+    report_declared(call, describe(call), identify(call), is_new=is_new)
 
 
 def _add_alter(parser: argparse.ArgumentParser) -> None:
@@ -128,7 +143,7 @@ def _alter(call: Invocation) -> None:
         line = f"{verb} {describe(call)}: {_describe_changes(answer['changes'])}"
     else:
         line = f"unchanged: {describe(call)}"
-    call.output.done(line, answer)
+    call.output.done(line, {**identify(call), **answer})
 
 
 def _describe_changes(changes: dict[str, dict[str, Any]]) -> str:
@@ -155,7 +170,7 @@ def _delete(call: Invocation) -> None:
     change = f"delete {describe(call)} with {held} and {plural_or_unknown(consumers, 'consumer')}"
     if call.is_dry_run:
         _check_conditions(call, queue.get("messages_ready"), consumers)
-    result = {"queue": call.args.name, "messages": messages, "consumers": consumers}
+    result = {**identify(call), "messages": messages, "consumers": consumers}
     if not confirm(call, change, result):
         return
     query = {"if-empty": call.args.if_empty, "if-unused": call.args.if_unused}
@@ -175,7 +190,7 @@ def _check_conditions(call: Invocation, ready: int | None, consumers: int | None
 def _purge(call: Invocation) -> None:
     queue = call.api.get(queue_path(call))
     ready = queue.get("messages_ready")
-    result = {"queue": call.args.name, "messages": ready}
+    result = {**identify(call), "messages": ready}
     change = f"drop {plural_or_unknown(ready, 'ready message')} of {describe(call)}"
     if not confirm(call, change, result):
         return
@@ -216,8 +231,12 @@ def _count_ready(call: Invocation, operation: str) -> int:
 
 def _add_peek(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("-n", "--count", type=int, default=10, metavar="N", help="default: 10")
-    parser.add_argument("--skip", type=int, default=0, metavar="N", help="begin after N messages")
+    parser.add_argument(
+        "-n", "--count", type=parse_count, default=10, metavar="N", help="default: 10"
+    )
+    parser.add_argument(
+        "--skip", type=parse_size, default=0, metavar="N", help="begin after N messages"
+    )
     parser.add_argument("--selector", metavar="TEXT", help="only messages that match")
     add_rendering(parser)
 
@@ -230,6 +249,9 @@ def _peek(call: Invocation) -> None:
     print_messages(call, request_extension(call, "peek", body))
 
 
+PEEK = Command("Print messages of a queue without taking them.", _add_peek, _peek)
+
+
 def _add_move(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     parser.add_argument("--to", required=True, metavar="QUEUE", help="the destination")
@@ -238,7 +260,9 @@ def _add_move(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--count", type=int, metavar="N", help="at most N messages; default: all")
+    parser.add_argument(
+        "--count", type=parse_count, metavar="N", help="at most N messages; default: all"
+    )
     parser.add_argument("--selector", metavar="TEXT", help="only messages that match")
 
 
@@ -247,31 +271,58 @@ def _selection(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _move(call: Invocation) -> None:
+def _report_end(call: Invocation, line: str, answer: dict[str, Any]) -> int:
+    """Print how a move or replay ended; the exit status is 1 if that was before all messages were treated."""
+    reason = answer["reason"]
+    call.output.done(line if reason is None else f"{line}; ended early: {reason}", answer)
+    return EXIT_OK if reason is None else EXIT_FAILED
+
+
+def _move(call: Invocation) -> int:
     args = call.args
     body = {"destination": args.to, **_selection(args)}
     if args.to_vhost is not None:
         body["destination_vhost"] = args.to_vhost
     ready = _count_ready(call, "move")
+    to_vhost = call.vhost if args.to_vhost is None else args.to_vhost
+    if (to_vhost, args.to) == (call.vhost, args.name):
+        raise ValueError(f"--to: {describe(call)} is the source itself")
+    call.api.get(
+        path_of("queues", to_vhost, args.to)
+    )  # raises ObjectNotFoundError, also in a dry run
+    result = {**identify(call), "destination": args.to, "destination_vhost": to_vhost}
     change = f"move messages of {describe(call)} ({ready:,} ready) to '{args.to}'"
-    if confirm(call, change, {"queue": args.name, "messages_ready": ready}):
-        answer = request_extension(call, "move", body)
-        line = f"moved {plural(answer['moved'], 'message')} to '{args.to}', {answer['left']:,} left"
-        call.output.done(line, answer)
+    if not confirm(call, change, {**result, "messages_ready": ready}):
+        return EXIT_OK
+    answer = request_extension(call, "move", body)
+    line = f"moved {plural(answer['moved'], 'message')} to '{args.to}', {answer['left']:,} left"
+    return _report_end(call, line, {**result, **answer})
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     _add_selection(parser)
+    parser.add_argument(
+        "--max-replays",
+        type=parse_count,
+        metavar="N",
+        help="leave messages that were replayed N times already",
+    )
 
 
-def _replay(call: Invocation) -> None:
+def _replay(call: Invocation) -> int:
     ready = _count_ready(call, "replay")
     change = f"return dead letters of {describe(call)} ({ready:,} ready) to where they died"
-    if confirm(call, change, {"queue": call.args.name, "messages_ready": ready}):
-        answer = request_extension(call, "replay", _selection(call.args))
-        line = f"replayed {plural(answer['replayed'], 'message')}, {answer['left']:,} left"
-        call.output.done(line, answer)
+    if not confirm(call, change, {**identify(call), "messages_ready": ready}):
+        return EXIT_OK
+    body = _selection(call.args)
+    if call.args.max_replays is not None:
+        body["max_replays"] = call.args.max_replays
+    answer = request_extension(call, "replay", body)
+    line = f"replayed {plural(answer['replayed'], 'message')}, {answer['left']:,} left"
+    if kept := [f"{number:,} {why}" for why, number in answer["kept"].items() if number]:
+        line += f" (kept: {', '.join(kept)})"
+    return _report_end(call, line, {**identify(call), **answer})
 
 
 COMMAND = Resource(
@@ -291,7 +342,7 @@ COMMAND = Resource(
         "purge": Command(
             "Drop the ready messages of a queue.", _add_name, _purge, is_destructive=True
         ),
-        "peek": Command("Print messages of a queue without taking them.", _add_peek, _peek),
+        "peek": PEEK,
         "move": Command("Move messages to another queue.", _add_move, _move, is_destructive=True),
         "replay": Command(
             "Return dead letters to the queue where they died.",

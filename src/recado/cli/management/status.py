@@ -66,11 +66,13 @@ def _print(
     for title, field in (("publish", "publish"), ("deliver", "deliver_get"), ("ack", "ack")):
         value = read_path(f"message_stats.{field}_details.rate")(overview)
         rows.append((title, format_rate(value or 0)))
-    listeners = [
-        f"{each['protocol']} {each['ip_address']}:{each['port']}"
-        for each in overview.get("listeners", [])
-    ]
-    rows.append(("listening", ", ".join(listeners)))
+    rows.append(("listening", ", ".join(map(_describe_listener, overview.get("listeners", [])))))
+    if output.form is Form.PLAIN:
+        if nodes:
+            rows.append(("alarms", ", ".join(alarms)))
+        for title, value in rows:
+            output.line(f"{title}\t{escape_unprintable(value)}")
+        return
     width = max(len(title) for title, _ in rows)
     for title, value in rows:
         shown = escape_unprintable(value)
@@ -80,6 +82,12 @@ def _print(
             output.line(output.paint(f"ALARM: {alarm}; publishers are blocked", Colour.RED))
     elif nodes:
         output.line(output.paint("no alarms", Colour.GREEN))
+
+
+def _describe_listener(listener: dict[str, Any]) -> str:
+    address = listener["ip_address"]
+    host = f"[{address}]" if ":" in address else address
+    return f"{listener['protocol']} {host}:{listener['port']}"
 
 
 def _product(call: Invocation, overview: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from . import queues
 from .command import (
@@ -17,7 +18,7 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import count, plural_or_unknown, rate, text
+from .output import JsonObject, count, plural_or_unknown, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
@@ -28,6 +29,20 @@ COLUMNS = (
     text("arguments", "arguments"),
     rate("in", "message_stats.publish_details.rate"),
 )
+
+
+def _describe(call: Invocation) -> str:
+    return f"stream '{call.args.name}' in vhost '{call.vhost}'"
+
+
+def _identify(call: Invocation) -> dict[str, Any]:
+    return {"stream": call.args.name, "vhost": call.vhost}
+
+
+def _check_type(call: Invocation, queue: JsonObject) -> None:
+    """Refuse other queues. Raises `ValueError`."""
+    if queue.get("type") != "stream":
+        raise ValueError(f"{queues.describe(call)} is no stream; see `recado queues --help`")
 
 
 def _add_declare(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +62,7 @@ def _declare(call: Invocation) -> None:
         arguments["x-max-age"] = args.max_age
     body = {"durable": True, "auto_delete": False, "arguments": arguments}
     is_new = call.api.put(queues.queue_path(call), body)
-    report_declared(call, f"stream '{args.name}' in vhost '{call.vhost}'", is_new=is_new)
+    report_declared(call, _describe(call), _identify(call), is_new=is_new)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
@@ -56,16 +71,14 @@ def _add_delete(parser: argparse.ArgumentParser) -> None:
 
 
 def _delete(call: Invocation) -> None:
-    what = f"stream '{call.args.name}' in vhost '{call.vhost}'"
     queue = call.api.get(queues.queue_path(call))
-    if queue.get("type") != "stream":
-        raise ValueError(f"{queues.describe(call)} is no stream; see `recado queues delete`")
+    _check_type(call, queue)
     messages = queue.get("messages")
-    content = plural_or_unknown(messages, "message")
-    result = {"stream": call.args.name, "messages": messages}
-    if confirm(call, f"delete {what} with {content}", result):
+    content = f"{_describe(call)} with {plural_or_unknown(messages, 'message')}"
+    result = {**_identify(call), "messages": messages}
+    if confirm(call, f"delete {content}", result):
         call.api.delete(queues.queue_path(call))
-        call.output.done(f"deleted {what} with {content}", result)
+        call.output.done(f"deleted {content}", result)
 
 
 COMMAND = Resource(
@@ -76,10 +89,13 @@ COMMAND = Resource(
             title="streams",
             keep=lambda item: item.get("type") == "stream",
         ),
-        "show": show_command("stream", "queues", queues.SHOWN_FIRST, has_vhost=True),
+        "show": show_command(
+            "stream", "queues", queues.SHOWN_FIRST, has_vhost=True, check=_check_type
+        ),
         "declare": Command("Declare a stream.", _add_declare, _declare),
         "delete": Command(
             "Delete a stream and its messages.", _add_delete, _delete, is_destructive=True
         ),
+        "peek": queues.PEEK._replace(summary="Print messages of a stream, from the oldest."),
     }
 )

@@ -19,7 +19,7 @@ from recado.cli.terminal import escape_unprintable
 
 from .amqp_address import find_amqp_url
 from .api import ManagementError, UnreachableError, path_of
-from .command import Command, Invocation, add_vhost
+from .command import Command, Invocation, add_vhost, parse_count
 from .messages import show_payload
 from .output import Form, format_value
 
@@ -52,7 +52,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="QUEUE")
     add_vhost(parser)
     parser.add_argument("--selector", metavar="TEXT", help="only messages that match")
-    parser.add_argument("-n", "--count", type=int, metavar="N", help="end after N messages")
+    parser.add_argument("-n", "--count", type=parse_count, metavar="N", help="end after N messages")
     parser.add_argument("--amqp-url", metavar="URL", help="default: found by the HTTP API")
 
 

@@ -45,7 +45,7 @@ def _declare(call: Invocation) -> None:
     else:
         body["password"] = _read_password(args.name)
     is_new = call.api.put(path_of("users", args.name), body)
-    report_declared(call, f"user '{args.name}'", is_new=is_new)
+    report_declared(call, f"user '{args.name}'", {"user": args.name}, is_new=is_new)
 
 
 def _read_password(name: str) -> str:

@@ -57,7 +57,7 @@ def _declare(call: Invocation) -> None:
     }
     body: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     is_new = call.api.put(path_of("vhosts", args.name), body)
-    report_declared(call, f"vhost '{args.name}'", is_new=is_new)
+    report_declared(call, f"vhost '{args.name}'", {"vhost": args.name, **body}, is_new=is_new)
 
 
 def _add_delete(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +75,7 @@ def _delete(call: Invocation) -> None:
     change = f"delete vhost '{name}' with {content}"
     if confirm(call, change, result):
         call.api.delete(path_of("vhosts", name))
-        call.output.done(f"deleted vhost '{name}' with {plural(len(queues), 'queue')}", result)
+        call.output.done(f"deleted vhost '{name}' with {content}", result)
 
 
 COMMAND = Resource(
