@@ -67,8 +67,13 @@ class Prometheus(NamedTuple):
             metadata: dict[str, list[dict[str, str]]] = json.load(response)["data"]
         return {name: entries[0]["type"] for name, entries in metadata.items()}
 
+    def count_samples(self, metric: str) -> int:
+        """Return how often a metric was scraped; of several series, the one that was scraped most often."""
+        found = self.query(f"max(count_over_time({metric}[10m]))")
+        return round(found[0].value) if found else 0
+
     def await_samples(self, metric: str, count: int) -> None:
-        """Wait until a metric was scraped `count` times, so that its rate can be computed."""
+        """Wait until each series of a metric was scraped `count` times, so that its rate can be computed."""
         deadline = time.monotonic() + scale(SCRAPE_PATIENCE_S)
         while True:
             found = self.query(f"min(count_over_time({metric}[10m]))")

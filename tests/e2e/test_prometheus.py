@@ -1,8 +1,9 @@
-"""Metrics as Prometheus and its tools read them: Debian's promtool and Prometheus, and the queries of Grafana's
-dashboard 10991."""
+"""Metrics as Prometheus and its tools read them: Debian's promtool and Prometheus, the queries of Grafana's
+dashboard 10991, and those of our own dashboard."""
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import urllib.request
@@ -15,7 +16,10 @@ from pika.exceptions import UnroutableError
 
 import recado
 from recado.console.metrics.families import KINDS
-from workshop import system
+from recado.console.resources.prometheus import DASHBOARD
+from tests.certificate_folder import CertificateFolder
+from tests.console.http import Api
+from workshop import grafana, system
 from workshop.prometheus import Prometheus, QueryRefusedError, prometheus
 from workshop.time_limit import scale
 
@@ -78,7 +82,12 @@ class UsedNode:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UsedNode]:
-    config = {"management": {"port": 0, "metrics_port": 0}}
+    """A node with everything that metrics are about: certificates, an archive, status records."""
+    config: dict[str, dict[str, object]] = {
+        "server": CertificateFolder(tmp_path_factory.mktemp("tls")).config()["server"],
+        "management": {"port": 0, "metrics_port": 0, "status": True},
+        "feeds": {"archives": {"archive-1": {"feed": "quotes"}}},
+    }
     with recado.Broker(data=tmp_path_factory.mktemp("data"), config=config) as broker:
         used = UsedNode(broker)
         used.work()
@@ -93,7 +102,8 @@ def scraped(node: UsedNode) -> Iterator[Prometheus]:
     with prometheus(targets) as running:
         running.await_samples("rabbitmq_identity_info", 1)
         node.work()
-        running.await_samples("rabbitmq_identity_info", 3)
+        before = running.count_samples("rabbitmq_identity_info")
+        running.await_samples("rabbitmq_identity_info", before + 2)
         yield running
 
 
@@ -162,7 +172,7 @@ def test_the_variables_of_the_dashboard_have_values(scraped: Prometheus) -> None
 
 def test_series_per_object_can_be_joined(scraped: Prometheus) -> None:
     (series,) = scraped.query(
-        "sum by (queue, rabbitmq_cluster) (rabbitmq_queue_messages_ready"
+        'sum by (queue, rabbitmq_cluster) (rabbitmq_queue_messages_ready{queue="orders"}'
         " * on(instance, job) group_left(rabbitmq_cluster)"
         ' rabbitmq_identity_info{rabbitmq_endpoint="per-object"})'
     )
@@ -179,3 +189,48 @@ def test_own_histograms_have_quantiles(scraped: Prometheus) -> None:
             f'histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{job="recado"}}[30s])))'
         )
         assert series.value > 0, metric
+
+
+def expressions_of_own_dashboard() -> list[str]:
+    return [
+        target["expr"]
+        for panel in json.loads(DASHBOARD.read_text())["panels"]
+        for target in panel.get("targets", [])
+    ]
+
+
+@pytest.mark.parametrize("expression", expressions_of_own_dashboard())
+def test_each_query_of_our_own_dashboard_has_data(scraped: Prometheus, expression: str) -> None:
+    query = expression.replace("$cluster", cluster_of(scraped)).replace("$endpoint", "aggregated")
+    found = scraped.query(query.replace("$__rate_interval", "30s"))
+    assert found, query
+    assert not any(math.isnan(series.value) for series in found), query
+
+
+def test_the_variables_of_our_own_dashboard_have_values(scraped: Prometheus) -> None:
+    document = json.loads(DASHBOARD.read_text())
+    _, *variables = document["templating"]["list"]
+    assert [each["name"] for each in variables] == ["cluster", "endpoint"]
+    for variable in variables:
+        selector, label = variable["query"].removeprefix("label_values(")[:-1].rsplit(", ", 1)
+        found = scraped.query(
+            f"group by ({label}) ({selector.replace('$cluster', cluster_of(scraped))})"
+        )
+        assert all(series.labels[label] for series in found)
+
+
+def test_the_dashboard_is_up_to_date_and_can_be_downloaded(node: UsedNode) -> None:
+    assert DASHBOARD.read_text() == grafana.render(), "run `python -m workshop.grafana`"
+    assert node.broker.management_port is not None
+    found = Api(node.broker.management_port).get("/api/grafana.json")
+    assert found == grafana.dashboard()
+    panels = found["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [
+        (x, y)
+        for panel in panels
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(places)) == len(places), "no panel covers another"
+    assert max(x for x, _ in places) < grafana.COLUMNS_COUNT

@@ -1,7 +1,9 @@
-"""The pages that Prometheus scrapes."""
+"""The pages that Prometheus scrapes, and a Grafana dashboard for what it stores."""
 
 from __future__ import annotations
 
+import functools
+from pathlib import Path
 from typing import Final
 
 from ..access import Access
@@ -15,6 +17,7 @@ FAMILY: Final = QueryParameter("family", "A family of metrics.", repeatable=True
 QUEUE: Final = QueryParameter(
     "queue", "Only queues whose names match this regular expression (RE2)."
 )
+DASHBOARD: Final = Path(pages.__file__).with_name("grafana.json")  # written by workshop/grafana.py
 
 
 def _writer(request: ApiRequest) -> tuple[Writer, dict[str, str]]:
@@ -53,3 +56,14 @@ for _path, _handler, _query in (
 ):
     API.add("GET", _path, Access.MONITORING, content=Content.TEXT, query=_query)(_handler)
     METRICS.add("GET", _path, Access.PUBLIC, content=Content.TEXT, query=_query)(_handler)
+
+
+@API.add("GET", "/api/grafana.json", Access.MANAGEMENT)
+def get_dashboard(request: ApiRequest) -> Answer:
+    """Return a Grafana dashboard for the metrics of recado, to be imported into Grafana."""
+    return Answer(body=_read_dashboard(), headers={"content-type": "application/json"})
+
+
+@functools.cache
+def _read_dashboard() -> bytes:
+    return DASHBOARD.read_bytes()
