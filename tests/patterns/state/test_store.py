@@ -200,7 +200,7 @@ async def test_outputs_are_read_in_order_and_removed(new_store: NewStore, clock:
         return [transaction.add_output("p", b"%d" % each, key=f"k{each}") for each in range(5)]
 
     async with opened(new_store()) as store:
-        assert await store.run(lambda t: t.oldest_output()) is None
+        assert await store.run(lambda t: t.oldest_output("p")) is None
         ids = await store.run(fill)
         assert ids == sorted(ids)
         clock.now += 10
@@ -216,7 +216,7 @@ async def test_outputs_are_read_in_order_and_removed(new_store: NewStore, clock:
         await store.run(lambda t: t.remove_outputs([*ids, ids[0]]))
         assert await store.run(lambda t: t.outputs("p")) == rows[5:]
         assert await store.run(lambda t: t.oldest_output("p")) == clock.now
-        assert await store.run(lambda t: t.oldest_output()) == clock.now - 10
+        assert await store.run(lambda t: t.oldest_output("q")) == clock.now - 10
         await store.run(lambda t: t.remove_outputs([last]))
         # An id is never used twice, also if the newest rows have been removed.
         assert await store.run(lambda t: t.add_output("p", b"6")) > last

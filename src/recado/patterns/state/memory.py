@@ -153,10 +153,12 @@ class _MemoryTransaction:
     def has_processed(self, consumer: str, message_id: str) -> bool:
         return check_key(message_id) in self._inbox(consumer)
 
-    def mark_processed(self, consumer: str, message_id: str) -> None:
+    def mark_processed(self, consumer: str, message_id: str) -> bool:
         inbox = self._inbox(consumer)
-        if check_key(message_id) not in inbox:
-            self._set(inbox, message_id, self._now)
+        if check_key(message_id) in inbox:
+            return False
+        self._set(inbox, message_id, self._now)
+        return True
 
     def forget_processed(self, consumer: str, *, age_max: float, count_max: int) -> None:
         inbox = self._inbox(consumer)
@@ -187,15 +189,9 @@ class _MemoryTransaction:
         for each in ids:
             self._remove(self._content.outputs, each)
 
-    def oldest_output(self, partition_prefix: str = "") -> float | None:
-        return min(
-            (
-                each.row.added_at
-                for each in self._content.outputs.values()
-                if each.partition.startswith(partition_prefix)
-            ),
-            default=None,
-        )
+    def oldest_output(self, partition: str) -> float | None:
+        rows = self.outputs(partition, limit=1)
+        return rows[0].added_at if rows else None
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────
 

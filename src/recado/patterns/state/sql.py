@@ -15,6 +15,9 @@ from .store import OutputRow, check_key, encode_key
 
 SCHEMA_VERSION: Final = 1
 ROWS_PER_SCAN: Final = 200
+INSERT_OUTPUT: Final = (
+    "INSERT INTO recado_output (part, key, added_at, content) VALUES (?, ?, ?, ?)"
+)
 
 
 class SqlCursor(Protocol):
@@ -217,8 +220,8 @@ class SqlTransaction:
         )
         return found is not None
 
-    def mark_processed(self, consumer: str, message_id: str) -> None:
-        self._execute(
+    def mark_processed(self, consumer: str, message_id: str) -> bool:
+        added = self._execute(
             "INSERT INTO recado_inbox (consumer, message_id, number, processed_at)"
             " SELECT ?, ?, coalesce(max(number), 0) + 1, ? FROM recado_inbox WHERE consumer = ?"
             " ON CONFLICT (consumer, message_id) DO NOTHING",
@@ -227,6 +230,7 @@ class SqlTransaction:
             self._now,
             consumer,
         )
+        return added.rowcount == 1
 
     def forget_processed(self, consumer: str, *, age_max: float, count_max: int) -> None:
         self._execute(
@@ -246,11 +250,7 @@ class SqlTransaction:
 
     def add_output(self, partition: str, content: bytes, *, key: str = "") -> int:
         number: int = self._first(
-            "INSERT INTO recado_output (part, key, added_at, content) VALUES (?, ?, ?, ?) RETURNING id",
-            partition,
-            _to_bytes(key),
-            self._now,
-            content,
+            f"{INSERT_OUTPUT} RETURNING id", *output_parameters(partition, content, key, self._now)
         )
         return number
 
@@ -271,13 +271,11 @@ class SqlTransaction:
         for each in ids:
             self._execute("DELETE FROM recado_output WHERE id = ?", each)
 
-    def oldest_output(self, partition_prefix: str = "") -> float | None:
-        found: float | None = self._first(
-            "SELECT min(added_at) FROM recado_output WHERE substr(part, 1, ?) = ?",
-            len(partition_prefix),
-            partition_prefix,
+    def oldest_output(self, partition: str) -> float | None:
+        added_at: float | None = self._first(
+            "SELECT added_at FROM recado_output WHERE part = ? ORDER BY id LIMIT 1", partition
         )
-        return found
+        return added_at
 
     # ── leases ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -329,6 +327,13 @@ class SqlTransaction:
             self._lease_time(),
         ).fetchall()
         return dict(rows)
+
+
+def output_parameters(
+    partition: str, content: bytes, key: str, added_at: float
+) -> tuple[object, ...]:
+    """Return the parameters of `INSERT_OUTPUT`."""
+    return partition, _to_bytes(key), added_at, content
 
 
 def _to_bytes(key: str) -> bytes:

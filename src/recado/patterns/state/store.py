@@ -56,8 +56,8 @@ class StoreTransaction(StateTransaction, Protocol):
     def has_processed(self, consumer: str, message_id: str) -> bool:
         """Whether the inbox of a consumer has the id of a message."""
 
-    def mark_processed(self, consumer: str, message_id: str) -> None:
-        """Add the id of a message to the inbox of a consumer, if it is not there yet."""
+    def mark_processed(self, consumer: str, message_id: str) -> bool:
+        """Add the id of a message to the inbox of a consumer; return False if it was there."""
 
     def forget_processed(self, consumer: str, *, age_max: float, count_max: int) -> None:
         """Forget ids that are older than `age_max` seconds, and all but the newest `count_max`."""
@@ -71,8 +71,8 @@ class StoreTransaction(StateTransaction, Protocol):
     def remove_outputs(self, ids: Sequence[int]) -> None:
         """Remove outputs that have been published; ids that are gone are ignored."""
 
-    def oldest_output(self, partition_prefix: str = "") -> float | None:
-        """Return when the oldest output of the partitions with this prefix was added, or None."""
+    def oldest_output(self, partition: str) -> float | None:
+        """Return when the first output of a partition was added, or None."""
 
     def acquire_lease(self, name: str, owner: str, duration: float) -> bool:
         """Take a lease for so many seconds if it is free, expired or already the owner's; return whether it is held."""
