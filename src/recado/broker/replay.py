@@ -124,9 +124,8 @@ def _prepare(
     death = _find_death(headers, source.name)
     if death is None:
         return NO_DEATH
-    if not may_write(
-        death.queue
-    ):  # first, so that the reason does not reveal whether the queue exists
+    # First, so that the reason does not reveal whether the queue exists.
+    if not may_write(death.queue):
         return NOT_PERMITTED
     destination = source.vhost.queues.get(death.queue)
     if destination is None or destination.owner is not None:

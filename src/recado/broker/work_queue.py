@@ -692,9 +692,8 @@ class WorkQueue(Queue):
     def _store_ready_late(self, end: int) -> Steps[None]:
         position = 0
         for bucket in self._buckets:
-            while bucket.merge_requeued(
-                _RUNS_PER_STEP
-            ):  # those that return later are stored as they do
+            # Messages that are requeued from now on are stored when they return.
+            while bucket.merge_requeued(_RUNS_PER_STEP):
                 yield STEP_UNITS_MAX
         while not self.deleted:
             # In order of position over all priorities, so that the store has few fragments.

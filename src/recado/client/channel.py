@@ -341,9 +341,8 @@ class Channel(ChannelCommands[Consumer]):
 
     def handle_deliveries(self, run: Delivered) -> None:
         consumer = self._consumers.get(run.route.consumer_tag)
-        if (
-            consumer is not None
-        ):  # None: it was cancelled, after which a broker sends it no deliveries
+        # None if a broker sends deliveries after the consumer was cancelled, which it should not.
+        if consumer is not None:
             consumer.handle_deliveries(self, run)
 
     def handle_confirms(self, sequence_numbers: range, acked: bool) -> None:

@@ -75,9 +75,8 @@ class FeedConnection:
         transport, self._transport = self._transport, None
         if transport is None:
             return
-        async with (
-            AsyncExitStack() as closing
-        ):  # archivers, feeds, the transport: close all, whatever fails
+        # Closes archivers and feeds, then the transport, also if closing one of them fails.
+        async with AsyncExitStack() as closing:
             closing.push_async_callback(transport.close)
             for feed in self._feeds:
                 closing.push_async_callback(feed.close, flush=flush)

@@ -100,9 +100,8 @@ async def observe_members(url: str, feed: str, seconds: float) -> list[ObservedM
         observer.endpoint = await transport.join(
             check_feed_name(feed), member_id, Role.SUBSCRIBER, observer
         )
-        for _ in range(
-            MEMBERS_REQUEST_COUNT
-        ):  # a datagram may get lost, and a view change may be in progress
+        # Ask several times: a datagram may get lost, and a view change may be in progress.
+        for _ in range(MEMBERS_REQUEST_COUNT):
             observer.endpoint.send(COORDINATORS, encode(MembersRequest()))
             await asyncio.sleep(seconds / MEMBERS_REQUEST_COUNT)
         await observer.endpoint.close()

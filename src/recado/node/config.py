@@ -200,8 +200,6 @@ def is_kubernetes_variable(variable: str, text: str) -> bool:
 
     RECADO_SERVICE_HOST=10.0.0.1, RECADO_PORT=tcp://10.0.0.1:5672, RECADO_PORT_5672_TCP_ADDR=10.0.0.1
     """
-    import re
-
     pattern = r"\w+_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_\w+)=|\w+_PORT=[a-z]+://"
     return re.match(pattern, f"{variable}={text}") is not None
 

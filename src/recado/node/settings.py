@@ -186,7 +186,7 @@ class ManagementSettings(Section, frozen=True):
     masked_fields: tuple[str, ...] = ()
     """Headers and JSON fields that are not shown over HTTP: `headers.authorization`, `json.card.number`, or `body`."""
     reveal_tag: Annotated[str, Meta(min_length=1)] = "administrator"
-    """The tag that users need to reveal the masked fields of a message, which the audit log tells."""
+    """The tag that users need to reveal the masked fields of a message; the audit log records each such request."""
 
 
 class OAuthSettings(Section, frozen=True):
@@ -313,7 +313,7 @@ def find_url_problems(url: str) -> list[str]:
         return ["must not contain a user name or password"]
     if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
         return [
-            "must be a URL with https: who changes the keys on their way can log in as any user"
+            "must be a URL with https: an attacker who changes the keys in transit can log in as any user"
         ]
     return []
 

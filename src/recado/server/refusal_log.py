@@ -1,6 +1,6 @@
 """Refused logins in the log: one line at once, then a count per address every `INTERVAL_S`.
 
-A client in a loop can be refused thousands of times a second without anybody checking a password. The first
+A client in a loop can be refused thousands of times a second, because most refusals check no password. The first
 refusal of a kind from an address is logged with its details. Further ones are counted, and the count is logged
 by `flush`, until there were none for an interval.
 """

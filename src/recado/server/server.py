@@ -221,9 +221,8 @@ class Server:
     def begin_turn(self) -> None:
         """Begin to handle a read or a timer: until `end_turn`, requests to flush are only collected."""
         self._in_turn = True
-        if (
-            self._ready_callbacks is not None
-        ):  # the last read of a turn has nothing to coalesce with
+        # Disabled for the last read of a turn, which has nothing to coalesce with.
+        if self._ready_callbacks is not None:
             self.broker.coalescer.is_enabled = bool(self._ready_callbacks)
 
     def run_in_turn(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

@@ -56,9 +56,8 @@ EXIT_EXCEPTIONS: Final = (GeneratorExit, KeyboardInterrupt, SystemExit)
 
 def handle_failure(cell: Cell, error: BaseException) -> None:
     """Suspend a cell whose handler or restart has failed, and let its supervisor decide."""
-    if (
-        cell.state is CellState.STOPPED
-    ):  # a stop has abandoned the cell before its handler ended (`lifecycle`)
+    # A stop has abandoned the cell before its handler ended (`lifecycle`).
+    if cell.state is CellState.STOPPED:
         return
     _log_failure(cell, error)
     if cell.pending_stop is not None:

@@ -223,9 +223,8 @@ class ArchiveFileSet:
 
     def _delete(self, file: RetiredFile) -> None:
         folder, _, name = file.path.rpartition("/")
-        with suppress(
-            FileNotFoundError, KeyError
-        ):  # an earlier process was killed after deleting it
+        # The file is missing if an earlier process was killed after deleting it.
+        with suppress(FileNotFoundError, KeyError):
             self._tree.disk(folder).remove(name)
         self._tree.remove_empty(folder)
 

@@ -42,9 +42,8 @@ class PullLayer(Layer):
                 self._handle_request(sender, number, ranges, now)
             case PacketReceived(_, sender, PullReply() as answer):
                 self._handle_reply(sender, answer, now)
-                if (
-                    self.context.role is Role.ARCHIVE
-                ):  # it may be the reply to a request of ARCHIVER
+                # In an archive, it may be the reply to a request of the layer ARCHIVER.
+                if self.context.role is Role.ARCHIVE:
                     self._pass_up(event, now)
             case _:
                 self._pass_up(event, now)

@@ -133,9 +133,8 @@ class ReceiveBuffer:
         ignored."""
         self.is_unstarted = False
         candidates = dict.fromkeys((*self.publishers, *vector))
-        if (
-            len(candidates) > self.max_publishers
-        ):  # publishers that other members know have precedence
+        # Publishers that other members know have precedence.
+        if len(candidates) > self.max_publishers:
             candidates = dict.fromkeys(vector)
             for publisher in [p for p in self.publishers if p not in vector]:
                 self._forget(publisher)

@@ -22,9 +22,8 @@ def apply_aggregate(step: AggregateStep, flow: Flow, context: StepContext) -> Fl
         return flow.with_rows(rows.groupBy(*columns(step.by)).agg(*measures))
     time = f.col(quote_name(step.time))
     without_time = None
-    if (
-        step.time not in context.watermarked
-    ):  # otherwise the step that set the watermark has removed rows without a time
+    # Otherwise the step that set the watermark has removed rows without a time.
+    if step.time not in context.watermarked:
         without_time = make_dead_letters(
             context, rows.where(time.isNull()), f"{step.time} is NULL: the row is in no window"
         )
