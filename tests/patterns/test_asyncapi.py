@@ -14,6 +14,7 @@ import pytest
 
 from recado.patterns.asyncapi import EndpointDescription, describe_endpoints
 from recado.patterns.destination import LogStream, PointToPoint, PublishSubscribe
+from recado.patterns.messaging import Messaging
 
 SCHEMA = json.loads((Path(__file__).parent / "vendor/asyncapi-3.0.0.json").read_text())
 
@@ -151,6 +152,19 @@ def test_any_type_has_a_schema() -> None:
     assert messages["model"]["payload"]["title"] == "Model"
     assert sorted(document["operations"]) == ["either", "either-2", "model", "raw", "table", "text"]
     assert document["channels"]["f_g"]["address"] == "f g"
+
+
+def test_the_document_of_an_application() -> None:
+    app = Messaging("amqp://ana:secret@broker.example.com", name="shop")
+    app.subscribe("orders")(handle)
+    app.listen("orders", tag="observe")(lambda message: None)
+    document = app.asyncapi(version="2", description="Sells pens.", sends=[("parcels", Line)])
+    jsonschema.Draft7Validator(SCHEMA).validate(json.loads(json.dumps(document)))
+    assert document["info"] == {"title": "shop", "version": "2", "description": "Sells pens."}
+    actions = {name: each["action"] for name, each in document["operations"].items()}
+    assert actions == {"handle": "receive", "observe": "receive", "send-parcels": "send"}
+    assert sorted(document["components"]["schemas"]) == ["Line", "Order", "Receipt"]
+    assert Messaging().asyncapi(version="1")["info"]["title"] == "recado"
 
 
 def test_an_empty_program() -> None:

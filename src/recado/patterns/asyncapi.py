@@ -29,7 +29,7 @@ class EndpointDescription(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    action: Literal["receive", "send"]
+    action: Literal["receive", "send"] = "receive"
     destination: Destination
     key: str | None = None
     body_type: Any = Any

@@ -105,6 +105,14 @@ class Processor(Protocol):
     def running_count(self) -> int:
         """The number of messages that are being processed."""
 
+    @property
+    def handled_count(self) -> int:
+        """The number of messages that were processed."""
+
+    @property
+    def failed_count(self) -> int:
+        """The number of times that processing a message failed."""
+
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries until the consumer ends; raises the error that ended it."""
 

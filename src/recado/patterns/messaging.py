@@ -30,6 +30,7 @@ from recado.client import (
 )
 from recado.node.broker import Broker
 
+from .asyncapi import EndpointDescription, describe_endpoints
 from .declaration import UNROUTED_SUFFIX
 from .delay import Delay
 from .destination import (
@@ -111,6 +112,7 @@ class Messaging:
         self._delay: Delay | None = None  # None: chosen by the broker
         self._interceptors: list[Interceptor] = []
         self._registrations: list[Callable[[Runtime], MessageEndpoint]] = []
+        self._descriptions: dict[str, EndpointDescription] = {}
         self._tags: set[str] = set()
         self._runtime: Runtime | None = None
         self._starting: set[asyncio.Task[None]] = set()
@@ -249,6 +251,39 @@ class Messaging:
                 )
         return Health(not problems, problems, [describe_endpoint(each) for each in endpoints])
 
+    def asyncapi(
+        self,
+        *,
+        version: str,
+        title: str | None = None,
+        description: str = "",
+        sends: Sequence[tuple[DestinationLike, Any]] = (),
+    ) -> dict[str, Any]:
+        """Return an AsyncAPI 3.0 document of the endpoints, ready to be encoded as JSON or YAML.
+
+        Args:
+            version: of the application.
+            title: of the document; default the name of the application.
+            description: for people, in CommonMark.
+            sends: destinations to which the application publishes, each with the type of its messages.
+        """
+        sent = [
+            EndpointDescription(
+                name=f"send-{to_destination(to).name}",
+                action="send",
+                destination=to_destination(to),
+                body_type=body_type,
+            )
+            for to, body_type in sends
+        ]
+        return describe_endpoints(
+            [*self._descriptions.values(), *sent],
+            title=title or self.name,
+            version=version,
+            description=description,
+            url=self._url,
+        )
+
     # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────
 
     def subscribe(
@@ -306,6 +341,14 @@ class Messaging:
                 timeout=timeout,
             )
             self._register(options.tag, lambda runtime: runtime.handler_endpoint(handler, options))
+            self._descriptions[options.tag] = EndpointDescription(
+                name=options.tag,
+                destination=options.target,
+                key=key,
+                body_type=handler.body_type,
+                reply_type=handler.reply_type,
+                function=function,
+            )
             return function
 
         return register
@@ -335,6 +378,12 @@ class Messaging:
             name = tag or function.__name__
             self._register(
                 name, lambda runtime: runtime.tap_endpoint(handler, name, queue, bindings)
+            )
+            self._descriptions[name] = EndpointDescription(
+                name=name,
+                destination=PointToPoint(queue),
+                body_type=handler.body_type,
+                function=function,
             )
             return function
 
@@ -370,6 +419,7 @@ class Messaging:
                 f"no endpoint '{tag}'; there are {', '.join(sorted(self.endpoints)) or 'none'}"
             )
         self._tags.discard(tag)
+        self._descriptions.pop(tag, None)
         await endpoint.stop(self.shutdown_timeout)
 
     def intercept(self, interceptor: Interceptor) -> None:
@@ -552,6 +602,10 @@ class Messaging:
             else:
                 await channel.delete_queue(target.name)
         declarer.forget(target)
+
+    async def open_channel(self) -> RobustChannel:
+        """Open a channel of `recado.client`, for operations that this class does not have."""
+        return await self._require_runtime().declarer.open_channel()
 
     async def bind(self, exchange: PublishSubscribe, queue: DestinationLike, key: str = "") -> None:
         """Route messages of an exchange whose key matches to a queue."""

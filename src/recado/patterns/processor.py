@@ -177,6 +177,10 @@ class HandlerProcessor:
         )
         self._counts_attempts = options.retry.attempts > 1
 
+    def set_concurrency(self, concurrency: int) -> None:
+        """Change how many messages are processed at the same time, from the next `run` on."""
+        self.options = msgspec.structs.replace(self.options, concurrency=concurrency)
+
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries, `concurrency` at a time, until the consumer ends."""
         if self.options.concurrency == 1:

@@ -30,6 +30,8 @@ class TapProcessor:
         self.handler = handler
         self.skipped_count = 0
         self.running_count = 0
+        self.handled_count = 0
+        self.failed_count = 0
         self._translators = translators
         self._buffer: deque[Delivery] = deque(maxlen=BUFFERED_MAX_COUNT)
         self._filled = asyncio.Event()
@@ -59,11 +61,14 @@ class TapProcessor:
     async def _call(self, delivery: Delivery, queue: str) -> None:
         try:
             await self.handler.call(self._argument(delivery, queue))
+            self.handled_count += 1
         except TranslationError as error:
+            self.failed_count += 1
             log.warning(
                 "tapped message cannot be translated (endpoint=%s error=%s)", self.tag, error
             )
         except Exception:
+            self.failed_count += 1
             log.exception("exception in the handler of a wire tap (endpoint=%s)", self.tag)
 
     def _argument(self, delivery: Delivery, queue: str) -> Any:
