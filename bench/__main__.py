@@ -33,6 +33,7 @@ BENCHES = (
     "fuzz",
     "management",
     "migration",
+    "patterns",
     "pipeline",
     "pipeline-crash",
     "population",

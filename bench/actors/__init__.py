@@ -4,7 +4,7 @@
     crowds.py       up to 100,000 actors
     remote.py       asks to another process, compared with a raw echo, xoscar, Thespian and Ray
     trading.py      the Trading System over AMQP, compared with point to point and with RabbitMQ
-    environment.py  the virtual environment of the larger peers
+    peers.txt       the pins of the larger peers
     workers.py      starts the programs, and measures their processes
     programs/       a program for each library
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.actors.environment import python_of_peers
 from bench.actors.workers import Worker, pause, started
 from bench.book import Book
+from bench.peer_environment import python_of_peers
 from bench.plan import Plan
 from bench.scenario import Comparison, Sample, Scenario, Side
 
@@ -68,8 +68,12 @@ PEERS = (
 )
 SCENARIOS = tuple(scenario for peer in PEERS for scenario in peer.scenarios)
 
+PINS = Path(__file__).with_name("peers.txt")
 
-def run(plan: Plan, book: Book, python: Callable[[], Path] = python_of_peers) -> Iterator[str]:
+
+def run(
+    plan: Plan, book: Book, python: Callable[[], Path] = lambda: python_of_peers(PINS)
+) -> Iterator[str]:
     for peer in PEERS:
         names = [scenario.name for scenario in peer.scenarios if plan.includes(scenario)]
         if names:

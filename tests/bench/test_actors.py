@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.actors import SCENARIOS, crowds, environment, local, remote, trading
-from bench.actors.environment import python_of_peers
+
 from bench.actors.workers import MARK, Worker, marked, started
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasuredError
+from bench.peer_environment import python_of_peers
 from bench.plan import Plan
 from bench.scenario import Side
 
@@ -133,7 +133,7 @@ def test_peers_that_cannot_be_had_are_not_measured(
 
     monkeypatch.setattr(environment, "step", fail)
     plan, book = Plan(quick=True, only=frozenset({"remote-thespian"})), Book()
-    names = list(remote.run(plan, book, lambda: python_of_peers(cache=tmp_path)))
+    names = list(remote.run(plan, book, lambda: python_of_peers(remote.PINS, tmp_path)))
     assert names == ["remote-thespian"]
     assert book.failure("remote-thespian") == "the peers cannot be installed: no index"
 

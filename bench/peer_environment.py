@@ -1,9 +1,8 @@
-"""The virtual environment of the peers that are too large for that of the project: created on first use, in
-.cache.
+"""Virtual environments of the peers that are not in that of the project: created on first use, in .cache.
 
-xoscar needs pandas and SciPy, Ray half a gigabyte. `peers.txt` pins their versions. The name of the folder is
-derived from them, so new versions get a new environment. It is created by Python's own venv and pip, with the
-configured index and certificates.
+Some are too large for it: xoscar needs pandas and SciPy, Ray half a gigabyte. The file `peers.txt` of a benchmark
+pins their versions. The name of the folder is derived from them, so new versions get a new environment. It is
+created by Python's own venv and pip, with the configured index and certificates.
 """
 
 from __future__ import annotations
@@ -15,19 +14,20 @@ from pathlib import Path
 
 from bench.book import NotMeasuredError
 
-PINS = Path(__file__).with_name("peers.txt")
-CACHE = Path(__file__).parents[2] / ".cache"
+CACHE = Path(__file__).parents[1] / ".cache"
 LONGEST_S = 900
 
 
-def python_of_peers(pins: Path = PINS, cache: Path = CACHE) -> Path:
-    """The Python that has them. Raises NotMeasuredError if they cannot be had."""
+def python_of_peers(pins: Path, cache: Path = CACHE) -> Path:
+    """Return the Python that has the peers of this file. Raises NotMeasuredError if they cannot be installed."""
     decides = pins.read_bytes() + sys.version.encode()
-    folder = cache / f"actor-peers-{hashlib.sha256(decides).hexdigest()[:12]}"
+    folder = cache / f"{pins.parent.name}-peers-{hashlib.sha256(decides).hexdigest()[:12]}"
     stamp = folder / "complete"
     python = folder / "bin" / "python"
     if not stamp.is_file():
-        print("installing the peers of actors, once: this takes some minutes", flush=True)
+        print(
+            f"installing the peers of {pins.parent.name}, once: this takes some minutes", flush=True
+        )
         cache.mkdir(exist_ok=True)
         step([sys.executable, "-m", "venv", "--clear", str(folder)])
         pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
