@@ -53,7 +53,6 @@ FEATURES = {
     "retry": "retries are configured, prefetch as without",
     "timeout": "a limit of time",
     "selector": "a selector, on a private subscription",
-    "enriched": "an enricher when publishing",
     "intercepted": "an interceptor",
 }
 COSTS = tuple(

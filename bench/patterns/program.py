@@ -72,13 +72,6 @@ async def with_recado(task: str, url: str, count: int) -> dict[str, float]:
     class Receipt(msgspec.Struct):
         id: int
 
-    class Stamp:
-        def should_apply(self, message: Message[Any]) -> bool:
-            return True
-
-        def apply(self, message: Message[Any]) -> Message[Any]:
-            return message.with_headers(user="somebody")
-
     app, handled = Messaging(url), Countdown(count)
 
     async def handle(order: Order) -> None:
@@ -105,8 +98,6 @@ async def with_recado(task: str, url: str, count: int) -> dict[str, float]:
         case "selector":
             to = PublishSubscribe(QUEUE, "fanout")
             options["selector"] = "json.amount > 3"
-        case "enriched":
-            app.enrich(Stamp())
         case "intercepted":
             app.intercept(Interceptor())
         case _:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-
+from bench import peer_environment
+from bench.actors import SCENARIOS, crowds, local, remote, trading
 from bench.actors.workers import MARK, Worker, marked, started
 from bench.aims import judge, load_aims
 from bench.book import Book, NotMeasuredError
@@ -131,7 +132,7 @@ def test_peers_that_cannot_be_had_are_not_measured(
     def fail(command: list[str]) -> None:
         raise NotMeasuredError("the peers cannot be installed: no index")
 
-    monkeypatch.setattr(environment, "step", fail)
+    monkeypatch.setattr(peer_environment, "step", fail)
     plan, book = Plan(quick=True, only=frozenset({"remote-thespian"})), Book()
     names = list(remote.run(plan, book, lambda: python_of_peers(remote.PINS, tmp_path)))
     assert names == ["remote-thespian"]
@@ -152,7 +153,7 @@ def test_the_environment_of_peers_is_made_once(tmp_path: Path) -> None:
 
 def test_a_step_that_fails_says_why() -> None:
     with pytest.raises(NotMeasuredError, match="cannot be installed: because"):
-        environment.step([sys.executable, "-c", "raise SystemExit('because')"])
+        peer_environment.step([sys.executable, "-c", "raise SystemExit('because')"])
 
 
 RUN = {

@@ -22,6 +22,7 @@ from recado.patterns.message import Message
 from recado.patterns.messaging import Messaging
 from recado.patterns.retry import Retry
 from tests.client.running import in_a_loop
+from tests.patterns.collected import Collected
 from workshop.peers import Server
 
 Name = Callable[[str], str]
@@ -34,25 +35,6 @@ class Order(msgspec.Struct):
 
 class Receipt(msgspec.Struct):
     order_id: int
-
-
-class Collected:
-    """A list that tests can wait for."""
-
-    def __init__(self) -> None:
-        self.items: list[object] = []
-        self._changed = asyncio.Event()
-
-    def add(self, item: object) -> None:
-        self.items.append(item)
-        self._changed.set()
-
-    async def wait(self, count: int) -> list[object]:
-        async with asyncio.timeout(60):
-            while len(self.items) < count:
-                self._changed.clear()
-                await self._changed.wait()
-        return self.items
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self, TypeVar, overload
 
 import msgspec
@@ -40,16 +41,21 @@ from .destination import (
     PublishSubscribe,
     to_destination,
 )
+from .encoder import MessageEncoder
 from .endpoint import EndpointState, MessageEndpoint, describe_endpoint
 from .errors import CompositionError, UnroutableMessageError
 from .failure import attempt_number
+from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor
 from .message import DeliveryInfo, Message, received_message
+from .outbox import Outbox
 from .processor import ProcessorOptions
 from .publisher import EncodedPublish
 from .retry import NO_RETRY, Retry
-from .runtime import Runtime
+from .runtime import FlowDefinition, Runtime
+from .state import SqliteStore, StateStore
+from .step import AnyFlowStep
 from .subscription_options import SubscriptionOptions, require_queue, to_retry
 from .translation import Translator, Translators
 
@@ -58,6 +64,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("recado.patterns")
 
+FLOW_PREFETCH_COUNT = 400  # two batches: one is processed while the next one arrives
 HEARTBEAT_S = 2  # a connection that is silent is replaced within twice this time
 RECONNECT_DELAY_MAX_S = 1.0
 
@@ -86,6 +93,7 @@ class Messaging:
         invalid: DestinationLike = INVALID_MESSAGES,
         translators: Sequence[Translator] = (),
         wait_for_broker: bool = False,
+        store: StateStore | str | PathLike[str] | None = None,
         shutdown_timeout: float = 30.0,
     ) -> None:
         """Prepare endpoints without connecting.
@@ -98,25 +106,41 @@ class Messaging:
             invalid: where messages go that cannot be translated.
             translators: additional formats, see `recado.patterns.translation`.
             wait_for_broker: retry the first connection too.
+            store: where stateful steps keep their state: a store, or the path of an SQLite file. Default: the file
+                `state.sqlite` in `data`, or `<name>.sqlite` in the current folder.
             shutdown_timeout: seconds to wait for running handlers at the end, before they are cancelled.
         """
         self.name = name
         self.shutdown_timeout = shutdown_timeout
         self.translators = Translators(*translators)
+        self._interceptors: list[Interceptor] = []
+        self.encoder = MessageEncoder(self.translators, self._interceptors)
         self.endpoints: dict[str, MessageEndpoint] = {}
         self._url = url
         self._data = data
         self.dead_letter = require_queue(dead_letter, "dead_letter")
         self.invalid = require_queue(invalid, "invalid")
         self._wait_for_broker = wait_for_broker
+        self._store = self._to_store(store)
         self._delay: Delay | None = None  # None: chosen by the broker
-        self._interceptors: list[Interceptor] = []
         self._registrations: list[Callable[[Runtime], MessageEndpoint]] = []
         self._descriptions: dict[str, EndpointDescription] = {}
         self._tags: set[str] = set()
+        self._outboxes: list[Outbox] = []
+        self._needs_store = False
         self._runtime: Runtime | None = None
         self._starting: set[asyncio.Task[None]] = set()
         self._exit_stack = AsyncExitStack()
+
+    def _to_store(self, store: StateStore | str | PathLike[str] | None) -> StateStore:
+        """Return the store; it is opened when something needs it."""
+        if isinstance(store, StateStore):
+            return store
+        if store is None:
+            store = (
+                f"{self.name}.sqlite" if self._data is None else Path(self._data, "state.sqlite")
+            )
+        return SqliteStore(store)
 
     # ── starting and stopping ─────────────────────────────────────────────────────────────────────────────
 
@@ -138,7 +162,13 @@ class Messaging:
             url = self._url
             if url is None:
                 url = (await stack.enter_async_context(Broker(data=self._data))).url
+            if self._needs_store or self._outboxes:
+                await self._store.open()
+                stack.push_async_callback(self._store.close)
             self._runtime = runtime = await self._connect(url, stack)
+            for outbox in self._outboxes:
+                await outbox.start()
+                stack.push_async_callback(outbox.stop)
             try:
                 for register in self._registrations:
                     self._start_endpoint(register(runtime))
@@ -165,9 +195,7 @@ class Messaging:
             )
             connections.append(await stack.enter_async_context(connection))
         publishing, consuming = connections
-        runtime = Runtime(
-            url, publishing, consuming, self.translators, self._interceptors, self._delay
-        )
+        runtime = Runtime(url, publishing, consuming, self.encoder, self._interceptors, self._delay)
         stack.push_async_callback(runtime.close)
         await runtime.publisher.open()
         return runtime
@@ -353,6 +381,79 @@ class Messaging:
 
         return register
 
+    def flow(
+        self,
+        source: DestinationLike,
+        *steps: AnyFlowStep,
+        to: DestinationLike | None = None,
+        body_type: Any = Any,
+        tag: str | None = None,
+        key: str | None = None,
+        subscriber: str | None = None,
+        selector: str | None = None,
+        retry: Retry | int | None = None,
+        dead_letter: DestinationLike | None = None,
+        invalid: DestinationLike | None = None,
+        prefetch: int | None = None,
+        offset: str | int | None = None,
+    ) -> None:
+        """Lead the messages of a source through steps (pipes and filters).
+
+        Args:
+            steps: see `recado.patterns.step`. If one has state, the flow runs in one process at a time, and other
+                processes take over when that ends.
+            to: where messages go that reach the end; None drops them.
+            body_type: the type to which bodies are decoded.
+            tag: the name of the flow, under which its state is stored; default `<source>.flow`.
+
+        The other options are those of `subscribe`. A worker that is lost counts as an attempt for all messages
+        that it had not acknowledged, which are up to `prefetch`.
+        """
+        target = to_destination(source)
+        options = SubscriptionOptions(
+            tag=tag or f"{target.name}.flow",
+            target=target,
+            retry=to_retry(retry),
+            dead_letter=self._dead_letter_of(dead_letter),
+            invalid=self._invalid_of(invalid),
+            key=key,
+            subscriber=subscriber,
+            selector=selector,
+            offset=offset,
+            prefetch=prefetch or FLOW_PREFETCH_COUNT,
+        )
+        definition = FlowDefinition(
+            FlowComposition(options.tag, steps),
+            body_type,
+            None if to is None else to_destination(to),
+        )
+        self._needs_store |= definition.composition.has_state
+        store = self._store if definition.composition.has_state else None
+        self._register(
+            options.tag, lambda runtime: runtime.flow_endpoint(definition, options, store)
+        )
+
+    def outbox(self, store: StateStore | None = None, *, name: str = "outbox") -> Outbox:
+        """Return an outbox in the database of a store, default that of this application.
+
+        It is dispatched while the application is started.
+        """
+        outbox = Outbox(
+            store or self._store,
+            encode=self.encoder.to_destination,
+            publish=self._publish_declared,
+            name=name,
+        )
+        self._outboxes.append(outbox)
+        return outbox
+
+    async def _publish_declared(self, publish: EncodedPublish) -> None:
+        """Publish a message of an outbox; its queue is declared if it does not exist."""
+        runtime = self._require_runtime()
+        if not publish.exchange:
+            await runtime.declarer.declare(PointToPoint(publish.key))
+        await runtime.publisher.publish(publish)
+
     def _dead_letter_of(self, option: DestinationLike | None) -> PointToPoint:
         return self.dead_letter if option is None else require_queue(option, "dead_letter")
 
@@ -442,9 +543,9 @@ class Messaging:
         destination = await runtime.declarer.declare(to)
         if isinstance(body, Message):
             message = self._to_message(body, key)
-            publish = runtime.encoder.to_destination(message, destination)
+            publish = self.encoder.to_destination(message, destination)
         else:
-            publish = runtime.encoder.body_to_destination(body, destination, key)
+            publish = self.encoder.body_to_destination(body, destination, key)
         try:
             await runtime.publisher.publish(publish)
         except (UnroutableMessageError, ChannelClosedByBrokerError):
@@ -463,9 +564,9 @@ class Messaging:
         for body in bodies:
             if isinstance(body, Message):
                 message = self._to_message(body, key)
-                publishes.append(runtime.encoder.to_destination(message, destination))
+                publishes.append(self.encoder.to_destination(message, destination))
             else:
-                publishes.append(runtime.encoder.body_to_destination(body, destination, key))
+                publishes.append(self.encoder.body_to_destination(body, destination, key))
         await runtime.publisher.publish_many(publishes)
 
     async def publish_encoded(self, publish: EncodedPublish) -> None:
@@ -512,7 +613,7 @@ class Messaging:
         runtime = self._require_runtime()
         destination = await runtime.declarer.declare(to)
         message = self._to_message(body, key)
-        message_id = message.message_id or runtime.publisher.new_message_id()
+        message_id = message.message_id or self.encoder.new_message_id()
         request = message.replace(
             message_id=message_id,
             correlation_id=message_id,
@@ -522,7 +623,7 @@ class Messaging:
         )
         translators = self.translators
         return await runtime.requester.request(
-            runtime.encoder.to_destination(request, destination),
+            self.encoder.to_destination(request, destination),
             timeout,
             lambda reply, content_type: translators.decode(reply, content_type, reply_type),
         )

@@ -141,6 +141,15 @@ class DeliverySettlement:
         )
         delivery.ack()
 
+    async def drop_unselected(self, delivery: Delivery) -> None:
+        """Acknowledge a message that the selector does not match, after moving it if it would be lost."""
+        target = self.options.unselected
+        if target is not None:
+            await self.publisher.publish(
+                EncodedPublish("", target.name, delivery.body, delivery.raw_properties, "")
+            )
+        delivery.ack()
+
     def acknowledge(self, delivery: Delivery, error: Exception | None) -> None:
         """Acknowledge a delivery whose last output has this outcome; requeue it if that failed."""
         if error is None:
@@ -263,7 +272,7 @@ class HandlerProcessor:
             )
             message = received_message(argument, properties, info, delivery.routing_key, attempt)
             if options.selected is not None and not options.selected(message):
-                await self._drop_unselected(delivery)
+                await settlement.drop_unselected(delivery)
                 return
             if self.handler.wants_message:
                 call = partial(self._call, message)
@@ -296,15 +305,6 @@ class HandlerProcessor:
             raise HandlerTimeoutError(
                 f"handler {self.handler.name} ran longer than {timeout} s"
             ) from error
-
-    async def _drop_unselected(self, delivery: Delivery) -> None:
-        """Acknowledge a message that the selector does not match, after moving it if it would be lost."""
-        target = self.options.unselected
-        if target is not None:
-            await self._settlement.publisher.publish(
-                EncodedPublish("", target.name, delivery.body, delivery.raw_properties, "")
-            )
-        delivery.ack()
 
     # ── replies ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -10,13 +10,11 @@ PPU2  A mandatory message that the broker could route to no queue has the outcom
 """
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
-from uuid import uuid4
 
 import msgspec
 
@@ -70,17 +68,11 @@ class ConfirmedPublisher:
         self._suspects: deque[_Pending] = deque()  # one of these has closed a channel
         self._waiting: deque[_Pending] = deque()  # published while there is no channel, or suspects
         self._returned: dict[str, ReturnedMessage] = {}  # by message id, until the confirm
-        self._id_prefix = uuid4().hex[:20]
-        self._id_numbers = itertools.count(1)
 
     @property
     def unconfirmed_count(self) -> int:
         """The number of messages without an outcome."""
         return len(self._pending) + len(self._suspects) + len(self._waiting)
-
-    def new_message_id(self) -> str:
-        """Return an id that no other message has."""
-        return f"{self._id_prefix}-{next(self._id_numbers)}"
 
     async def open(self) -> None:
         """Open the channel."""

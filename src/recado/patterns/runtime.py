@@ -6,23 +6,36 @@ another one consumes and acknowledges.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Any
+
+import msgspec
 
 from recado.client import ConnectionEvent, ConnectionRecovered, RobustChannel, RobustConnection
 
 from .declaration import Declarer
 from .delay import Delay, ExchangeDelay, QueueDelay
-from .destination import PointToPoint, PublishSubscribe
+from .destination import Destination, PointToPoint, PublishSubscribe
 from .encoder import MessageEncoder
 from .endpoint import EndpointSource, MessageEndpoint, Processor
 from .errors import CompositionError
+from .flow import FlowComposition, FlowRuntime
+from .flow_processor import FlowProcessor, FlowPublisher
 from .handler import Handler
 from .interceptor import Interceptor
 from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
 from .publisher import ConfirmedPublisher
 from .requester import Requester
+from .state import StateStore
 from .subscription_options import SubscriptionOptions
 from .tap import TapProcessor
-from .translation import Translators
+
+
+class FlowDefinition(msgspec.Struct, frozen=True):
+    """The steps of a flow, from which body and to which destination they lead."""
+
+    composition: FlowComposition
+    body_type: Any
+    to: Destination | None
 
 
 class Runtime:
@@ -33,7 +46,7 @@ class Runtime:
         url: str,
         publishing: RobustConnection,
         consuming: RobustConnection,
-        translators: Translators,
+        encoder: MessageEncoder,
         interceptors: Sequence[Interceptor],
         delay: Delay | None,
     ) -> None:
@@ -45,7 +58,7 @@ class Runtime:
         self.publisher = ConfirmedPublisher(publishing)
         self.declarer = Declarer(publishing)
         self.declarer.detect_broker(publishing.server_properties)
-        self.encoder = MessageEncoder(translators, self.publisher.new_message_id, interceptors)
+        self.encoder = encoder
         if delay is not None:
             self.delay = delay
         elif self.declarer.is_recado:
@@ -83,6 +96,31 @@ class Runtime:
         async def prepare() -> None:
             await self.declarer.declare(options.dead_letter)
             await self.declarer.declare(options.invalid)
+
+        source = options.source(selects_at_broker=selects)
+        return self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)
+
+    def flow_endpoint(
+        self, flow: FlowDefinition, options: SubscriptionOptions, store: StateStore | None
+    ) -> MessageEndpoint:
+        """Return the endpoint of a flow."""
+        selects = self.declarer.is_recado
+        processing = options.processing(self._interceptors, selects_at_broker=selects)
+        publisher = FlowPublisher(self.encoder.to_destination, self.publisher, self.declarer)
+        runtime = FlowRuntime(flow.composition, encode=publisher.encode, to=flow.to, store=store)
+        processor = FlowProcessor(
+            runtime,
+            flow.body_type,
+            processing,
+            publisher,
+            self.settlement(processing),
+            self.encoder.translators,
+        )
+
+        async def prepare() -> None:
+            known = flow.composition.destinations()
+            for each in (options.dead_letter, options.invalid, *known):
+                await self.declarer.declare(each)
 
         source = options.source(selects_at_broker=selects)
         return self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)

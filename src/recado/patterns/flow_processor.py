@@ -1,0 +1,176 @@
+"""The processor of flows: deliveries → steps → confirmed outputs → acknowledgements.
+
+Deliveries are processed in batches, so that one transaction of the store, and one wait for confirms, serve all
+deliveries that have arrived meanwhile.
+
+PFP1  A delivery is acknowledged after the transaction that has its id, and the confirms of all its outputs.
+PFP2  If publishing fails, nothing of the batch is acknowledged, and the flow starts again with the stored outputs.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
+
+from .declaration import Declarer
+from .destination import Destination, PointToPoint
+from .errors import TranslationError, UnroutableMessageError
+from .failure import attempt_number
+from .flow import FlowOutput, FlowResult, FlowRuntime
+from .message import DeliveryInfo, Message, received_message
+from .processor import DeliverySettlement, ProcessorOptions, WorkerLostError
+from .publisher import ConfirmedPublisher, EncodedPublish
+from .translation import Translators
+
+log = logging.getLogger("recado.patterns")
+
+BATCH_MAX_COUNT = 200  # messages in one transaction
+FLUSH_AFTER_S = 0.5  # published outputs stay in the store for so long if no message follows
+
+EncodeTo = Callable[[Message[Any], Destination], EncodedPublish]
+
+
+class FlowPublisher:
+    """Encodes and publishes the outputs of a flow; destinations are declared when they are first used."""
+
+    def __init__(self, encode: EncodeTo, publisher: ConfirmedPublisher, declarer: Declarer) -> None:
+        self._encode = encode
+        self._publisher = publisher
+        self._declarer = declarer
+        self._undeclared: dict[Destination, None] = {}
+
+    def encode(self, message: Message[Any], to: Destination) -> EncodedPublish:
+        """Encode an output; called in the thread of the store as well."""
+        if not self._declarer.is_declared(to):
+            self._undeclared[to] = None
+        return self._encode(message, to)
+
+    async def publish(self, outputs: Sequence[FlowOutput]) -> None:
+        """Publish outputs in order and wait for their confirms; raises the first error."""
+        while self._undeclared:
+            destination = next(iter(self._undeclared))
+            await self._declarer.declare(destination)
+            del self._undeclared[destination]
+        publishes = [each.publish for each in outputs]
+        try:
+            await self._publisher.publish_many(publishes)
+        except (UnroutableMessageError, ChannelClosedByBrokerError):
+            # A queue was deleted, or another process has stored the output and was killed before it declared it.
+            for name in {each.key for each in publishes if not each.exchange and each.mandatory}:
+                self._declarer.forget(PointToPoint(name))
+                await self._declarer.declare(PointToPoint(name))
+            await self._publisher.publish_many(publishes)
+
+
+class FlowProcessor:
+    """Runs a flow over the deliveries of a consumer."""
+
+    def __init__(
+        self,
+        flow: FlowRuntime,
+        body_type: Any,
+        options: ProcessorOptions,
+        publisher: FlowPublisher,
+        settlement: DeliverySettlement,
+        translators: Translators,
+    ) -> None:
+        self.flow = flow
+        self.running_count = 0
+        self._body_type = body_type
+        self._options = options
+        self._publisher = publisher
+        self._settlement = settlement
+        self._translators = translators
+
+    async def run(self, consumer: RobustConsumer, queue: str) -> None:
+        """Process deliveries until the consumer ends."""
+        await self._publish(await self.flow.start())
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(self._seconds_to_deadline()):
+                        batch = await consumer.next_batch()
+                except TimeoutError:
+                    await self._expire()
+                    continue
+                if not batch:
+                    return
+                for first in range(0, len(batch), BATCH_MAX_COUNT):
+                    await self._process(batch[first : first + BATCH_MAX_COUNT], queue)
+        finally:
+            self.running_count = 0
+            await self.flow.stop()
+
+    def _seconds_to_deadline(self) -> float | None:
+        """Return how long to wait for deliveries, at most until the next deadline or flush."""
+        if not self.flow.has_state:
+            return None
+        deadline = self.flow.next_deadline
+        if deadline is None:
+            return FLUSH_AFTER_S
+        return min(max(deadline - time.time(), 0.0), FLUSH_AFTER_S)
+
+    async def _expire(self) -> None:
+        self.running_count = 1
+        deadline = self.flow.next_deadline
+        if deadline is not None and deadline <= time.time():
+            await self._publish(await self.flow.expire())
+        await self.flow.flush()
+        self.running_count = 0
+
+    async def _publish(self, outputs: Sequence[FlowOutput]) -> None:
+        if outputs:
+            await self._publisher.publish(outputs)
+            self.flow.discard(outputs)
+
+    async def _process(self, deliveries: Sequence[Delivery], queue: str) -> None:
+        self.running_count = len(deliveries)
+        accepted: list[tuple[Delivery, Message[Any]]] = []
+        for delivery in deliveries:
+            message = await self._receive(delivery, queue)
+            if message is not None:
+                accepted.append((delivery, message))
+        results = await self.flow.process([message for _, message in accepted])
+        await self._publish([output for result in results for output in result.outputs])
+        for (delivery, message), result in zip(accepted, results, strict=True):
+            await self._settle(delivery, message, result, queue)
+        self.running_count = 0
+
+    async def _receive(self, delivery: Delivery, queue: str) -> Message[Any] | None:
+        """Return the message of a delivery, or None if it was settled without being processed."""
+        properties = delivery.properties
+        attempt = attempt_number(delivery, properties)
+        attempts = self._options.retry.attempts
+        if attempt > attempts > 1:
+            lost = WorkerLostError(f"{attempt - 1} attempts ended without a result")
+            await self._settlement.park(delivery, properties, queue, lost, attempt - 1)
+            return None
+        try:
+            body = self._translators.decode(delivery.body, properties.content_type, self._body_type)
+        except TranslationError as error:
+            await self._settlement.park(delivery, properties, queue, error, attempt)
+            return None
+        info = DeliveryInfo(
+            exchange=delivery.exchange,
+            queue=queue,
+            redelivered=delivery.redelivered,
+            raw_body=delivery.body,
+        )
+        message = received_message(body, properties, info, delivery.routing_key, attempt)
+        if self._options.selected is not None and not self._options.selected(message):
+            await self._settlement.drop_unselected(delivery)
+            return None
+        return message
+
+    async def _settle(
+        self, delivery: Delivery, message: Message[Any], result: FlowResult, queue: str
+    ) -> None:
+        if result.error is None:
+            delivery.ack()
+        else:
+            await self._settlement.retry_or_park(
+                delivery, delivery.properties, queue, result.error, message.attempt
+            )

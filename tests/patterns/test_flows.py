@@ -1,0 +1,171 @@
+"""Flows on recado and on RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from recado.patterns import (
+    ContentRouter,
+    Filter,
+    FlowStep,
+    Message,
+    Messaging,
+    Output,
+    Splitter,
+    StatefulStep,
+    StateTransaction,
+)
+from recado.patterns.errors import CompositionError
+from recado.patterns.state import MemoryStore
+from tests.client.running import in_a_loop
+from tests.patterns.collected import Collected
+from workshop.peers import Server
+
+Name = Callable[[str], str]
+
+
+class Order(msgspec.Struct):
+    id: int
+    items: list[str]
+
+
+class Sum(StatefulStep):
+    """Yields the sum of all numbers so far."""
+
+    table = "sum"
+
+    def process(self, message: Message[Any], state: StateTransaction) -> Iterable[Output]:
+        total = int(state.get(self.table, "") or b"0") + message.body
+        state.put(self.table, "", str(total).encode())
+        yield message.with_body(total)
+
+
+class AnnounceLater(StatefulStep):
+    """Holds each message until its deadline."""
+
+    table = "later"
+
+    def process(self, message: Message[Any], state: StateTransaction) -> Iterable[Output]:
+        state.put(self.table, str(message.body), b"", deadline=state.now + 0.05)
+        return ()
+
+    def expire(self, state: StateTransaction) -> Iterable[Output]:
+        for key, _ in state.due(self.table, 10):
+            state.delete(self.table, key)
+            yield Message(body=int(key))
+
+
+class FailOnce(FlowStep):
+    """Raises for the first attempt of each message."""
+
+    def process(self, message: Message[Any]) -> Iterable[Output]:
+        if message.attempt == 1:
+            raise ValueError("the first attempt")
+        yield message
+
+
+def make_app(server: Server, name: Name) -> Messaging:
+    return Messaging(
+        server.url, dead_letter=name("dead"), invalid=name("invalid"), store=MemoryStore()
+    )
+
+
+def collect(app: Messaging, queue: str, seen: Collected) -> None:
+    @app.subscribe(queue, tag=f"collect {queue}")
+    async def add(message: Message[Any]) -> None:
+        seen.add(message.body)
+
+
+@in_a_loop
+async def test_a_flow_splits_filters_and_routes(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    orders, small, large = name("orders"), name("small"), name("large")
+    smalls, larges = Collected(), Collected()
+    app.flow(
+        orders,
+        Filter("json.id > 1"),
+        Splitter(lambda order: order.items),
+        ContentRouter({"body LIKE '%lamp%'": large}, otherwise=small),
+        body_type=Order,
+    )
+    collect(app, small, smalls)
+    collect(app, large, larges)
+    async with app:
+        await app.publish_many(
+            orders, [Order(1, ["lorry"]), Order(2, ["lamp", "pen"]), Order(3, ["ring"])]
+        )
+        assert await smalls.wait(2) == ["pen", "ring"]
+        assert await larges.wait(1) == ["lamp"]
+
+
+@in_a_loop
+async def test_a_flow_with_state_changes_it_once(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    numbers, sums, seen = name("numbers"), name("sums"), Collected()
+    app.flow(numbers, Sum(), to=sums)
+    collect(app, sums, seen)
+    async with app:
+        for number in (1, 2, 3):
+            await app.publish(numbers, Message(body=number, message_id=f"id {number}"))
+        await app.publish(numbers, Message(body=2, message_id="id 2"))  # a duplicate
+        await app.publish(numbers, 4)
+        assert await seen.wait(4) == [1, 3, 6, 10]
+
+
+@in_a_loop
+async def test_deadlines_of_a_flow_are_met(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    numbers, later, seen = name("numbers"), name("later"), Collected()
+    app.flow(numbers, AnnounceLater(), to=later)
+    collect(app, later, seen)
+    async with app:
+        await app.publish_many(numbers, [1, 2])
+        assert await seen.wait(2) == [1, 2]
+
+
+@in_a_loop
+async def test_a_failing_step_is_attempted_again(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    numbers, done, seen = name("numbers"), name("done"), Collected()
+    app.flow(numbers, FailOnce(), to=done, retry=3)
+    collect(app, done, seen)
+    async with app:
+        await app.publish_many(numbers, [1, 2])
+        assert sorted(await seen.wait(2)) == [1, 2]  # type: ignore[type-var]
+
+
+@in_a_loop
+async def test_an_outbox_is_dispatched(server: Server, name: Name, tmp_path: Path) -> None:
+    import sqlite3
+
+    orders, seen = name("orders"), Collected()
+    app = Messaging(server.url, store=tmp_path / "shop.sqlite")
+    outbox = app.outbox()
+    collect(app, orders, seen)
+    async with app:
+        with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+            connection.execute("CREATE TABLE orders (id INTEGER)")
+        with sqlite3.connect(tmp_path / "shop.sqlite") as connection:
+            connection.execute("INSERT INTO orders VALUES (7)")
+            outbox.add(connection, orders, {"id": 7})
+        connection.close()
+        outbox.wake()
+        assert await seen.wait(1) == [{"id": 7}]
+        async with asyncio.timeout(30):
+            while await outbox.oldest_age():  # noqa: ASYNC110  there is no event for it
+                await asyncio.sleep(0.01)
+
+
+def test_an_asynchronous_step_cannot_follow_one_with_state() -> None:
+    class Slow(FlowStep):
+        async def process(self, message: Message[Any]) -> list[Output]:
+            return [message]
+
+    with pytest.raises(CompositionError, match="Slow is asynchronous, but it is behind Sum"):
+        Messaging().flow("numbers", Sum(), Slow())
