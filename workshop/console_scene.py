@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import pika
 
@@ -138,7 +141,33 @@ def running(data: Path | None = None, **management: Any) -> Iterator[recado.Brok
             _publish_status(connection.channel())
         if data is not None:
             _publish_on_feed(broker.url)
+        _make_audited_changes(broker)
         yield broker
+
+
+def _make_audited_changes(broker: recado.Broker) -> None:
+    """Change something over HTTP, so that the audit log has lines."""
+    token = base64.b64encode(b"guest:guest").decode()
+    changes: list[tuple[str, str, Any]] = [
+        ("PUT", "queues/shop/returns", {"durable": True}),
+        ("PUT", "user-limits/app/max-connections", {"value": 50}),
+        (
+            "PUT",
+            "policies/shop/expire",
+            {"pattern": "^carts", "definition": {"message-ttl": 60_000}},
+        ),
+        ("POST", "queues/%2F/payments/reveal", {"offset": 1}),
+        ("PUT", f"queues/%2F/{quote(MARKUP, safe='')}", {"durable": True}),
+    ]
+    for method, path, body in changes:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{broker.management_port}/api/{path}",
+            method=method,
+            data=json.dumps(body).encode(),
+            headers={"authorization": f"Basic {token}", "content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            answer.read()
 
 
 def _publish_on_feed(url: str) -> None:

@@ -59,6 +59,7 @@ PAGES: Final = {
     "user": "#/users/app",
     "limits": "#/limits",
     "definitions": "#/definitions",
+    "audit": "#/audit",
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .console import ArchiveSet, CertificateFiles, Console, DiskFolder, Listener
 from .message_access import MessagePolicy
 from .resources import (
+    audit_log,
     compatibility,
     connections,
     dead_letters,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from recado.server.server import Server
 
 RESOURCES = (
+    audit_log,
     compatibility,
     connections,
     dead_letters,

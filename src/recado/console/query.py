@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 PAGE_SIZE_DEFAULT_COUNT: Final = 100
 PAGE_SIZE_MAX_COUNT: Final = 500
+NUMBER_DIGITS_MAX: Final = 15
 PORTION_COUNT: Final = 500  # entries between two yields: about 1 ms for the largest objects
 SORTED_PORTION_COUNT: Final = 2_000
 """Keys sorted in one call; longer lists are merged from such portions."""
@@ -71,6 +72,13 @@ NAME: Final = QueryParameter(
     "name", "With `page`: only entries whose name contains this text, in any case."
 )
 USE_REGEX: Final = QueryParameter("use_regex", "`name` is a regular expression (RE2).", bool)
+LISTED_DEFAULT_COUNT: Final = 100
+LISTED_MAX_COUNT: Final = 1_000
+COUNT: Final = QueryParameter(
+    "count",
+    f"At most this many entries; the default is {LISTED_DEFAULT_COUNT}.",
+    Annotated[int, msgspec.Meta(ge=1, le=LISTED_MAX_COUNT)],
+)
 VHOST: Final = QueryParameter("vhost", "Only objects of this vhost.", repeatable=True)
 
 OBJECT_PARAMETERS: Final = (COLUMNS,)
@@ -93,6 +101,26 @@ class ListQuery(msgspec.Struct, frozen=True):
     reverse: bool = False
     columns: tuple[tuple[str, ...], ...] | None = None
     page: Page | None = None
+
+
+def parse_count(parameters: Mapping[str, str]) -> int:
+    """Return the parameter `count`, or its default. Raises `QueryError`."""
+    count = parse_number(parameters, COUNT.name)
+    if count is None:
+        return LISTED_DEFAULT_COUNT
+    if count > LISTED_MAX_COUNT:
+        raise QueryError("bad_request", f"count: expected a number from 1 to {LISTED_MAX_COUNT}")
+    return count
+
+
+def parse_number(parameters: Mapping[str, str], name: str) -> int | None:
+    """Return a parameter that is a positive number, None if it is absent. Raises `QueryError`."""
+    text = parameters.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX and int(text)):
+        raise QueryError("bad_request", f"{name}: expected a number from 1")
+    return int(text)
 
 
 def parse_list_query(parameters: Mapping[str, str], *, paginated: bool) -> ListQuery:

@@ -6,6 +6,7 @@ separates segments: `/api/queues/%2F/my%2Fq` names the queue `my/q` in the vhost
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, TypeVar
@@ -92,6 +93,11 @@ class ApiRoute(msgspec.Struct, frozen=True):
     content: Content
     body: Any
     query: tuple[QueryParameter, ...]
+
+    @property
+    def summary(self) -> str:
+        """What the route does, in a sentence."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
 
     @property
     def changes_definitions(self) -> bool:

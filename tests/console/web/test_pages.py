@@ -46,6 +46,7 @@ PAGES = {
     "user": "#/users/app",
     "limits": "#/limits",
     "definitions": "#/definitions",
+    "audit log": "#/audit",
     "no such queue": "#/queues/%2F/none",
     "no such page": "#/none",
 }

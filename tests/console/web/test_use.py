@@ -445,3 +445,31 @@ def test_unacknowledged_messages_are_requeued(signed_in: OpenPage, channel: Any)
     page.get_by_role("button", name="Requeue 2").wait_for()
     page.get_by_role("link", name=re.compile(r"\(1\)$")).first.click()
     page.get_by_role("heading", level=1, name=re.compile(r"\(1\)$")).wait_for()
+
+
+def test_the_audit_log_is_filtered_and_saved(signed_in: OpenPage, api: Api) -> None:
+    assert api.put("/api/exchanges/%2F/audited", {"type": "fanout"}) == 201
+    page = signed_in("#/audit")
+    heading(page, "Audit log")
+    page.get_by_role("row", name=re.compile("Declare an exchange.*audited")).first.wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("nobody")
+    page.get_by_text("Nothing matches the filters.").wait_for()
+    assert "user=nobody" in page.url
+    page.get_by_label("User of the change").fill("guest")
+    page.get_by_label("Object of the change").fill("payments")
+    row = page.get_by_role("row", name=re.compile("payments"))
+    row.first.wait_for()
+    page.wait_for_function("document.querySelectorAll('tbody tr').length < 4")
+    assert "revealed: true" in row.first.inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").click()
+    saved = download.value.path().read_text()
+    assert saved.startswith("number,at,user,address,action,summary,object,details")
+    assert '"{""vhost"":""/"",""queue"":""payments""}"' in saved
+    assert "audited" not in saved
+    page.reload()
+    assert page.get_by_label("Object of the change").input_value() == "payments"
+    page = signed_in("#/audit", user="mara", password=SECRET, expected="401")
+    page.get_by_text("Not administrator user").wait_for()
+    assert page.get_by_role("link", name="Audit log").count() == 0

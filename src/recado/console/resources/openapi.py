@@ -141,11 +141,11 @@ def describe(routes: Sequence[ApiRoute]) -> Schema:
 
 
 def _describe_operation(route: ApiRoute) -> Schema:
-    summary, _, rest = (inspect.getdoc(route.handler) or "").partition("\n")
+    _, _, rest = (inspect.getdoc(route.handler) or "").partition("\n")
     segments = re.findall(r"[\w-]+", route.path.removeprefix("/api"))
     operation: Schema = {
         "operationId": "_".join([route.method.lower(), *segments]).replace("-", "_"),
-        "summary": summary,
+        "summary": route.summary,
         "description": " ".join([*rest.split(), REQUIREMENTS[route.access]]),
         "tags": [segments[0]],
         "parameters": _parameters_of(route),

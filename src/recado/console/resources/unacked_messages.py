@@ -25,22 +25,15 @@ from recado.server.connection import Connection, now_ms
 from ..access import Access, is_administrator, is_monitor
 from ..body import read_body
 from ..broker_steps import run_broker_steps
-from ..query import Listing, QueryParameter
+from ..query import COUNT, Listing, parse_count
 from ..request import NAME_MAX_BYTES, Answer, ApiRequest, bad_request, not_authorised
 from ..routes import API, Content
 from .connections import channel_details, connection_name
 from .topology import access_to, find_queue
 
-LISTED_MAX_COUNT: Final = 1_000
-LISTED_DEFAULT_COUNT: Final = 100
 REQUEUED_MAX_COUNT: Final = 1_000
 AUDITED_CHANNELS_MAX: Final = 20  # whose names are in the audit log
 _CHANNELS_PER_UNIT: Final = 4  # whose names are formed
-COUNT: Final = QueryParameter(
-    "count",
-    f"At most this many deliveries, the oldest first; the default is {LISTED_DEFAULT_COUNT}.",
-    Annotated[int, msgspec.Meta(ge=1, le=LISTED_MAX_COUNT)],
-)
 
 _Held = tuple[int, UnackedMessage]
 """A delivery and its age in milliseconds."""
@@ -58,7 +51,7 @@ def list_unacked_messages(request: ApiRequest) -> Answer:
 
     Deliveries of a stream are not listed, because the stream keeps its messages.
     """
-    queue, count = find_queue(request), _read_count(request)
+    queue, count = find_queue(request), parse_count(request.query)
     if isinstance(queue, Stream):
         return Answer(body=[])
     user = None if is_monitor(request.user) else request.user.name
@@ -72,15 +65,6 @@ def list_unacked_messages(request: ApiRequest) -> Answer:
         )
 
     return Answer(wait=wait)
-
-
-def _read_count(request: ApiRequest) -> int:
-    text = request.query.get(COUNT.name, str(LISTED_DEFAULT_COUNT))
-    if not (
-        text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LISTED_MAX_COUNT
-    ):
-        raise bad_request(f"count: expected a number from 1 to {LISTED_MAX_COUNT}")
-    return int(text)
 
 
 def _collect(request: ApiRequest, queue: Queue, user: str | None, count: int) -> Steps[list[_Held]]:

@@ -11,6 +11,7 @@ import { ExchangePage, ExchangesPage } from "./pages/exchanges.js";
 import { ChannelPage, ChannelsPage, ConnectionPage, ConnectionsPage, ConsumersPage } from "./pages/connections.js";
 import { DefinitionsPage, LimitsPage, PoliciesPage, UserPage, UsersPage, VhostPage, VhostsPage } from "./pages/admin.js";
 import { ActorsPage, ActorSystemPage, FeedPage, FeedsPage, PipelinePage, PipelinesPage } from "./pages/programs.js";
+import { AuditPage } from "./pages/audit.js";
 import { RouteTestPage } from "./pages/route-test.js";
 
 const NAVIGATION = [
@@ -18,9 +19,9 @@ const NAVIGATION = [
   ["Messages", [["queues", "Queues", "q"], ["exchanges", "Exchanges", "e"], ["route-test", "Route test", "r"]]],
   ["Clients", [["connections", "Connections", "c"], ["channels", "Channels", "h"], ["consumers", "Consumers", "s"]]],
   ["Programs", [["feeds", "Feeds", "f"], ["actors", "Actors", "a"], ["pipelines", "Pipelines", "i"]]],
-  ["Administration", [["policies", "Policies", "p"], ["vhosts", "Virtual hosts", "v"], ["users", "Users", "u"], ["limits", "Limits", "l"], ["definitions", "Definitions", "d"]]],
+  ["Administration", [["policies", "Policies", "p"], ["vhosts", "Virtual hosts", "v"], ["users", "Users", "u"], ["limits", "Limits", "l"], ["definitions", "Definitions", "d"], ["audit", "Audit log", "w"]]],
 ];
-const FOR_ADMINISTRATORS = new Set(["users", "definitions"]);
+const FOR_ADMINISTRATORS = new Set(["users", "definitions", "audit"]);
 
 const PAGES = {
   overview: [OverviewPage],
@@ -38,6 +39,7 @@ const PAGES = {
   users: [UsersPage, UserPage],
   limits: [LimitsPage],
   definitions: [DefinitionsPage],
+  audit: [AuditPage],
 };
 
 const Logo = () => html`<svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8" fill="#3d4fd6" /><path d="M8 10.5h16M8 16h10M8 21.5h13" stroke="#fff" stroke-width="2.6" stroke-linecap="round" /><circle cx="24" cy="16" r="2.3" fill="#ffc857" /></svg>`;
