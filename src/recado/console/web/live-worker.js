@@ -31,7 +31,7 @@ const RETRY_MS = 10_000;
 let source = null;
 let sourceDue = 0;
 const changed = new Set();
-let gathering = 0;
+let changesTimer = 0;
 
 function followChanges() {
   const isWanted = wanting("changes").length > 0;
@@ -57,8 +57,8 @@ function followChanges() {
 
 function note(subjects) {
   for (const each of subjects) changed.add(each);
-  gathering ||= setTimeout(() => {
-    gathering = 0;
+  changesTimer ||= setTimeout(() => {
+    changesTimer = 0;
     send("changes", { topic: "changes", status: "live", subjects: [...changed] });
     changed.clear();
   }, GATHER_MS);
