@@ -26,7 +26,7 @@ export function attach(port) {
 
 const SUBJECTS = ["queue", "exchange", "binding", "policy", "operator_policy", "vhost", "user", "permission", "topic_permission", "connection", "channel", "consumer", "alarm"];
 const VERBS = ["created", "changed", "deleted", "opened", "closed", "blocked", "unblocked", "set", "cleared"];
-const GATHER_MS = 250; // a client that starts causes many changes
+const CHANGES_DELAY_MS = 250; // a client that starts causes many changes
 const RETRY_MS = 10_000;
 let source = null;
 let sourceDue = 0;
@@ -61,7 +61,7 @@ function note(subjects) {
     changesTimer = 0;
     send("changes", { topic: "changes", status: "live", subjects: [...changed] });
     changed.clear();
-  }, GATHER_MS);
+  }, CHANGES_DELAY_MS);
 }
 
 // ── samples ───────────────────────────────────────────────────────────────────────────────────────
