@@ -18,11 +18,11 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import plural, rate, text
+from .output import key, plural, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("type", "type"),
     text("durable", "durable"),
     text("internal", "internal"),
