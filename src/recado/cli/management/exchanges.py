@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .api import AccessDeniedError, ManagementError, path_of
+from .api import DEFAULT_EXCHANGE, AccessDeniedError, ManagementError, path_of
 from .command import (
     Command,
     Invocation,
@@ -36,7 +36,7 @@ SHOWN_FIRST = ("name", "vhost", "type", "durable", "auto_delete", "internal", "a
 
 
 def _path(call: Invocation) -> str:
-    return path_of("exchanges", call.vhost, call.args.name)
+    return path_of("exchanges", call.vhost, call.args.name or DEFAULT_EXCHANGE)
 
 
 def _describe(call: Invocation) -> str:
