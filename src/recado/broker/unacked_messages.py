@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _ENTRIES_PER_STEP: Final = 8  # of up to 64 single messages, or one run
 _MESSAGES_PER_UNIT: Final = 4  # to describe: about 1 µs each
 REQUEUED_MESSAGES_MAX: Final = STEP_UNITS_MAX // 2
-"""Messages that are all in the queue before one of them is delivered again."""
+"""Messages that one step requeues, before any of them is delivered again."""
 
 
 class UnackedMessage(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class AuditEntry(msgspec.Struct, omit_defaults=True):
 
 
 class AuditLog:
-    """Writes to the logger `recado.audit`, which a configuration can send to a file of its own."""
+    """Writes to the logger `recado.audit`, which a logging configuration can send to a file of its own."""
 
     def __init__(self) -> None:
         self._kept: deque[bytes] = deque()  # the oldest first
@@ -78,10 +78,10 @@ class AuditLog:
             self._kept_bytes -= len(self._kept.popleft())
 
     def read(self, before: int | None = None) -> Iterator[tuple[int, AuditEntry]]:
-        """Iterate over the kept lines with their numbers, the newest first.
+        """Iterate over the kept lines with their numbers, the newest first; only lower numbers than `before`.
 
-        `before` is the number behind the first one to return. Lines are numbered from 1 since the start. The
-        iterator reads the lines that are kept now.
+        Lines are numbered from 1 since the start of the node. Lines that are recorded during the iteration are left
+        out.
         """
         last = self._next_number - 1
         skipped = 0 if before is None else max(last - before + 1, 0)

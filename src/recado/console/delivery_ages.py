@@ -1,10 +1,11 @@
-"""How long ago deliveries were made, without a record for each of them.
+"""The ages of unacknowledged deliveries, estimated without a record for each of them.
 
 Every sample marks the next delivery tag of each channel: deliveries with lower tags were made before, those with
 higher ones after. Marks that no unacknowledged delivery needs are dropped, so a channel that acknowledges soon
 has one. For a channel that does not, old marks are thinned out: the older a delivery, the coarser its age.
 
-DA1  An age is wrong by at most half the time between two samples, as long as no marks were thinned out.
+DA1  An age is wrong by at most half the time between two samples, as long as no marks were thinned out; for deliveries
+     before the first sample of their channel, by at most the whole time.
 """
 
 from __future__ import annotations

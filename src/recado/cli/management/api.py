@@ -27,7 +27,7 @@ DEFAULT_EXCHANGE: Final = "amq.default"
 REUSE_MAX_S: Final = 5.0
 """A connection that was idle for longer is not reused: the server may be closing it."""
 PLAIN_PORT_REASONS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
-"""What OpenSSL calls an answer that is not TLS."""
+"""The names of OpenSSL's errors for an answer that is not TLS."""
 HTML_ENTITIES: Final = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&#39;": "'", "&amp;": "&"}
 """RabbitMQ escapes some reasons for web pages."""
 
@@ -76,7 +76,7 @@ OBJECTS: Final = {
     "pipelines": "pipeline",
     "actors": "actor system",
 }
-"""What an object is called, by its collection in a path."""
+"""The words for an object in messages, by its collection in a path."""
 WITHOUT_VHOST: Final = frozenset(
     {"users", "vhosts", "connections", "channels", "pipelines", "actors"}
 )

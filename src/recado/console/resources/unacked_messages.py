@@ -114,7 +114,11 @@ class DeliveryToRequeue(msgspec.Struct):
     delivery_tag: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     offset: Annotated[
         int,
-        msgspec.Meta(ge=0, le=2**63 - 1, description="If another message has the tag, it stays."),
+        msgspec.Meta(
+            ge=0,
+            le=2**63 - 1,
+            description="The `offset` of the message; if the tag is of another one by now, that stays.",
+        ),
     ]
 
 
