@@ -53,7 +53,7 @@ ON_BOTH_BROKERS = "patterns"
 )
 def test_example(code: str) -> None:
     with recado.Broker() as broker:
-        exec(compile(code, "example", "exec"), {"URL": broker.url})
+        exec(compile(code, "example", "exec", dont_inherit=True), {"URL": broker.url})
 
 
 @pytest.mark.parametrize("code", blocks("python", README))

@@ -7,11 +7,13 @@ message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed
 routing/                                                          steps that decide where messages go
 management/                                                       steps that observe and control
+transformation/                                                   steps that change what messages contain
 translation/                                                      objects to bodies and back, by content type
 """
 
 from .destination import Destination, DestinationLike, LogStream, PointToPoint, PublishSubscribe
 from .errors import (
+    ClaimError,
     CompositionError,
     HandlerTimeoutError,
     MessagingError,
@@ -87,15 +89,46 @@ from .step import (
     StatefulStep,
     StateTransaction,
 )
+from .transformation import (
+    CLAIM_CONTENT_TYPE,
+    CanonicalModel,
+    Claim,
+    ClaimCheck,
+    ClaimRedeem,
+    ClaimStore,
+    ContentEnricher,
+    ContentFilter,
+    Enricher,
+    EnricherLike,
+    EnvelopeUnwrapper,
+    EnvelopeWrapper,
+    FieldPath,
+    FolderClaimStore,
+    MemoryClaimStore,
+    Normaliser,
+    ObjectClaimStore,
+    WrappedMessage,
+    apply_enrichers,
+    to_enricher,
+)
 from .translation import Translator, Translators
 
 __all__ = [
+    "CLAIM_CONTENT_TYPE",
     "CONTROL_EXCHANGE",
     "HISTORY_HEADER",
     "ROUTING_SLIP_HEADER",
     "AnyFlowStep",
     "AsyncOutputs",
+    "CanonicalModel",
+    "Claim",
+    "ClaimCheck",
+    "ClaimError",
+    "ClaimRedeem",
+    "ClaimStore",
     "CompositionError",
+    "ContentEnricher",
+    "ContentFilter",
     "ContentRouter",
     "ControlBus",
     "ControlCommand",
@@ -106,8 +139,14 @@ __all__ = [
     "Detour",
     "DynamicRouter",
     "EndpointStatistics",
+    "Enricher",
+    "EnricherLike",
+    "EnvelopeUnwrapper",
+    "EnvelopeWrapper",
+    "FieldPath",
     "Filter",
     "FlowStep",
+    "FolderClaimStore",
     "HandledMessage",
     "HandlerTimeoutError",
     "Harness",
@@ -115,6 +154,7 @@ __all__ = [
     "HistoryEntry",
     "Interceptor",
     "LogStream",
+    "MemoryClaimStore",
     "Message",
     "MessageHistory",
     "MessagePredicate",
@@ -122,7 +162,9 @@ __all__ = [
     "MessageSequence",
     "Messaging",
     "MessagingError",
+    "Normaliser",
     "NotConfirmedError",
+    "ObjectClaimStore",
     "Output",
     "Outputs",
     "PauseEndpoint",
@@ -162,6 +204,8 @@ __all__ = [
     "UnknownContentTypeError",
     "UnroutableMessageError",
     "WireTap",
+    "WrappedMessage",
+    "apply_enrichers",
     "attach_routing_slip",
     "begin_sequence",
     "end_sequence",
@@ -171,5 +215,6 @@ __all__ = [
     "routing_slip_of",
     "send_test_message",
     "sequence_of",
+    "to_enricher",
     "to_predicate",
 ]

@@ -17,6 +17,10 @@ class UnknownContentTypeError(TranslationError):
     """No translator is registered for the content type of a message."""
 
 
+class ClaimError(MessagingError):
+    """The body of a claim check is missing, too large, or not the one of the claim."""
+
+
 class UnroutableMessageError(MessagingError):
     """The broker could route a message to no queue."""
 

@@ -177,3 +177,20 @@ def test_many_content_types_from_the_network_need_no_memory() -> None:
         registry.encode(1, f"application/x-{number}")
     assert registry._find_decoder.cache_info().currsize <= 1024
     assert registry._find_encoder.cache_info().currsize <= 1024
+
+
+def test_convert_passes_through_the_format() -> None:
+    registry = Translators()
+    assert registry.convert(ITEM, None, Item) is ITEM
+    unchanged: object = registry.convert(ITEM, None, Any)
+    assert unchanged is ITEM
+    assert registry.convert({"name": "pen"}, None, Item) == Item("pen")
+    assert registry.convert(JSON, None, Item) == ITEM
+    assert registry.convert(ITEM, "application/xml", dict[str, str]) == {
+        "name": "pen",
+        "amount": "2",
+    }
+    document = registry.decode(b"<a><Item name='pen'>text</Item></a>", "text/xml", Any)
+    assert registry.convert(document, "text/xml", dict[str, list[Item]]) == {"Item": [Item("pen")]}
+    with pytest.raises(TranslationError, match="Expected `int`, got `str`"):
+        registry.convert({"name": "pen", "amount": "2"}, None, Item)

@@ -6,7 +6,6 @@ json_translator, text_translator, xml_translator, yaml_translator, message_pack_
 raw_translator       the formats
 content_type         content types and charsets
 object_model         types that msgspec does not know
-extra                packages that are imported on first use
 """
 
 from .translator import Decode, Encode, Translator

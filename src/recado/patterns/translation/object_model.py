@@ -28,7 +28,7 @@ def to_text_form(value: Any) -> Any:
 def from_text_form(target: Any, value: Any) -> Any:
     """Return an object of a type that msgspec does not know, from the value in a text format."""
     if is_pydantic_model(target):
-        return target.model_validate_json(msgspec.json.encode(value))
+        return target.model_validate_json(msgspec.json.encode(value, enc_hook=to_text_form))
     raise _unsupported_error(target)
 
 

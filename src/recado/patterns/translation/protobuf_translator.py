@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .extra import import_package
+from ..extra import import_package
 from .translator import Decode, Encode
 
 

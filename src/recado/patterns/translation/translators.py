@@ -54,7 +54,7 @@ class Translators:
     """
 
     def __init__(self, *translators: Translator, body_bytes_max: int = BODY_BYTES_MAX) -> None:
-        self._body_bytes_max = body_bytes_max
+        self.body_bytes_max: Final = body_bytes_max
         self._by_name: dict[str, Translator] = {}
         self._searched_entry_points = False
         self._find_encoder = lru_cache(_CACHED_CONTENT_TYPES_MAX)(self._make_encoder)
@@ -96,7 +96,7 @@ class Translators:
                 raise TranslationError(
                     f"{type(value).__name__} cannot be encoded as {used}: {_text_of(error)}"
                 ) from error
-        if len(body) > self._body_bytes_max:
+        if len(body) > self.body_bytes_max:
             raise self._too_large_error(len(body))
         return body, used
 
@@ -122,6 +122,21 @@ class Translators:
             return self._find_decoder(content_type, target)
         except TypeError:  # the type is not hashable, such as Annotated with a dict
             return self._make_decoder(content_type, target)
+
+    @overload
+    def convert(self, value: object, content_type: str | None, target: type[T]) -> T: ...
+    @overload
+    def convert(self, value: object, content_type: str | None, target: Any) -> Any: ...
+    def convert(self, value: object, content_type: str | None, target: Any) -> Any:
+        """Return the body object of a message as another type. Raises TranslationError.
+
+        It is encoded and decoded again, because only the format knows how: in XML, whether one element is a list.
+        """
+        if target is Any or (isinstance(target, type) and isinstance(value, target)):
+            return value
+        if isinstance(value, bytes):
+            return self.decode(value, content_type, target)
+        return self.decode(*self.encode(value, content_type), target)
 
     def _make_encoder(self, content_type: str | None) -> tuple[Encode, str]:
         name, parameters = parse_content_type(content_type or _JSON)
@@ -155,7 +170,7 @@ class Translators:
                 raise TranslationError(
                     f"no body can be decoded as {used[:100]} to {_name_of(target)}: {_text_of(error)}"
                 ) from error
-        size_max = self._body_bytes_max
+        size_max = self.body_bytes_max
 
         def decode_checked(body: bytes) -> Any:
             if len(body) > size_max:
@@ -201,7 +216,7 @@ class Translators:
 
     def _too_large_error(self, size: int) -> TranslationError:
         return TranslationError(
-            f"body of {size} bytes is larger than {self._body_bytes_max} bytes: send a claim check, or raise "
+            f"body of {size} bytes is larger than {self.body_bytes_max} bytes: send a claim check, or raise "
             "body_bytes_max"
         )
 

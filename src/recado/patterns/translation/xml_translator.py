@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec import inspect
 
+from ..extra import import_package
 from .content_type import find_charset
-from .extra import import_package
 from .object_model import from_text_form, is_pydantic_model, to_text_form
 from .translator import Decode, Encode
 
@@ -110,6 +110,9 @@ def _fill(etree: Any, element: etree._Element, value: Any, depth: int) -> None:
             element.set(_NIL, "true")
         case dict():
             for name, part in value.items():
+                if name == _TEXT_FIELD:
+                    element.text = str(part)
+                    continue
                 for each in part if isinstance(part, (list, tuple)) else (part,):
                     _fill(etree, etree.SubElement(element, _check_name(name)), each, depth + 1)
         case list() | tuple():

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ..extra import import_package
 from .content_type import recode_input, recode_output
-from .extra import import_package
 from .object_model import from_text_form, to_text_form
 from .translator import Decode, Encode
 
