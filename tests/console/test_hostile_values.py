@@ -358,3 +358,9 @@ def test_publishing_is_refused_during_an_alarm(monkeypatch: pytest.MonkeyPatch) 
             pass  # until memory is checked for the first time
         reply = api.post("/api/exchanges/%2F/amq.default/publish", VALID)
         assert (reply.status, reply.body["error"]) == (503, "alarm")
+        for path, status in (
+            ("/health/live", 200),
+            ("/health/ready", 200),
+            ("/health/alarms", 503),
+        ):
+            assert api.request("GET", path).status == status

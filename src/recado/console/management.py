@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from .console import ArchiveSet, CertificateFiles, Console, DiskFolder, Listener
@@ -99,6 +99,7 @@ class Management:
         *,
         host: str,
         port: int,
+        sockets: Sequence[socket.socket] = (),
         metrics_port: int | None = None,
         tls: ssl.SSLContext | None = None,
         amqp_ports: tuple[int, int | None] = (0, None),
@@ -112,7 +113,7 @@ class Management:
         path_prefix: str = "",
         message_policy: MessagePolicy | None = None,
     ) -> Management:
-        """Listen for HTTP and sample the counters.
+        """Listen for HTTP, on `sockets` if they are given, and sample the counters.
 
         Raises `OSError` if a port cannot be bound, and `MetricsPortError` if it is that of the metrics.
         """
@@ -129,7 +130,7 @@ class Management:
             message_policy=message_policy,
         )
         sites = [Site(console, API, assets=WebAssets(), path_prefix=path_prefix)]
-        bound_port = await sites[0].listen(host, port, tls)
+        bound_port = await sites[0].listen(host, port, tls, sockets)
         bound_metrics_port = None
         if metrics_port is not None:
             sites.append(Site(console, METRICS))

@@ -13,7 +13,7 @@ import base64
 import hashlib
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from time import perf_counter
@@ -154,12 +154,23 @@ class Site:
         )
         self._listeners: list[asyncio.Server] = []
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Accept connections; return the port, which is a free one if 0 was asked for. Raises `OSError`."""
+    async def listen(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+        sockets: Sequence[socket.socket] = (),
+    ) -> int:
+        """Accept connections; return the port, which is a free one if 0 was asked for. Raises `OSError`.
+
+        With `sockets`, which listen already, accept connections on those.
+        """
         loop = asyncio.get_running_loop()
-        listener = await loop.create_server(self._server, host, port, ssl=tls)
-        self._listeners.append(listener)
-        bound_port: int = listener.sockets[0].getsockname()[1]
+        for each in sockets:
+            self._listeners.append(await loop.create_server(self._server, sock=each, ssl=tls))
+        if not sockets:
+            self._listeners.append(await loop.create_server(self._server, host, port, ssl=tls))
+        bound_port: int = self._listeners[0].sockets[0].getsockname()[1]
         self._node_id = _node_id(self._console.node_name, bound_port)
         return bound_port
 

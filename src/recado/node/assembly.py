@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from recado.node.certificates import Certificates
     from recado.node.data_folder import DataFolder
     from recado.node.metrics import MetricsPublisher
+    from recado.node.startup_probe import StartupProbe
     from recado.server.oauth.verifier import TokenVerifier
 
 
@@ -93,7 +94,9 @@ async def start_node(settings: Settings) -> RunningNode:
     certificates = load_certificates(settings)
     tokens = build_token_verifier(settings.oauth)
     data_folder = open_data_folder(settings)
+    probe: StartupProbe | None = None
     try:
+        probe = start_probe(settings, certificates)
         broker = build_broker(settings, data_folder)
         server = Server(broker, connection_options(settings), server_limits(settings))
         if tokens is not None:
@@ -112,7 +115,7 @@ async def start_node(settings: Settings) -> RunningNode:
             try:
                 metrics = await start_metrics(settings, port, server, data_folder)
                 management = await start_management(
-                    settings, server, data_folder, certificates, (port, tls_port), archives
+                    settings, server, data_folder, certificates, (port, tls_port), archives, probe
                 )
             except BaseException:
                 if metrics is not None:
@@ -124,6 +127,8 @@ async def start_node(settings: Settings) -> RunningNode:
             await server.stop()
             raise
     except BaseException:
+        if probe is not None:
+            probe.close()
         if data_folder is not None:
             data_folder.release()
         raise
@@ -134,6 +139,24 @@ async def start_node(settings: Settings) -> RunningNode:
     return RunningNode(
         server, port, tls_port, data_folder, archives, metrics, management, certificates, tokens
     )
+
+
+def start_probe(settings: Settings, certificates: Certificates | None) -> StartupProbe | None:
+    """Answer probes of the HTTP API while the data folder is recovered, if there are both."""
+    chosen = settings.management
+    if chosen.port is None or settings.node.data is None:
+        return None
+    from recado.node.startup_probe import StartupProbe
+
+    host = chosen.host or settings.server.host
+    # Threads use the context as it was loaded: new certificates are not looked for during recovery.
+    tls = certificates.https.loaded if certificates is not None and chosen.tls else None
+    try:
+        probe = StartupProbe(host, chosen.port, tls, chosen.path_prefix or "")
+    except OSError as error:
+        raise ListenError("management.port", host, chosen.port, error) from error
+    probe.start()
+    return probe
 
 
 async def start_archives(settings: Settings, port: int) -> NodeArchives | None:
@@ -165,6 +188,7 @@ async def start_management(
     certificates: Certificates | None,
     ports: tuple[int, int | None],
     archives: NodeArchives | None,
+    probe: StartupProbe | None,
 ) -> Management | None:
     """Start the HTTP API, if it is configured. Raises `ConfigError` without the extra, and `ListenError`."""
     chosen = settings.management
@@ -185,6 +209,7 @@ async def start_management(
             server,
             host=host,
             port=chosen.port,
+            sockets=probe.take_sockets() if probe is not None else (),
             metrics_port=chosen.metrics_port,
             compatible_version=settings.server.version,
             tls=certificates.https if certificates is not None and chosen.tls else None,
