@@ -80,6 +80,16 @@ def main(names: list[str]) -> None:
             page.wait_for_selector("form")
             if not names or "sign-in" in names:
                 _photograph(page, "sign-in")
+            if not names or "sign-in-provider" in names:
+                answer = {"user": None, "provider": "login.example.com"}
+                page.route("**/api/session", lambda route: route.fulfill(json=answer))
+                page.goto(f"{url}#/sign-in?problem=denied")
+                page.reload()
+                page.wait_for_selector(".divider")
+                _photograph(page, "sign-in-provider")
+                page.unroute("**/api/session")
+                page.goto(url)
+                page.reload()
             page.get_by_label("User name").fill("guest")
             page.get_by_label("Password").fill("guest")
             page.get_by_label("Password").press("Enter")

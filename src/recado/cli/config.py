@@ -12,7 +12,7 @@ import msgspec
 from recado.cli.flags import build_parser, load_config_from_flags
 from recado.node.config import Config, hide_credentials
 
-SECRET_KEYS = ("password", "password_hash", "cookie")
+SECRET_KEYS = ("password", "password_hash", "cookie", "client_secret")
 
 
 def show_config(options: Sequence[str]) -> int:

@@ -35,6 +35,7 @@ from .local_channel import LocalChannel
 from .loop_lag import LoopLag
 from .message_access import MessagePolicy
 from .node_history import NodeHistory
+from .provider_sign_in import ProviderSignIn
 from .query import Steps
 from .queue_tap import TapTable
 from .request import Answer, ApiError, ApiRequest, amqp_errors_as_answers, check_name
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from recado.feeds.archive_summary import ArchiveSummary, SubscriberDelivery
     from recado.server.server import Server
 
+    from .identity_provider import IdentityProvider
     from .routes import ApiRoute
 
 FULL_PERMISSION: Final = Permission(configure=".*", write=".*", read=".*")
@@ -179,6 +181,7 @@ class Console:
         archives: ArchiveSet | None = None,
         collector: StatusCollector | None = None,
         message_policy: MessagePolicy | None = None,
+        provider: IdentityProvider | None = None,
     ) -> None:
         self.server: Server = server
         self.collector = collector
@@ -204,6 +207,8 @@ class Console:
         self.events = EventStreams(self)
         self._pending_logins = 0
         self.sessions = SessionTable()
+        self.sign_in = None if provider is None else ProviderSignIn(self, provider)
+        """Signing in at an identity provider, if one is configured."""
         self.snapshots = SnapshotTable()
         self.taps = TapTable(server)
         self.traces = TraceTable(server)
@@ -247,6 +252,13 @@ class Console:
         """Return the user of an OAuth 2 token. Raises `ApiError` as `authenticate` does."""
         return await self._log_in(self.server.authenticator.check_token(token.encode(), peer))
 
+    async def find_renewed_session(self, session_id: str) -> ConsoleSession | None:
+        """Return an open session of the console, as `find_session`, after its token was renewed if it has expired."""
+        session = self.sessions.find(session_id, self.server.loop.time())
+        if session is not None and self.sign_in is not None:
+            await self.sign_in.renew(session_id, session)
+        return self.find_session(session_id)
+
     def find_session(self, session_id: str) -> ConsoleSession | None:
         """Return an open session of the console; it ends with the password, user or token that opened it."""
         session = self.sessions.find(session_id, self.server.loop.time())
@@ -254,7 +266,9 @@ class Console:
             return None
         user = session.user
         if isinstance(user, TokenUser):
-            is_valid = user.expires_at * 1000 > now_ms()
+            is_valid = not session.is_expired(now_ms())
+            if not is_valid and session.renewal is not None:
+                return None  # until the next request renews it
         else:
             current = self.broker.users.get(user.name)
             is_valid = current is not None and current.password_hash == user.password_hash

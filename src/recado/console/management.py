@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
     from recado.server.server import Server
 
+    from .identity_provider import IdentityProvider
+
 RESOURCES = (
     audit_log,
     compatibility,
@@ -112,6 +114,7 @@ class Management:
         collects_status: bool = False,
         path_prefix: str = "",
         message_policy: MessagePolicy | None = None,
+        provider: IdentityProvider | None = None,
     ) -> Management:
         """Listen for HTTP, on `sockets` if they are given, and sample the counters.
 
@@ -128,6 +131,7 @@ class Management:
             archives=archives,
             collector=StatusCollector(server) if collects_status else None,
             message_policy=message_policy,
+            provider=provider,
         )
         sites = [Site(console, API, assets=WebAssets(), path_prefix=path_prefix)]
         bound_port = await sites[0].listen(host, port, tls, sockets)
@@ -155,6 +159,8 @@ class Management:
     async def stop(self) -> None:
         await self.console.events.close()
         await self.console.imports.stop()
+        if self.console.sign_in is not None:
+            await self.console.sign_in.stop()
         self.console.snapshots.close()
         self.console.taps.close()
         self.console.traces.close()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .sessions import ConsoleSession
 
 NAME_MAX_BYTES: Final = 255  # of a short string of AMQP
+SIGN_IN_AGE_MAX_S: Final = 600  # for a user to sign in at an identity provider
 
 
 class ApiError(Exception):
@@ -92,6 +93,16 @@ class SessionCookie(msgspec.Struct, frozen=True):
     def name(self) -> str:
         prefix = "__Host-" if self.is_secure and self.path == "/" else ""
         return f"{prefix}recado-{self.node_id}"
+
+    @property
+    def sign_in_name(self) -> str:
+        """The name of the cookie that a browser has while its user signs in at an identity provider."""
+        return f"{self.name}-sign-in"
+
+    def render_sign_in(self, value: str) -> str:
+        """Return the value of `Set-Cookie` for that cookie. It is sent when another site leads back to the node."""
+        attributes = f"; Path={self.path}; HttpOnly; SameSite=Lax; Max-Age={SIGN_IN_AGE_MAX_S}"
+        return f"{self.sign_in_name}={value}{attributes}{'; Secure' if self.is_secure else ''}"
 
     def render(self, session_id: str) -> str:
         """Return the value of the header `Set-Cookie`; an empty id removes the cookie."""
@@ -159,6 +170,10 @@ class ApiRequest(msgspec.Struct):
     last_event_id: str = ""
     """The header `Last-Event-ID`."""
     cookie: SessionCookie = NO_COOKIE
+    base_url: str = ""
+    """Where the browser finds the console, without a slash at the end."""
+    sign_in_cookie: str = ""
+    """What the browser keeps while its user signs in at an identity provider."""
     session_id: str = ""
     """Of the console, as the cookie has it."""
     session: ConsoleSession | None = None

@@ -6,11 +6,13 @@ only the pages of the console know. Sessions are in memory only, so a restart of
 
 CS1  An id is never accepted unless this object has made it, and a login always makes a new one (no fixation).
 CS2  At most `SESSIONS_MAX_COUNT` sessions exist, and `USER_SESSIONS_MAX_COUNT` of one user: the oldest is closed.
-CS3  A session ends after `SESSION_AGE_MAX_S`, and with the password, the user or the token that opened it.
+CS3  A session ends after `SESSION_AGE_MAX_S`, and with the password, the user or the token that opened it; a token
+     may be renewed at the provider. Refresh tokens are here only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -19,11 +21,21 @@ from typing import Final
 import msgspec
 
 from recado.broker.access import User
+from recado.broker.scopes import TokenUser
 
 SESSION_AGE_MAX_S: Final = 24 * 3_600.0  # so that a user signs in once a day
 SESSIONS_MAX_COUNT: Final = 1_000
 USER_SESSIONS_MAX_COUNT: Final = 20
 ID_BYTES: Final = 32
+
+
+class TokenRenewal(msgspec.Struct):
+    """How the token of a session is renewed."""
+
+    refresh_token: str
+    due_ms: float
+    """When a request of the session begins to renew it."""
+    task: asyncio.Task[None] | None = None
 
 
 class ConsoleSession(msgspec.Struct):
@@ -33,6 +45,12 @@ class ConsoleSession(msgspec.Struct):
     """As it was at the last request. Another password ends the session."""
     csrf_token: str
     opened_at: float
+    renewal: TokenRenewal | None = None
+    """Of a user that has signed in at an identity provider, if it has sent a refresh token."""
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether the token of the user has expired; users with a password have none."""
+        return isinstance(self.user, TokenUser) and self.user.expires_at * 1_000 <= now_ms
 
     def accepts_token(self, token: str) -> bool:
         """Whether a request with this CSRF token comes from a page of the console."""

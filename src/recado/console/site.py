@@ -227,7 +227,7 @@ class Site:
         _check_origin(request, route)
         cookie = self._cookie_of(request)
         session_id = request.cookies.get(cookie.name, "")
-        session = self._console.find_session(session_id) if session_id else None
+        session = await self._console.find_renewed_session(session_id) if session_id else None
         user = await self._authenticate(request, route, parameters.get("vhost"), session)
         content = await self._read_body(request, route)
         if route.changes_definitions:
@@ -246,6 +246,8 @@ class Site:
             reason=request.headers.get("x-reason", "")[:255],
             last_event_id=request.headers.get("last-event-id", "")[:255],
             cookie=cookie,
+            base_url=self._base_url_of(request, cookie),
+            sign_in_cookie=request.cookies.get(cookie.sign_in_name, ""),
             session_id=session_id,
             session=session,
             is_connected=lambda: request.transport is not None,
@@ -281,6 +283,10 @@ class Site:
         # A proxy that terminates TLS sets the header. A client that sets it itself only changes its own cookie.
         is_secure = request.secure or request.headers.get("x-forwarded-proto") == "https"
         return SessionCookie(self._node_id, f"{self._prefix}/", is_secure)
+
+    def _base_url_of(self, request: web.BaseRequest, cookie: SessionCookie) -> str:
+        scheme = "https" if cookie.is_secure else "http"
+        return f"{scheme}://{request.headers.get('host', '')}{self._prefix}"
 
     async def _authenticate(
         self,

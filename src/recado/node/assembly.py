@@ -30,6 +30,7 @@ from recado.server.server import Server
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from recado.console.identity_provider import IdentityProvider
     from recado.console.management import Management
     from recado.node.archives import NodeArchives
     from recado.node.certificates import Certificates
@@ -226,6 +227,7 @@ async def start_management(
                 body_tag=chosen.body_tag,
                 reveal_tag=chosen.reveal_tag,
             ),
+            provider=build_identity_provider(settings.oauth),
         )
     except MetricsPortError as error:
         port = chosen.metrics_port or 0
@@ -298,6 +300,25 @@ def build_token_verifier(settings: OAuthSettings) -> TokenVerifier | None:
             " pip install 'recado[oauth]'"
         ) from error
     return build_verifier(settings)
+
+
+def build_identity_provider(settings: OAuthSettings) -> IdentityProvider | None:
+    """Return the provider at which users of the console sign in, None if there is none."""
+    if settings.client_id is None:
+        return None
+    from recado.console.identity_provider import IdentityProvider, SignInSettings
+
+    assert settings.issuer is not None
+    return IdentityProvider(
+        SignInSettings(
+            issuer=settings.issuer,
+            client_id=settings.client_id,
+            client_secret=settings.client_secret,
+            scopes=settings.sign_in_scopes,
+            parameters=settings.sign_in_parameters,
+            ca=settings.ca,
+        )
+    )
 
 
 def connection_options(settings: Settings) -> ConnectionOptions:

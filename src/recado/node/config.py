@@ -32,7 +32,7 @@ CLIENT_VARIABLES = frozenset(
 """Variables of the commands that administer a server over HTTP; they are no settings of a node."""
 DEFAULT_ORIGIN = "default"
 # Error messages do not repeat the values of these keys and of the keys below them.
-SECRET_KEYS = ("access.", "actors.cookie", "actors.password")
+SECRET_KEYS = ("access.", "actors.cookie", "actors.password", "oauth.client_secret")
 ARCHIVES_KEY = "feeds.archives"
 PATH_KEYS = (
     "node.data", "node.definitions", "server.certificate", "server.key", "server.ca", "actors.mailbox_folder",

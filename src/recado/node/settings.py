@@ -213,6 +213,14 @@ class OAuthSettings(Section, frozen=True):
     """A further claim with scopes; a path such as `realm_access.roles` is possible."""
     preferred_username_claims: tuple[str, ...] = ()
     """Claims that are the name of the user, before `sub` and `client_id`."""
+    client_id: Annotated[str, Meta(min_length=1)] | None = None
+    """The web console as a client of the provider: users can then sign in there. Needs `issuer`."""
+    client_secret: str | None = None
+    """Of a confidential client; a public one uses PKCE only."""
+    sign_in_scopes: Annotated[tuple[str, ...], Meta(min_length=1)] = ("openid", "profile")
+    """The scopes that the console asks for."""
+    sign_in_parameters: dict[str, str] = {}
+    """Further parameters of the authorization request, such as `audience`."""
 
 
 class Settings(Section, frozen=True):
@@ -275,14 +283,21 @@ def find_tls_problems(settings: Settings) -> list[tuple[str, str]]:
 def find_oauth_problems(oauth: OAuthSettings) -> list[tuple[str, str]]:
     if oauth.resource_server_id is None:
         problem = "has no effect without oauth.resource_server_id"
-        keys = ("jwks_url", "jwks_file")
+        keys = ("jwks_url", "jwks_file", "client_id")
         return [(f"oauth.{key}", problem) for key in keys if getattr(oauth, key) is not None]
     if oauth.jwks_url is None and oauth.jwks_file is None:
         return [("oauth.jwks_url", "or oauth.jwks_file is required by oauth.resource_server_id")]
+    problems = find_sign_in_problems(oauth)
+    if problems:
+        return problems
     if oauth.jwks_url is None:
-        return [] if oauth.ca is None else [("oauth.ca", "has no effect without oauth.jwks_url")]
+        if oauth.ca is None or oauth.client_id is not None:
+            return []
+        return [("oauth.ca", "has no effect without oauth.jwks_url or oauth.client_id")]
     if oauth.jwks_file is not None:
         return [("oauth.jwks_file", "excludes oauth.jwks_url")]
+    from recado.server.oauth.provider_url import find_url_problems
+
     return [("oauth.jwks_url", problem) for problem in find_url_problems(oauth.jwks_url)]
 
 
@@ -299,23 +314,16 @@ def find_mask_problems(paths: tuple[str, ...]) -> list[tuple[str, str]]:
     return []
 
 
-def find_url_problems(url: str) -> list[str]:
-    from urllib.parse import urlsplit
+def find_sign_in_problems(oauth: OAuthSettings) -> list[tuple[str, str]]:
+    if oauth.client_id is None:
+        if oauth.client_secret is None:
+            return []
+        return [("oauth.client_secret", "has no effect without oauth.client_id")]
+    if oauth.issuer is None:
+        return [("oauth.issuer", "is required by oauth.client_id: users sign in there")]
+    from recado.server.oauth.provider_url import find_url_problems
 
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        return ["is not a URL"]
-    if parts.scheme not in ("http", "https") or not host:
-        return ["is not a URL with https"]
-    if parts.username is not None:
-        return ["must not contain a user name or password"]
-    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
-        return [
-            "must be a URL with https: an attacker who changes the keys in transit can log in as any user"
-        ]
-    return []
+    return [("oauth.issuer", problem) for problem in find_url_problems(oauth.issuer)]
 
 
 def find_feed_problems(settings: Settings) -> list[tuple[str, str]]:

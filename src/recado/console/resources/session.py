@@ -9,12 +9,20 @@ import msgspec
 
 from ..access import MANAGEMENT_TAGS, Access, is_monitor
 from ..body import read_body
-from ..request import Answer, ApiError, ApiRequest, not_authorised
+from ..identity_provider import PendingSignIn
+from ..provider_sign_in import ProviderSignIn, SignInError
+from ..query import QueryParameter
+from ..request import Answer, ApiError, ApiRequest, not_authorised, not_found
 from ..routes import API
 from ..sessions import ConsoleSession
 
 log = logging.getLogger("recado.console")
 
+CODE: Final = QueryParameter("code", "The authorization code of the identity provider.")
+STATE: Final = QueryParameter("state", "The state with which the sign-in has begun.")
+ISSUER: Final = QueryParameter("iss", "The identity provider that answers.")
+ERROR: Final = QueryParameter("error", "Why the user could not sign in.")
+SHOWN_ERROR_MAX_COUNT: Final = 80  # characters of an error in the log
 NO_STORE: Final = {"cache-control": "no-store"}
 
 
@@ -70,12 +78,89 @@ def sign_out(request: ApiRequest) -> Answer:
     return Answer(204, headers={**NO_STORE, "set-cookie": cookie}, is_change=False)
 
 
+# ── at an identity provider ─────────────────────────────────────────────────────────────────────────
+
+
+@API.add("GET", "/api/session/oauth", Access.PUBLIC, answers=(303, 404))
+def begin_sign_in(request: ApiRequest) -> Answer:
+    """Lead a browser to the identity provider, where its user signs in."""
+    sign_in = _find_sign_in(request)
+
+    async def wait() -> Answer:
+        try:
+            pending, address = await sign_in.begin(_redirect_uri(request))
+        except SignInError as error:
+            return _refuse_sign_in(request, error, "../../")
+        cookie = request.cookie.render_sign_in(pending.render())
+        return Answer(303, headers={**NO_STORE, "location": address, "set-cookie": cookie})
+
+    return Answer(wait=wait)
+
+
+@API.add(
+    "GET",
+    "/api/session/oauth/callback",
+    Access.PUBLIC,
+    answers=(303, 404),
+    query=(CODE, STATE, ISSUER, ERROR),
+)
+def finish_sign_in(request: ApiRequest) -> Answer:
+    """Open a session for a user that the identity provider has sent back, and lead the browser to the console."""
+    sign_in = _find_sign_in(request)
+
+    async def wait() -> Answer:
+        try:
+            session_id, session = await _redeem(request, sign_in)
+        except SignInError as error:
+            return _refuse_sign_in(request, error, "../../../")
+        if request.session_id:
+            request.console.sessions.close(request.session_id)
+        log.info("signed in to the console (user=%r peer=%s)", session.user.name, request.peer)
+        cookie = request.cookie.render(session_id)
+        return Answer(303, headers={**NO_STORE, "location": "../../../", "set-cookie": cookie})
+
+    return Answer(wait=wait)
+
+
+async def _redeem(request: ApiRequest, sign_in: ProviderSignIn) -> tuple[str, ConsoleSession]:
+    """Open a session for the answer of the provider; return its id as well. Raises `SignInError`."""
+    query, pending = request.query, PendingSignIn.parse(request.sign_in_cookie)
+    code, error = query.get(CODE.name, ""), query.get(ERROR.name, "")
+    if pending is None or not pending.accepts(query.get(STATE.name, "")):
+        raise SignInError("expired", "this browser has not begun to sign in, or too long ago")
+    if ISSUER.name in query and not sign_in.is_issuer(query[ISSUER.name]):
+        raise SignInError("provider", "the answer is of another issuer")
+    if error or not code:
+        problem = "denied" if error == "access_denied" else "provider"
+        raise SignInError(problem, f"the provider answers {error[:SHOWN_ERROR_MAX_COUNT]!r}")
+    return await sign_in.finish(pending, code, _redirect_uri(request), request.peer)
+
+
+def _find_sign_in(request: ApiRequest) -> ProviderSignIn:
+    if request.console.sign_in is None:
+        raise not_found()
+    return request.console.sign_in
+
+
+def _redirect_uri(request: ApiRequest) -> str:
+    return f"{request.base_url}/api/session/oauth/callback"
+
+
+def _refuse_sign_in(request: ApiRequest, error: SignInError, root: str) -> Answer:
+    """Return the answer that leads back to the console, which explains the problem."""
+    log.warning("sign-in at the identity provider failed: %s (peer=%s)", error, request.peer)
+    location = f"{root}#/sign-in?problem={error.problem}"
+    return Answer(303, headers={**NO_STORE, "location": location})
+
+
 def _describe(request: ApiRequest, session: ConsoleSession | None) -> Answer:
     console = request.console
     body: dict[str, Any] = {"user": None}
+    if console.sign_in is not None:
+        body["provider"] = console.sign_in.provider_name
     if session is not None:
         user = session.user
-        body = {
+        body |= {
             "user": user.name,
             "tags": sorted(user.tags),
             "is_monitor": is_monitor(user),

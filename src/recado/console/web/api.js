@@ -7,7 +7,7 @@ export class ApiError extends Error {
   }
 }
 
-export const session = { user: null, tags: [], csrf_token: "", is_monitor: false };
+export const session = { user: null, provider: null, tags: [], csrf_token: "", is_monitor: false };
 const signedOut = new Set();
 let tellReach = () => {};
 

@@ -4,7 +4,7 @@ import { themeChanged } from "./chart.js";
 import { DialogHost, NoticeHost, openDialog, TextField, Form } from "./components.js";
 import { html, render, useEffect, useState } from "./lib.js";
 import { connection, followChanges, resetLive, useLive } from "./live.js";
-import { href, useRoute } from "./router.js";
+import { href, parseRoute, useRoute } from "./router.js";
 import { OverviewPage } from "./pages/overview.js";
 import { QueuePage, QueuesPage } from "./pages/queues.js";
 import { ExchangePage, ExchangesPage } from "./pages/exchanges.js";
@@ -48,7 +48,10 @@ function App() {
   const [state, setState] = useState("loading");
   useEffect(() => {
     loadSession().then(
-      (isSignedIn) => setState(isSignedIn ? "in" : "out"),
+      (isSignedIn) => {
+        if (isSignedIn) returnToView();
+        setState(isSignedIn ? "in" : "out");
+      },
       () => setState("lost"),
     );
     return onSignedOut(() => setState("out"));
@@ -58,10 +61,43 @@ function App() {
   if (state === "out") {
     return html`<${SignIn} done=${() => {
       resetLive();
+      returnToView();
       setState("in");
     }} />`;
   }
   return html`<${Shell} />`;
+}
+
+// ── signing in ────────────────────────────────────────────────────────────────────────────────────
+
+const RETURN_KEY = "recado.return";
+const PROBLEMS = {
+  denied: "The identity provider has refused to sign you in.",
+  expired: "Signing in has taken too long, or was begun in another browser. Please try again.",
+  provider: "The identity provider does not answer as it should. The log of the node has the reason.",
+  refused: "The node does not accept the token of the identity provider. The log of the node has the reason.",
+  tag: "Your token has no tag for the console: management, policymaker, monitoring or administrator.",
+};
+
+// The view that a user wanted to see before signing in elsewhere: the provider leads back to the start.
+function keepView() {
+  try {
+    if (parseRoute(location.hash).path[0] !== "sign-in") sessionStorage.setItem(RETURN_KEY, location.hash);
+  } catch {
+    // Storage is off: the overview is shown.
+  }
+}
+
+function returnToView() {
+  let wanted = null;
+  try {
+    wanted = sessionStorage.getItem(RETURN_KEY);
+    sessionStorage.removeItem(RETURN_KEY);
+  } catch {
+    // As above.
+  }
+  if (wanted && location.hash === "") location.replace(wanted);
+  else if (parseRoute(location.hash).path[0] === "sign-in") location.replace("#/");
 }
 
 function Lost() {
@@ -73,9 +109,11 @@ function Lost() {
 function SignIn({ done }) {
   const [username, setUsername] = useState("");
   const [password, setPassword] = useState("");
+  const { path, query } = useRoute();
+  const problem = path[0] === "sign-in" ? PROBLEMS[query.problem] : null;
   useEffect(() => {
     document.title = "Sign in · recado";
-    document.querySelector("input[name=username]").focus();
+    document.querySelector(session.provider ? ".card > .button" : "input[name=username]").focus();
   }, []);
   const submit = async () => {
     try {
@@ -90,12 +128,15 @@ function SignIn({ done }) {
     <div class="card">
       <div class="brand"><${Logo} />recado</div>
       <h1>Sign in to the console</h1>
+      ${problem && html`<p class="form-error" role="alert">${problem}</p>`}
+      ${session.provider && html`<a class="button primary" href="api/session/oauth" onClick=${keepView}>Sign in with ${session.provider}</a>
+        <p class="divider"><span>or with a password</span></p>`}
       <${Form} submit=${submit} label="Sign in">
         <${TextField} label="User name" name="username" value=${username} onChange=${setUsername} autocomplete="username" autocapitalize="none" required />
         <${TextField} label="Password" name="password" type="password" value=${password} onChange=${setPassword} autocomplete="current-password" required />
       <//>
     </div>
-    <p class="foot">A new node has the user guest with the password guest, from its own machine only. An OAuth 2 token works as the password.</p>
+    ${!session.provider && html`<p class="foot">A new node has the user guest with the password guest, from its own machine only. An OAuth 2 token works as the password.</p>`}
   </main>`;
 }
 
