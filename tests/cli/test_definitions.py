@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import recado
 from recado.cli import main
 from recado.journal.disk import FolderDisk
 from recado.journal.journal import Journal
@@ -132,7 +133,11 @@ def test_a_check_tells_what_would_change(folder: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("words", "status", "text"),
     [
-        (["import", "in.json"], 2, "missing data folder: set --data DIR or node.data"),
+        (
+            ["import", "in.json"],
+            2,
+            "missing data folder: set --data DIR or node.data, or --url of a running broker",
+        ),
         (["import", "none.json", "--data", "d"], 1, "none.json: No such file or directory"),
         (["check", "wrong.json"], 1, "wrong.json: queues[0]: 'name' is missing"),
         (
@@ -181,6 +186,30 @@ def test_a_folder_that_is_in_use(folder: Path, capsys: pytest.CaptureFixture[str
     finally:
         disk.close()
     assert "data is in use by" in capsys.readouterr().err
+
+
+def test_a_running_broker(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with recado.Broker(config={"management": {"port": 0}}) as broker:
+        server = ("--url", f"http://guest:guest@127.0.0.1:{broker.management_port}")
+        assert main(["definitions", "check", "in.json", *server]) == 0
+        checked = capsys.readouterr()
+        assert checked.out.splitlines()[-2:] == [
+            "7 created, 0 changed, 0 unchanged",
+            "in.json is valid and can be imported",
+        ]
+        assert checked.err == "recado: in.json: gadgets: skipped, this key is not supported\n"
+        assert main(["definitions", "import", "in.json", *server]) == 0
+        assert main(["definitions", "export", "out.json", *server, "--vhost", "orders"]) == 0
+        assert main(["definitions", "check", "none.json", *server]) == 1
+        (folder / "text").write_text("queues")
+        assert main(["definitions", "import", "text", *server]) == 1
+        assert "text: not valid JSON" in capsys.readouterr().err
+        assert main(["definitions", "export", *server, "--vhost", "none"]) == 3
+        assert main(["definitions", "export", *server, "--data", "data"]) == 2
+    exported = json.loads((folder / "out.json").read_text())
+    assert [queue["name"] for queue in exported["queues"]] == ["new"]
+    assert stat.S_IMODE((folder / "out.json").stat().st_mode) == 0o600
+    assert main(["definitions", "export", *server]) == 5
 
 
 def test_a_verb_is_needed(capsys: pytest.CaptureFixture[str]) -> None:

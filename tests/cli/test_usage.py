@@ -80,3 +80,15 @@ def test_ctrl_c(command: str, status: int, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("recado.cli.management.run_management", interrupt)
     assert main([command]) == status
+
+
+def test_ctrl_c_in_a_migration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recado.cli.migration.migrate.migrate", interrupt)
+    servers = ("--from", "http://127.0.0.1:1", "--to", "http://127.0.0.1:2")
+    assert main(["migrate", *servers]) == EXIT_INTERRUPTED
+    assert "nothing is lost, run the same command again" in capsys.readouterr().err

@@ -300,6 +300,21 @@ def test_changes(shell: Shell) -> None:
     shell.run("bindings", "delete", "orders", "rest", "#", "--to-exchange", "-V", VHOST, status=3)
 
 
+def test_definitions(shell: Shell, tmp_path: Path) -> None:
+    """The export of either server is what it imports; only recado compares."""
+    server = ("--url", shell.environment["RECADO_URL"])
+    file = str(tmp_path / "definitions.json")
+    shell.run("definitions", "export", file, "--vhost", VHOST, *server)
+    exported = json.loads(Path(file).read_text())
+    assert {"jobs", "payments"} <= {queue["name"] for queue in exported["queues"]}
+    shell.run("definitions", "import", file, "--vhost", VHOST, *server)
+    is_recado = shell.server.name == "recado"
+    checked = shell.run(
+        "definitions", "check", file, "--vhost", VHOST, *server, status=0 if is_recado else 1
+    )
+    assert ("0 created, 0 changed" in checked) is is_recado
+
+
 def test_a_command_starts_quickly(shell: Shell) -> None:
     """The time of recado itself, without that of the server: the best of several, on a busy machine."""
     seconds = []

@@ -25,7 +25,7 @@ GROUPS: Final = {
         "serve": "run a broker until SIGTERM or Ctrl-C",
         "demo": "run the end-to-end demo: a market on a feed, bars by Spark, a kill -9",
         "config show": "print the effective settings and the origin of each",
-        "definitions export|import|check": "users, policies, queues … of a data folder, as JSON",
+        "definitions export|import|check": "users, policies, queues … as JSON, of a folder or a broker",
         "journal check": "verify every record of a data folder",
         "doctor": "check ports, disk, limits, clock, TLS, journal, Java",
         "completion bash|zsh|fish": "print the script that completes commands in a shell",

@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING
 from recado.cli import EXIT_FAILED, EXIT_USAGE, describe_os_error, print_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNREACHABLE = 3, 4, 5
 
 
 def run_management(command: str, words: Sequence[str], *, module_name: str = "") -> int:
     """Run a command and return the exit status; `module_name` is its module here if that has another name."""
+    module = import_module(f"{__name__}.{module_name or command}")
+    return report_errors(lambda: module.COMMAND.run(f"recado {command}", words))
+
+
+def report_errors(execute: Callable[[], int]) -> int:
+    """Call `execute` and return its exit status; an expected failure is one line on standard error."""
     from .api import AccessDeniedError, ManagementError, ObjectNotFoundError, UnreachableError
 
-    module = import_module(f"{__name__}.{module_name or command}")
     try:
-        status: int = module.COMMAND.run(f"recado {command}", words)
-        return status
+        return execute()
     except UnreachableError as error:
         return print_error(str(error), EXIT_UNREACHABLE)
     except ObjectNotFoundError as error:

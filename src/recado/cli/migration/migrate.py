@@ -10,7 +10,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from recado.cli import EXIT_FAILED, EXIT_OK, EXIT_USAGE, describe_os_error, print_error
+from recado.cli import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    describe_os_error,
+    print_error,
+)
 from recado.cli.management import EXIT_REFUSED, EXIT_UNREACHABLE
 from recado.cli.management.amqp_address import find_amqp_url
 from recado.cli.management.api import (
@@ -32,6 +39,7 @@ from .transfer import StreamPositions, TransferError, TransferResult, transfer
 if TYPE_CHECKING:
     from recado.client import Connection
 
+CONTINUATION: Final = "nothing is lost, run the same command again to continue"
 WINDOW_COUNT: Final = 500  # enough that round trips do not limit the rate
 WINDOW_MAX_COUNT: Final = 10_000  # so many messages are in memory at once
 SHOWN_DIFFERENCES_MAX_COUNT: Final = 20  # --json prints all of them
@@ -80,6 +88,8 @@ def run_migrate(words: Sequence[str]) -> int:
             raise ValueError(f"--window: from 1 to {WINDOW_MAX_COUNT:,}, not {args.window}")
         source, target = open_api(args.source), open_api(args.target)
         return migrate(args, source, target)
+    except KeyboardInterrupt:
+        return print_error(f"interrupted; {CONTINUATION}", EXIT_INTERRUPTED)
     except UnreachableError as error:
         return print_error(str(error), EXIT_UNREACHABLE)
     except AccessDeniedError as error:
@@ -168,8 +178,7 @@ async def move_all(
             )
             progress.finish(job, results[str(job)])
     except ClientError as error:
-        reason = f"interrupted: {error}; nothing is lost, run the same command again to continue"
-        raise TransferError(reason) from error
+        raise TransferError(f"interrupted: {error}; {CONTINUATION}") from error
     finally:
         progress.end()
         await close(connections)
