@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
+import msgspec
+import pydantic
 import pytest
 
 from recado.patterns.errors import TranslationError
@@ -155,3 +157,46 @@ def test_deep_values_in_ignored_fields(depth: int) -> None:
         registry.decode(
             b"\x82\xa4name\xa3pen\xa3new" + b"\x91" * depth, "application/msgpack", Item
         )
+
+
+@pydantic.dataclasses.dataclass
+class PydanticDataclass:
+    id: pydantic.PositiveInt
+
+
+class Nested(msgspec.Struct):
+    parts: dict[str, list[PydanticDataclass] | None] = {}
+    nested: Nested | None = None
+
+
+@pytest.mark.parametrize("content_type", OBJECT_FORMATS)
+@pytest.mark.parametrize("target", [PydanticDataclass, list[PydanticDataclass], Nested])
+def test_dataclasses_of_pydantic_are_refused(content_type: str, target: Any) -> None:
+    """msgspec would decode them without their validators."""
+    with pytest.raises(TranslationError, match="PydanticDataclass is a dataclass of pydantic"):
+        Translators().decode(b"{}", content_type, target)
+
+
+T = TypeVar("T")
+
+
+class StructBox(msgspec.Struct, Generic[T]):
+    value: T
+
+
+class PydanticBox(pydantic.BaseModel, Generic[T]):
+    value: T
+
+
+@pytest.mark.parametrize("content_type", OBJECT_FORMATS)
+def test_generic_types(content_type: str) -> None:
+    registry = Translators()
+    values: list[tuple[Any, Any]] = [
+        (StructBox[int], StructBox(1)),
+        (PydanticBox[int], PydanticBox[int](value=1)),
+        (PydanticBox[int] | None, PydanticBox[int](value=1)),
+        (PydanticBox[int] | None, None),
+        (list[PydanticBox[list[int]]], [PydanticBox[list[int]](value=[1])]),
+    ]
+    for target, value in values:
+        assert registry.decode(*registry.encode(value, content_type), target) == value

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from .content_type import recode_input, recode_output
-from .object_model import from_text_form, is_pydantic_model, to_text_form
+from .object_model import check_target, from_text_form, is_pydantic_model, to_text_form
 from .translator import Decode, Encode
 
 
@@ -25,5 +25,6 @@ class JsonTranslator:
         if is_pydantic_model(target):
             decode: Decode = target.model_validate_json
         else:
+            check_target(target)
             decode = msgspec.json.Decoder(target, dec_hook=from_text_form).decode
         return recode_input(decode, parameters)

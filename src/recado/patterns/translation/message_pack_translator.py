@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from .object_model import from_binary_form, to_binary_form
+from .object_model import check_target, from_binary_form, to_binary_form
 from .translator import Decode, Encode
 
 
@@ -25,4 +25,5 @@ class MessagePackTranslator:
         return self._encode
 
     def decoder(self, target: Any, parameters: Mapping[str, str]) -> Decode:
+        check_target(target)
         return msgspec.msgpack.Decoder(target, dec_hook=from_binary_form).decode

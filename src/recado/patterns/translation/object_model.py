@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 
 def is_pydantic_model(target: Any) -> bool:
@@ -16,6 +17,28 @@ def is_pydantic_model(target: Any) -> bool:
     return (
         pydantic is not None and isinstance(target, type) and issubclass(target, pydantic.BaseModel)
     )
+
+
+def check_target(target: Any) -> None:
+    """Raise TypeError for a type that contains a dataclass of pydantic: msgspec would not run its validators."""
+    remaining: list[Any] = [inspect.type_info(target)]
+    seen: set[int] = set()
+    while remaining:
+        part = remaining.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, tuple):
+            remaining += part
+        elif isinstance(part, inspect.Type | inspect.Field):
+            if isinstance(part, inspect.DataclassType) and hasattr(
+                part.cls, "__pydantic_validator__"
+            ):
+                raise TypeError(
+                    f"{part.cls.__qualname__} is a dataclass of pydantic, whose validators would not run: "
+                    "use a model of pydantic, or a plain dataclass"
+                )
+            remaining += (getattr(part, name) for name in part.__struct_fields__)
 
 
 def to_text_form(value: Any) -> Any:

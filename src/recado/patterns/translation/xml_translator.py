@@ -37,7 +37,7 @@ from msgspec import inspect
 
 from ..extra import import_package
 from .content_type import find_charset
-from .object_model import from_text_form, is_pydantic_model, to_text_form
+from .object_model import check_target, from_text_form, is_pydantic_model, to_text_form
 from .translator import Decode, Encode
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ class XmlTranslator:
 
         def encode(value: Any) -> bytes:
             plain = msgspec.to_builtins(value, str_keys=True, enc_hook=to_text_form)
-            name = (
-                type(value).__name__
-                if isinstance(plain, dict) and type(value) is not dict
-                else _ROOT
-            )
+            name = _ROOT
+            if isinstance(plain, dict) and type(value) is not dict:
+                name = type(value).__name__.partition("[")[
+                    0
+                ]  # pydantic names generic classes Box[int]
             root = etree.Element(
                 _check_name(name), nsmap={"xsi": _XSI} if _has_none(plain) else None
             )
@@ -84,6 +84,7 @@ class XmlTranslator:
         etree = import_package("lxml.etree")
         find_charset(parameters)
         charset = parameters.get("charset")  # if missing, the declaration of the body counts
+        check_target(target)
         shape = _Shapes().of_type(target)
 
         def decode(body: bytes) -> Any:

@@ -16,7 +16,7 @@ import msgspec
 
 from ..extra import import_package
 from .content_type import recode_input, recode_output
-from .object_model import from_text_form, to_text_form
+from .object_model import check_target, from_text_form, to_text_form
 from .translator import Decode, Encode
 
 LEVELS_MAX: Final = 100
@@ -45,6 +45,7 @@ class YamlTranslator:
 
     def decoder(self, target: Any, parameters: Mapping[str, str]) -> Decode:
         yaml = import_package("yaml")
+        check_target(target)
 
         def decode(body: bytes) -> Any:
             value = _Reader(yaml, body.decode()).read_document()
