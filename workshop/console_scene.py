@@ -271,6 +271,57 @@ def _publish_payments(channel: Any) -> None:
     channel.basic_publish("", "payments", f'{{"card": {{"number": "{CARD_NUMBER}"')
 
 
+def publish_traced(url: str, api: str) -> None:
+    """Start a trace, and publish an order that dies once, and a request with its reply."""
+    document = {"vhost": "/", "selector": "message_id like 'traced-%'", "duration": 3_600}
+    token = base64.b64encode(b"guest:guest").decode()
+    request = urllib.request.Request(
+        f"{api}/api/traces",
+        method="POST",
+        data=json.dumps(document).encode(),
+        headers={"authorization": f"Basic {token}", "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as reply:
+        assert reply.status == 201
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        order = pika.BasicProperties(
+            message_id="traced-1", correlation_id="order-7", headers={"tenant": "acme"}
+        )
+        channel.basic_publish("orders", "order.7.new", b'{"id": 7, "price": 21}', order)
+        for method, properties, _ in iter(lambda: channel.basic_get("orders.new"), (None,) * 3):
+            if properties.message_id == "traced-1":
+                channel.basic_reject(method.delivery_tag, requeue=False)
+                break
+        channel.basic_publish("", "nowhere", b"lost", pika.BasicProperties(message_id="traced-2"))
+        channel.queue_declare("prices.requests", auto_delete=True)
+        replies: list[bytes] = []
+        channel.basic_consume(
+            "amq.rabbitmq.reply-to", lambda *each: replies.append(each[3]), auto_ack=True
+        )
+        question = pika.BasicProperties(
+            message_id="traced-3", correlation_id="q-1", reply_to="amq.rabbitmq.reply-to"
+        )
+        channel.basic_publish("", "prices.requests", b'{"sku": "A-1"}', question)
+        _serve_price(url)
+        while not replies:
+            connection.process_data_events(1)
+
+
+def _serve_price(url: str) -> None:
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        for method, asked, _ in channel.consume("prices.requests"):
+            answer = pika.BasicProperties(
+                message_id="traced-4", correlation_id=asked.correlation_id
+            )
+            channel.basic_publish("", asked.reply_to, b'{"price": 21}', answer)
+            channel.basic_ack(method.delivery_tag)
+            break
+        channel.cancel()
+
+
 class Load:
     """A client that publishes, and one that consumes with some deliveries unacknowledged, until `stop`."""
 

@@ -7,17 +7,18 @@ lists what looking at them has found. With names of pages as arguments, only the
 from __future__ import annotations
 
 import io
+import re
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from PIL import Image
 
 from .chromium import launched
-from .console_scene import LONG_NAME, MARKUP, RTL_NAME, Load, running
+from .console_scene import LONG_NAME, MARKUP, RTL_NAME, Load, publish_traced, running
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -27,6 +28,9 @@ COLOURS_COUNT: Final = 256
 SIZES: Final = {"1440": (1440, 900), "390": (390, 844)}
 WARM_UP_MS: Final = 40_000  # until the charts have a shape
 SETTLE_MS: Final = 2_500
+_Click: TypeAlias = tuple[Literal["link", "button"], str | re.Pattern[str], int]
+_TIME: Final = re.compile(r"^\d\d:\d\d:\d\d$")
+_PRECISE_TIME: Final = re.compile(r"^\d\d:\d\d:\d\d\.\d\d\d$")
 PAGES: Final = {
     "overview": "#/?range=5m",
     "queues": "#/queues",
@@ -39,10 +43,19 @@ PAGES: Final = {
     "queue-long-name": f"#/queues/%2F/{LONG_NAME}?tab=settings",
     "queue-right-to-left": f"#/queues/%2F/{quote(RTL_NAME)}?tab=messages",
     "queue-bindings": "#/queues/%2F/invoices?tab=bindings",
+    "queue-live": "#/queues/%2F/orders.paid?tab=live",
     "queue-publish": "#/queues/%2F/orders.new?tab=publish",
     "exchanges": "#/exchanges",
     "exchange": "#/exchanges/%2F/orders",
     "route-test": "#/route-test?exchange=orders&key=order.7.paid",
+    "dead-letters": "#/dead-letters",
+    "dead-letter-queue": "#/dead-letters/%2F/dead.letters",
+    "traces": "#/traces",
+    "trace": "#/traces",
+    "trace-path": "#/traces",
+    "trace-reply": "#/traces",
+    "bulk-action": "#/queues?filter=orders",
+    "bulk-actions": "#/snapshots",
     "connections": "#/connections",
     "connection": "#/connections",
     "channels": "#/channels",
@@ -62,6 +75,15 @@ PAGES: Final = {
     "audit": "#/audit",
 }
 
+# What is clicked to get to a page whose address has a name that is not known before: role, label, and which of them.
+CLICKS: Final[dict[str, tuple[_Click, ...]]] = {
+    "connection": (("link", "billing-worker", 0),),
+    "trace": (("link", _TIME, 0),),
+    "trace-path": (("link", _TIME, 0), ("link", _PRECISE_TIME, -1)),
+    "trace-reply": (("link", _TIME, 0), ("link", _PRECISE_TIME, 0)),
+    "bulk-action": (("button", re.compile("^Act on"), 0),),
+}
+
 
 def main(names: list[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
@@ -74,6 +96,7 @@ def main(names: list[str]) -> None:
         load = Load(broker.url)
         try:
             url = f"http://127.0.0.1:{broker.management_port}/"
+            publish_traced(broker.url, url.rstrip("/"))
             context = browser.new_context(reduced_motion="reduce")
             page = context.new_page()
             page.goto(url)
@@ -99,8 +122,9 @@ def main(names: list[str]) -> None:
             for name, path in chosen.items():
                 page.evaluate("path => { location.hash = path }", path)
                 page.wait_for_timeout(SETTLE_MS)
-                if name == "connection":
-                    page.get_by_role("link", name="billing-worker").click()
+                for role, label, index in CLICKS.get(name, ()):
+                    page.set_viewport_size({"width": 1440, "height": 900})
+                    page.get_by_role(role, name=label).nth(index).click()
                     page.mouse.move(720, 899)
                     page.wait_for_timeout(SETTLE_MS)
                 _photograph(page, name)
@@ -121,9 +145,14 @@ def _photograph(page: Page, name: str) -> None:
 
 
 def _reduce(picture: Image.Image) -> Image.Image:
-    """Return a picture with its most frequent colours, which are the surfaces, the text and the lines of charts."""
+    """Return a picture with its most frequent colours, which are the surfaces, the text and the lines of charts.
+
+    Bright colours count more, because few pixels have them: they are those of states.
+    """
     pixels = picture.tobytes()
     counted = Counter(zip(pixels[::3], pixels[1::3], pixels[2::3], strict=True))
+    for colour, number in list(counted.items()):
+        counted[colour] = number * (1 + (max(colour) - min(colour)) // 4)
     palette = Image.new("P", (1, 1))
     palette.putpalette(
         [part for colour, _ in counted.most_common(COLOURS_COUNT) for part in colour]

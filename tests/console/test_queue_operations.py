@@ -68,6 +68,18 @@ def payloads(api: Api, queue: str, **body: Any) -> list[str]:
     return [message["payload"] for message in reply.body]
 
 
+def test_a_text_is_cut_between_characters(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("q")
+    channel.basic_publish("", "q", "añejo €".encode())
+    for truncate, text in ((2, "a"), (3, "añ"), (8, "añejo "), (9, "añejo "), (10, "añejo €")):
+        (message,) = api.post("/api/queues/%2F/q/peek", {"truncate": truncate}).body
+        assert (message["payload"], message["payload_encoding"]) == (text, "string")
+    channel.basic_publish("", "q", b"\xffa")
+    assert (
+        api.post("/api/queues/%2F/q/peek", {"truncate": 1, "skip": 1}).body[0]["payload"] == "/w=="
+    )
+
+
 def test_peek_changes_nothing(channel: BlockingChannel, api: Api) -> None:
     channel.queue_declare("q")
     headers = {"n": 1, "nested": {"x": [True, None]}}

@@ -72,9 +72,12 @@ class MessageAccess:
         shown_body, masked_body = self._body_fields.mask_body(body, content_type, content_encoding)
         if truncate >= 0:
             shown_body = shown_body[:truncate]
-        payload, payload_encoding = _encode_payload(shown_body, encoding)
+        size = len(body) if body_bytes is None else body_bytes
+        payload, payload_encoding = _encode_payload(
+            shown_body, encoding, is_cut=len(shown_body) < size
+        )
         described: dict[str, Any] = {
-            "payload_bytes": len(body) if body_bytes is None else body_bytes,
+            "payload_bytes": size,
             "properties": shown_properties,
             "payload": payload,
             "payload_encoding": payload_encoding,
@@ -132,13 +135,17 @@ FULL_ACCESS: Final = MessageAccess(UNMASKED, sees_bodies=True)
 """For revealed messages."""
 
 
-def _encode_payload(body: bytes, encoding: str) -> tuple[str, str]:
-    """Return a payload as text, and the encoding that was used: `string` or `base64`."""
+def _encode_payload(body: bytes, encoding: str, *, is_cut: bool) -> tuple[str, str]:
+    """Return a payload as text, and the encoding that was used: `string` or `base64`.
+
+    A character at the end that is not whole is left out of a text that was cut.
+    """
     if encoding == "auto":
         try:
             return body.decode(), "string"
-        except UnicodeDecodeError:
-            pass
+        except UnicodeDecodeError as error:
+            if is_cut and error.reason == "unexpected end of data":
+                return body[: error.start].decode(), "string"
     return base64.b64encode(body).decode(), "base64"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .command import Resource, list_command, show_command
-from .output import count, key, text
+from .output import count, text
 
 COLUMNS = (
-    key("name", "name"),
+    text("name", "name"),
     text("vhost", "vhost"),
     text("state", "state"),
     text("stale", "stale"),

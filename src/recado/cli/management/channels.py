@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from .command import Resource, list_command, show_command
-from .output import count, key, rate, text
+from .output import count, rate, text
 
 COLUMNS = (
-    key("name", "name"),
+    text("name", "name"),
     text("user", "user"),
     text("vhost", "vhost"),
     text("state", "state"),
     text("confirms", "confirm"),
-    text("tx", "transactional"),
+    text("transaction", "transactional"),
     count("prefetch", "prefetch_count"),
     count("unacked", "messages_unacknowledged"),
     count("unconfirmed", "messages_unconfirmed"),

@@ -27,8 +27,6 @@ from recado.cli.terminal import (
 GAP: Final = "  "
 CELL_MIN_COUNT: Final = 12
 """Characters that a column keeps when a table is wider than the terminal."""
-KEY_MIN_COUNT: Final = 20
-"""As `CELL_MIN_COUNT`, for a column that names objects, which is reduced after all others."""
 
 JsonObject = Mapping[str, Any]
 
@@ -48,8 +46,6 @@ class TableColumn(NamedTuple):
     read: Callable[[JsonObject], Any]
     show: Callable[[Any], str] = str
     is_number: bool = False
-    is_key: bool = False
-    """Whether it names the object, so that other commands need it whole."""
 
 
 def read_path(path: str) -> Callable[[JsonObject], Any]:
@@ -71,10 +67,6 @@ def text(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_value)
 
 
-def key(title: str, path: str) -> TableColumn:
-    return TableColumn(title, read_path(path), format_value, is_key=True)
-
-
 def count(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_count, is_number=True)
 
@@ -83,12 +75,12 @@ def rate(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_rate, is_number=True)
 
 
-def byte_rate(title: str, path: str) -> TableColumn:
-    return TableColumn(title, read_path(path), format_byte_rate, is_number=True)
-
-
 def duration(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_seconds, is_number=True)
+
+
+def size(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_bytes, is_number=True)
 
 
 def format_value(value: Any) -> str:
@@ -98,8 +90,6 @@ def format_value(value: Any) -> str:
             return ""
         case bool():
             return "yes" if value else "no"
-        case float():
-            return str(round(value, 2))
         case dict():
             return ", ".join(f"{key}={_format_inner(each)}" for key, each in sorted(value.items()))
         case list():
@@ -152,10 +142,6 @@ def format_bytes(value: Any) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
-
-
-def format_byte_rate(value: Any) -> str:
-    return f"{format_bytes(value)}/s" if isinstance(value, int | float) else ""
 
 
 class Output:
@@ -221,50 +207,38 @@ class Output:
         self._stream.write(f"{line}\n")
 
     def render(
-        self,
-        columns: Sequence[TableColumn],
-        items: Iterable[JsonObject],
-        width: int,
-        *,
-        is_screen: bool = False,
+        self, columns: Sequence[TableColumn], items: Iterable[JsonObject], width: int
     ) -> Iterator[str]:
-        """Yield the lines of a table, whose columns are reduced to fit into a width.
-
-        Lines that are too long nevertheless are cut for a screen, which must not wrap.
-        """
+        """Yield the lines of a table, cut to a width."""
         rows = [[_escape(column.show(column.read(item))) for column in columns] for item in items]
         titles = [column.title for column in columns]
         widths = [max(map(width_of_text, cells)) for cells in zip(titles, *rows, strict=True)]
-        least = [KEY_MIN_COUNT if column.is_key else CELL_MIN_COUNT for column in columns]
-        kept = [
-            wide if column.is_key else few
-            for column, wide, few in zip(columns, widths, least, strict=True)
-        ]
-        widths = fit(fit(widths, width, kept), width, least)
-        for index, row in enumerate([titles, *rows]):
-            line = _join(columns, row, widths)
-            if is_screen:
-                line = cut_text(line, width)
-            yield line if index else self.paint(line, Colour.BOLD)
+        widths = fit(widths, width)
+        yield self.paint(_join(columns, titles, widths), Colour.BOLD)
+        for row in rows:
+            yield _join(columns, row, widths)
 
 
-def fit(widths: Sequence[int], available: int, least: Sequence[int]) -> list[int]:
-    """Return the widths of columns, the widest reduced until all fit or each has its least width.
+def fit(widths: Sequence[int], available: int) -> list[int]:
+    """Return the widths of columns, the widest reduced until all fit or each has `CELL_MIN_COUNT`.
 
-    Each round cuts the widest column that can be cut, down to the second widest of these.
+    Each round cuts the widest column down to the second widest.
     """
     fitted = list(widths)
     excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - available
     while excess > 0:
-        reducible = [index for index, width in enumerate(fitted) if width > least[index]]
-        if not reducible:
+        widest = max(range(len(fitted)), key=fitted.__getitem__)
+        if fitted[widest] <= CELL_MIN_COUNT:
             break
-        widest, *others = sorted(reducible, key=fitted.__getitem__, reverse=True)
-        second = fitted[others[0]] if others else 0
-        cut = min(excess, max(1, fitted[widest] - max(least[widest], second)))
+        cut = min(excess, max(1, fitted[widest] - max(CELL_MIN_COUNT, _second(fitted, widest))))
         fitted[widest] -= cut
         excess -= cut
     return fitted
+
+
+def _second(widths: Sequence[int], widest: int) -> int:
+    """Return the width of the second widest column; `widest` is the index of the widest one."""
+    return max((width for index, width in enumerate(widths) if index != widest), default=0)
 
 
 def _join(columns: Sequence[TableColumn], cells: Sequence[str], widths: Sequence[int]) -> str:

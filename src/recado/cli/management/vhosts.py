@@ -19,7 +19,6 @@ from .output import (
     TableColumn,
     count,
     format_value,
-    key,
     plural,
     plural_or_unknown,
     read_path,
@@ -33,7 +32,7 @@ def _show_type(value: Any) -> str:
 
 
 COLUMNS = (
-    key("name", "name"),
+    text("name", "name"),
     text("description", "description"),
     text("tags", "tags"),
     TableColumn("default queue type", read_path("default_queue_type"), _show_type),

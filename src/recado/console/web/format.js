@@ -52,6 +52,12 @@ export function time(ms) {
   return clock.format(ms);
 }
 
+const precise = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hour12: false });
+
+export function timeMs(ms) {
+  return precise.format(ms);
+}
+
 export function dateTime(ms) {
   return ms == null ? NONE : stamp.format(ms);
 }

@@ -26,12 +26,12 @@ export function attach(port) {
 
 const SUBJECTS = ["queue", "exchange", "binding", "policy", "operator_policy", "vhost", "user", "permission", "topic_permission", "connection", "channel", "consumer", "alarm"];
 const VERBS = ["created", "changed", "deleted", "opened", "closed", "blocked", "unblocked", "set", "cleared"];
-const CHANGES_DELAY_MS = 250; // a client that starts causes many changes
+const GATHER_MS = 250; // a client that starts causes many changes
 const RETRY_MS = 10_000;
 let source = null;
 let sourceDue = 0;
 const changed = new Set();
-let changesTimer = 0;
+let gathering = 0;
 
 function followChanges() {
   const isWanted = wanting("changes").length > 0;
@@ -57,11 +57,11 @@ function followChanges() {
 
 function note(subjects) {
   for (const each of subjects) changed.add(each);
-  changesTimer ||= setTimeout(() => {
-    changesTimer = 0;
+  gathering ||= setTimeout(() => {
+    gathering = 0;
     send("changes", { topic: "changes", status: "live", subjects: [...changed] });
     changed.clear();
-  }, CHANGES_DELAY_MS);
+  }, GATHER_MS);
 }
 
 // ── samples ───────────────────────────────────────────────────────────────────────────────────────

@@ -13,21 +13,27 @@ import { DefinitionsPage, LimitsPage, PoliciesPage, UserPage, UsersPage, VhostPa
 import { ActorsPage, ActorSystemPage, FeedPage, FeedsPage, PipelinePage, PipelinesPage } from "./pages/programs.js";
 import { AuditPage } from "./pages/audit.js";
 import { RouteTestPage } from "./pages/route-test.js";
+import { DeadLetterQueuePage, DeadLettersPage } from "./pages/dead-letters.js";
+import { SnapshotPage, SnapshotsPage } from "./pages/snapshots.js";
+import { PathPage, TracePage, TracesPage } from "./pages/traces.js";
 
 const NAVIGATION = [
   [null, [["overview", "Overview", "o"]]],
-  ["Messages", [["queues", "Queues", "q"], ["exchanges", "Exchanges", "e"], ["route-test", "Route test", "r"]]],
+  ["Messages", [["queues", "Queues", "q"], ["exchanges", "Exchanges", "e"], ["dead-letters", "Dead letters", "x"], ["route-test", "Route test", "r"], ["traces", "Traces", "t"], ["snapshots", "Bulk actions", "b"]]],
   ["Clients", [["connections", "Connections", "c"], ["channels", "Channels", "h"], ["consumers", "Consumers", "s"]]],
   ["Programs", [["feeds", "Feeds", "f"], ["actors", "Actors", "a"], ["pipelines", "Pipelines", "i"]]],
   ["Administration", [["policies", "Policies", "p"], ["vhosts", "Virtual hosts", "v"], ["users", "Users", "u"], ["limits", "Limits", "l"], ["definitions", "Definitions", "d"], ["audit", "Audit log", "w"]]],
 ];
-const FOR_ADMINISTRATORS = new Set(["users", "definitions", "audit"]);
+const FOR_ADMINISTRATORS = new Set(["users", "traces", "definitions", "audit"]);
 
 const PAGES = {
   overview: [OverviewPage],
   queues: [QueuesPage, null, QueuePage],
   exchanges: [ExchangesPage, null, ExchangePage],
+  "dead-letters": [DeadLettersPage, null, DeadLetterQueuePage],
   "route-test": [RouteTestPage],
+  traces: [TracesPage, TracePage, PathPage],
+  snapshots: [SnapshotsPage, SnapshotPage],
   connections: [ConnectionsPage, ConnectionPage],
   channels: [ChannelsPage, ChannelPage],
   consumers: [ConsumersPage],

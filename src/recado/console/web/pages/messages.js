@@ -1,13 +1,14 @@
 // Messages of a queue, without taking them, and publishing. Bodies are shown as text only, shortened by the node.
 import { at, post, session } from "../api.js";
-import { AreaField, Badge, CheckField, confirm, Copy, download, Empty, Form, Loading, Name, Panel, parseJsonField, Problem, SelectField, TextField } from "../components.js";
+import { AreaField, Badge, CheckField, confirm, Copy, download, Empty, Form, Loading, Name, notify, Panel, parseJsonField, Problem, SelectField, TextField } from "../components.js";
 import * as format from "../format.js";
 import { html, useEffect, useState } from "../lib.js";
 import { setQuery } from "../router.js";
+import { MessageBody } from "./message-body.js";
+import { takeSnapshot } from "./snapshots.js";
 
 const SHOWN_BYTES = 10_000;
 const COUNTS = ["5", "10", "50", "200"];
-const HEX_BYTES = 512;
 const REASONS = { rejected: "Rejected", expired: "Expired", maxlen: "Queue was full", delivery_limit: "Delivered too often" };
 const DEATH_HEADERS = new Set(["x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange", "x-last-death-queue", "x-last-death-reason", "x-last-death-exchange"]);
 
@@ -23,7 +24,7 @@ export function MessagesTab({ vhost, name, isStream, query, total }) {
   useEffect(() => {
     const abort = new AbortController();
     const body = { count: Number(count), skip, selector, encoding: "auto", truncate: SHOWN_BYTES };
-    if (isStream) body.offset = /^\d+$/.test(offset) ? Number(offset) : offset;
+    if (isStream) body.offset = toOffset(offset);
     post(at("queues", vhost, name, "peek"), body).then(
       (messages) => abort.signal.aborted || setState({ messages, error: null }),
       (error) => abort.signal.aborted || setState({ messages: null, error }),
@@ -35,16 +36,18 @@ export function MessagesTab({ vhost, name, isStream, query, total }) {
     setQuery({ selector: draft, skip: "", offset: isStream ? draftOffset : "" });
     setTurn(turn + 1);
   };
+  const actOnAll = () => takeSnapshot({ vhost, queue: name, selector }).catch((failure) => notify(failure.message, "bad"));
   const { messages, error } = state;
   return html`<${Panel} title=${isStream ? "Messages of the stream" : "Messages, in the order of delivery"} id="messages">
     <form class="toolbar" onSubmit=${choose}>
       <input class="filter" data-filter type="search" aria-label="Selector" placeholder="Selector, such as json.price < 10" value=${draft} onInput=${(event) => setDraft(event.target.value)} spellcheck=${false} />
-      ${isStream && html`<input aria-label="From offset" title="an offset, first, last, next, or an age such as 1h" value=${draftOffset} onInput=${(event) => setDraftOffset(event.target.value)} size="8" />`}
+      ${isStream && html`<${OffsetFields} value=${draftOffset} onChange=${setDraftOffset} />`}
       <select aria-label="Number of messages" value=${count} onChange=${(event) => setQuery({ count: event.target.value === "10" ? "" : event.target.value })}>
         ${COUNTS.map((each) => html`<option value=${each} selected=${each === count}>${each} messages</option>`)}
       </select>
       <button class="button primary" type="submit">Show</button>
       <span class="grow"></span>
+      ${!isStream && html`<button class="button" type="button" disabled=${!total} title="delete, move or replay; first the node tells how many there are" onClick=${actOnAll}>Act on all${selector ? " that match" : ""}…</button>`}
       <button class="button" type="button" disabled=${skip === 0} onClick=${() => setQuery({ skip: Math.max(0, skip - Number(count)) || "" })}>Previous</button>
       <button class="button" type="button" disabled=${!messages || messages.length < Number(count)} onClick=${() => setQuery({ skip: skip + Number(count) })}>Next</button>
     </form>
@@ -57,6 +60,25 @@ export function MessagesTab({ vhost, name, isStream, query, total }) {
       ${messages && messages.length > 0 && html`<div>${messages.map((message) => html`<${Message} key=${message.offset} message=${message} vhost=${vhost} queue=${name} isStream=${isStream} />`)}</div>`}
     </div>
   <//>`;
+}
+
+// Where to begin in a stream: first, last, next, an offset, an age such as 1h, or a time, which the address has as `2026-11-19T20:00`.
+const isTime = (text) => /^\d{4}-\d\d-\d\dT/.test(text);
+const OFFSETS = [["first", "First message"], ["last", "Last batch"], ["next", "Next message"], ["offset", "From offset"], ["time", "From time"], ["age", "Of the last"]];
+
+function toOffset(text) {
+  if (/^\d+$/.test(text)) return Number(text);
+  return isTime(text) ? `${Math.max(1, Math.ceil((Date.now() - new Date(text)) / 1000))}s` : text;
+}
+
+function OffsetFields({ value, onChange }) {
+  const kind = OFFSETS.some(([each]) => each === value) ? value : /^\d*$/.test(value) ? "offset" : isTime(value) ? "time" : "age";
+  const hourAgo = () => new Date(Date.now() - 3_600_000 - new Date().getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+  const choose = (next) => onChange({ offset: "0", time: hourAgo(), age: "1h" }[next] ?? next);
+  const type = { offset: "number", time: "datetime-local", age: "text" }[kind];
+  return html`<select aria-label="Begin at" value=${kind} onChange=${(event) => choose(event.target.value)}>
+      ${OFFSETS.map(([id, text]) => html`<option key=${id} value=${id} selected=${id === kind}>${text}</option>`)}</select>
+    ${type && html`<input aria-label=${{ offset: "Offset", time: "Time", age: "Age" }[kind]} type=${type} min=${kind === "offset" ? "0" : undefined} size="8" value=${value} onInput=${(event) => onChange(event.target.value)} />`}`;
 }
 
 function Message({ message: listed, vhost, queue, isStream }) {
@@ -94,7 +116,7 @@ function Message({ message: listed, vhost, queue, isStream }) {
       <div>
         ${isShortened && html`<p class="muted">The first ${format.bytes(SHOWN_BYTES)} of ${format.bytes(message.payload_bytes)}.</p>`}
         ${masked.length > 0 && html`<p class="muted">Not shown: ${masked.map((path, index) => html`${index > 0 && ", "}<code>${path}</code>`)}</p>`}
-        ${!masked.includes("body") && html`<pre class="payload" tabindex="0" role="region" aria-label="Body of message ${message.offset}">${bodyText(message, isShortened)}</pre>`}
+        ${!masked.includes("body") && html`<${MessageBody} message=${message} label=${`Body of message ${message.offset}`} />`}
       </div>
     </div>
   </article>`;
@@ -104,31 +126,6 @@ function propertyText(name, value) {
   if (name === "timestamp") return format.dateTime(value * 1000);
   if (name === "delivery_mode") return value === 2 ? "2, persistent" : `${value}, transient`;
   return format.text(value);
-}
-
-// JSON is indented, other text is as it is, and bytes are shown as hexadecimal digits.
-function bodyText(message, isShortened) {
-  if (message.payload_encoding === "base64") return hexOf(message.payload);
-  if (!isShortened && /^\s*[[{]/.test(message.payload)) {
-    try {
-      return JSON.stringify(JSON.parse(message.payload), null, 2);
-    } catch {
-      // Not JSON after all.
-    }
-  }
-  return message.payload === "" ? "(empty)" : message.payload;
-}
-
-function hexOf(base64) {
-  const bytes = atob(base64.slice(0, Math.ceil(HEX_BYTES / 3) * 4));
-  const lines = [];
-  for (let start = 0; start < bytes.length; start += 16) {
-    const row = [...bytes.slice(start, start + 16)].map((each) => each.charCodeAt(0));
-    const hex = row.map((each) => each.toString(16).padStart(2, "0")).join(" ");
-    const text = row.map((each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : "·")).join("");
-    lines.push(`${start.toString(16).padStart(4, "0")}  ${hex.padEnd(48)} ${text}`);
-  }
-  return lines.join("\n");
 }
 
 function curlOf(message, vhost) {

@@ -11,8 +11,10 @@ import { queueStore, ratesOf, useLive, useLoaded } from "../live.js";
 import { go, href, setQuery } from "../router.js";
 import { FilterField, parseSort, sortRows, Table } from "../table.js";
 import { Diagram } from "./bindings.js";
+import { LiveTab } from "./live-tap.js";
 import { MessagesTab, PublishForm } from "./messages.js";
 import { UnackedTab } from "./unacked.js";
+import { takeSnapshot } from "./snapshots.js";
 import { useVhosts, VhostFilter } from "./vhosts.js";
 
 // ── the list ──────────────────────────────────────────────────────────────────────────────────────
@@ -60,6 +62,7 @@ export function QueuesPage({ route }) {
       <${FilterField} value=${filter} label="Filter queues by name" shown=${rows.length} total=${all} />
       <${VhostFilter} current=${vhost} />
       <span class="grow"></span>
+      <button class="button" disabled=${!rows.length} title="delete, purge, move or replay; first the node tells what is concerned" onClick=${() => actOnAll(filter, vhost)}>Act on ${rows.length === all ? "all" : `these ${format.count(rows.length)}`}…</button>
       <button class="button" onClick=${() => openColumns(hidden)}>Columns</button>
     </div>
     <section class="panel bare">
@@ -71,6 +74,14 @@ export function QueuesPage({ route }) {
               : html`<${Empty} title="There are no queues yet." command="recado queues declare orders">Clients declare them, or you do.<//>`} />`}
     </section>
   <//>`;
+}
+
+async function actOnAll(filter, vhost) {
+  try {
+    await takeSnapshot({ name_contains: filter, vhost });
+  } catch (error) {
+    notify(error.message, "bad");
+  }
 }
 
 function openColumns(hidden) {
@@ -211,6 +222,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     ["charts", "Charts"],
     ["messages", "Messages"],
     ...(isStream ? [] : [["unacked", "Unacknowledged", queue.messages_unacknowledged]]),
+    ["live", "Live"],
     ["bindings", "Bindings"],
     ["consumers", "Consumers", queue.consumers],
     ["settings", "Settings"],
@@ -231,6 +243,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     ${tab === "charts" && html`<${QueueCharts} route=${route} samples=${samples} />`}
     ${tab === "messages" && html`<${MessagesTab} vhost=${vhost} name=${name} isStream=${isStream} query=${route.query} total=${queue.messages} />`}
     ${tab === "unacked" && html`<${UnackedTab} vhost=${vhost} name=${name} query=${route.query} total=${queue.messages_unacknowledged} />`}
+    ${tab === "live" && html`<${LiveTab} vhost=${vhost} name=${name} query=${route.query} />`}
     ${tab === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${name} />`}
     ${tab === "consumers" && html`<${QueueConsumers} queue=${queue} />`}
     ${tab === "settings" && html`<${QueueSettings} queue=${queue} />`}
