@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -13,8 +14,10 @@ import pika
 import pytest
 
 import recado
+from bench.processes import allow_many_open_files, resident_megabytes
 from recado.console.events import log, recorder, streams
 from recado.console.events.streams import EventStreams
+from workshop import peers
 from workshop.time_limit import scale
 
 from .events import EventStream
@@ -194,3 +197,34 @@ def test_hundreds_of_readers_that_do_not_read_harm_nobody(
         assert max(unread) < 256 * 1024
     wait_until(lambda: open_streams.count == 0)
     connection.close()
+
+
+def test_two_thousand_readers_that_do_not_read_harm_nobody() -> None:
+    """With the limits as they are; the node is a process of its own."""
+    readers_count, users_count, memory_max_megabytes = 2_000, 10, 64
+    allow_many_open_files()
+    (port,) = peers.free_ports(1)
+    with peers.recado(arguments=("--management-port", str(port))) as server, ExitStack() as stack:
+        api = Api(port)
+        for number in range(users_count):
+            api.put(f"/api/users/u{number}", {"password": "p", "tags": "administrator"})
+        before = resident_megabytes(server.pid)
+        readers = [
+            stack.enter_context(open_unread(port, f"u{number % users_count}", "p"))
+            for number in range(readers_count)
+        ]
+        statuses = Counter(peer.recv(12, socket.MSG_WAITALL)[9:] for peer in readers)
+        assert statuses[b"200"] == streams.STREAMS_MAX_COUNT
+        assert statuses.total() - statuses[b"200"] == statuses[b"503"] + statuses[b"429"]
+        connection = pika.BlockingConnection(pika.URLParameters(server.url))
+        channel = connection.channel()
+        for number in range(20):
+            queues = [
+                {"name": f"{LONG}{number}.{n}", "durable": False, "auto_delete": False}
+                for n in range(100)
+            ]
+            assert api.post("/api/definitions/%2F", {"queues": queues}).status == 204
+            channel.queue_declare("ping")
+            assert api.get("/api/whoami")["name"] == "guest"
+        assert resident_megabytes(server.pid) - before < memory_max_megabytes
+        connection.close()

@@ -197,6 +197,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         from_recado="false",
     ),
     Difference(
+        "overview: `is_op_policy_updating_enabled`",
+        "absent; in 3.13 present",
+        "`true`",
+        "as 3.13: administrators can change operator policies",
+        r"/api/overview.*\.is_op_policy_updating_enabled",
+        from_rabbitmq=MISSING,
+        from_recado="true",
+    ),
+    Difference(
         "`exchange_types`",
         "without `regex` and `x-delayed-message`",
         "with them",

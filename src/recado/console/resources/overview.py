@@ -131,6 +131,7 @@ async def _describe_overview(request: ApiRequest) -> dict[str, Any]:
         "release_series_support_status": "supported",
         "disable_stats": False,
         "enable_queue_totals": False,
+        "is_op_policy_updating_enabled": True,
         "message_stats": message_statistics(history, key, totals, series.rates).get(
             "message_stats", {}
         ),
