@@ -160,6 +160,26 @@ def test_idp1_another_browser_cannot_use_the_answer(
     assert visitor.finish(address).location.endswith("problem=provider")
 
 
+def test_below_a_path(provider: OpenIdProvider) -> None:
+    with provider.serve():
+        config: dict[str, dict[str, object]] = {
+            "management": {"port": 0, "path_prefix": "/tools/broker"},
+            "oauth": provider.settings(),
+        }
+        with recado.Broker(config=config) as broker:
+            assert broker.management_port is not None
+            visitor = Visitor(broker.management_port, "console.test")
+            reply = visitor.get("/tools/broker/api/session/oauth")
+            assert "; Path=/tools/broker/; " in reply.cookies[0]
+            parameters = parse_qs(urlsplit(reply.location).query)
+            query = {key: values[0] for key, values in parameters.items()}
+            assert query["redirect_uri"] == f"http://console.test/tools/broker{CALLBACK}"
+            # Relative to the address of the callback, this is the path of the console.
+            assert visitor.finish(provider.approve(query)).location == "../../../"
+            found = json.loads(visitor.get("/tools/broker/api/session").body)
+            assert found["user"] == "ana"
+
+
 def test_a_sign_in_ends_the_session_before(visitor: Visitor, provider: OpenIdProvider) -> None:
     sign_in(visitor, provider)
     before = dict(visitor.jar)

@@ -11,7 +11,7 @@ import pytest
 import recado
 from workshop.console_scene import MARKUP
 
-from .conftest import OpenPage
+from .conftest import OpenPage, sign_in
 
 QUEUE = f"#/queues/%2F/{quote(MARKUP, safe='')}"
 
@@ -25,6 +25,8 @@ QUEUE = f"#/queues/%2F/{quote(MARKUP, safe='')}"
         f"{QUEUE}?tab=messages",
         f"{QUEUE}?tab=bindings",
         f"{QUEUE}?tab=consumers",
+        f"{QUEUE}?tab=unacked",
+        f"#/audit?object={quote(MARKUP)}",
         f"#/queues?filter={quote(MARKUP)}",
         "#/exchanges/%2F/orders",
         "#/connections",
@@ -40,7 +42,9 @@ def test_markup_of_clients_is_shown_and_never_executed(
     parameters = pika.URLParameters(scene.url)
     parameters.client_properties = {"connection_name": MARKUP, "platform": MARKUP}
     with pika.BlockingConnection(parameters) as connection:
-        connection.channel().basic_consume(MARKUP, lambda *_: None, consumer_tag=MARKUP)
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=1)  # one is unacknowledged, the other one ready
+        channel.basic_consume(MARKUP, lambda *_: None, consumer_tag=MARKUP)
         page = signed_in(path, expected="404", bypass_csp=True)  # the policy is a second line
         page.wait_for_function("!document.querySelector('.loading')")
         is_shown = path not in ("#/", f"#/{quote(MARKUP, safe='')}")
@@ -48,6 +52,46 @@ def test_markup_of_clients_is_shown_and_never_executed(
             page.get_by_text(MARKUP, exact=False).first.wait_for(state="attached")
         assert page.locator("main img, main script, main iframe").count() == 0
         assert "executed" not in page.title().replace(MARKUP, "")
+
+
+def test_markup_in_reply_texts_is_shown_and_never_executed(signed_in: OpenPage) -> None:
+    """The broker's refusal names the queue, and a refused header its name."""
+    page = signed_in("#/queues", expected="400", bypass_csp=True)
+    page.get_by_role("button", name="Add queue").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name", exact=True).fill(MARKUP)
+    dialog.get_by_label("Maximum length").fill("5")
+    dialog.get_by_role("button", name="Add queue").click()
+    alert = dialog.get_by_role("alert")
+    alert.get_by_text(MARKUP).wait_for()
+    assert "inequivalent arg" in alert.inner_text()
+    page.keyboard.press("Escape")
+    page.evaluate("path => { location.hash = path }", f"{QUEUE}?tab=messages")
+    selector = page.get_by_label("Selector")
+    selector.fill(f"{MARKUP} = 1")
+    selector.press("Enter")
+    page.get_by_role("alert").filter(has_text="selector: line 1").wait_for()
+    page.evaluate("path => { location.hash = path }", f"{QUEUE}?tab=publish")
+    page.get_by_label("Headers").fill(MARKUP)
+    page.get_by_role("button", name="Publish message").click()
+    page.get_by_role("alert").filter(has_text="<img src").wait_for()
+    assert page.locator("main img, dialog img, .notices img").count() == 0
+    assert page.title() != "executed"
+
+
+def test_an_id_that_was_planted_is_never_a_session(
+    open_page: OpenPage, scene: recado.Broker, signed_in: OpenPage
+) -> None:
+    """Session fixation: an attacker sets the cookie before the user signs in, and knows its value."""
+    (cookie,) = signed_in().context.cookies()
+    planted = "a" * len(cookie["value"])
+    page = open_page(scene.management_port, cookie=f"{cookie['name']}={planted}", expected="401")
+    sign_in(page)
+    page.get_by_role("heading", name="Overview").wait_for()
+    (after,) = page.context.cookies()
+    assert (after["name"], after["value"] != planted) == (cookie["name"], True)
+    attacker = open_page(scene.management_port, cookie=f"{cookie['name']}={planted}")
+    attacker.get_by_role("button", name="Sign in").wait_for()
 
 
 def test_the_policy_refuses_scripts_requests_and_markup(
