@@ -62,6 +62,7 @@ PAGES: Final = {
     "consumers": "#/consumers",
     "feeds": "#/feeds",
     "feed": "#/feeds/%2F/prices?tab=archives",
+    "feed-search": "#/feeds/%2F/prices?tab=search&selector=sequence+%3E+150",
     "actors": "#/actors",
     "actor-system": "#/actors/exchange",
     "pipelines": "#/pipelines",

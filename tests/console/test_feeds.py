@@ -144,3 +144,47 @@ def test_lists_have_sort_pages_and_only_visible_vhosts(broker: recado.Broker, ap
         expected = 200 if sees_all else 401
         assert user.request("GET", "/api/feeds/closed").status == expected
         assert user.request("GET", "/api/feeds/closed/secret").status == expected
+
+
+def test_a_selector_is_tried_on_an_archive(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with recado.Broker(config=configured(tmp_path)) as broker:
+            assert broker.management_port is not None
+            api = Api(broker.management_port)
+            async with recado.feeds.connect(broker.url) as link:
+                feed = link.feed("quotes")
+                for number in range(20):
+                    body = f'{{"price": {number}}}'.encode()
+                    await feed.publish(body, key=f"k{number % 2}", headers={"n": number})
+                await feed.flush()
+                await until(
+                    lambda: api.get("/api/feeds/%2F/quotes"),
+                    lambda found: found["messages_stored"] == 20,
+                )
+
+                async def search(**body: Any) -> Any:
+                    path = "/api/feeds/%2F/quotes/search"
+                    return await asyncio.to_thread(api.post, path, body)
+
+                reply = await search(selector="json.price >= 15 and key = 'k1'", count=2)
+                assert reply.status == 200, reply
+                found = reply.body
+                assert (found["examined"], found["matched"], found["complete"]) == (20, 3, True)
+                assert found["archive"] == "keep-1"
+                assert found["folder"].endswith("keep-1")
+                assert [each["payload"] for each in found["messages"]] == [
+                    '{"price": 15}',
+                    '{"price": 17}',
+                ]
+                first = found["messages"][0]
+                assert (first["offset"], first["sequence"], first["routing_key"]) == (15, 16, "k1")
+                assert first["properties"]["headers"] == {"n": 15}
+                assert (await search(rows=5)).body["first_offset"] == 15
+                since = await search(since=first["published_at"] + 3_600_000)
+                assert (since.body["examined"], since.body["matched"]) == (0, 0)
+                everything = await search(since=0, rows=1_000)
+                assert everything.body["examined"] == 20
+                assert (await search(selector="price >")).status == 400
+                assert (await search(archive="none")).status == 404
+
+    asyncio.run(run())

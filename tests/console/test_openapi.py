@@ -102,6 +102,10 @@ BODIES: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {
         "/api/queues/%2F/q/delete-messages",
         {"count": 1, "selector": "priority > 3"},
     ),
+    ("POST", "/api/feeds/{vhost}/{feed}/search"): (
+        "/api/feeds/%2F/f/search",
+        {"archive": "a", "selector": "key = 'x'", "since": 1, "rows": 5, "count": 1, "truncate": 5},
+    ),
     ("POST", "/api/snapshots"): ("/api/snapshots", {"vhost": "/", "name_contains": "none"}),
     ("POST", "/api/snapshots/{snapshot}/run"): (
         "/api/snapshots/SNAPSHOT/run",
@@ -191,8 +195,13 @@ ANY_OBJECT = {
 
 
 @pytest.fixture(scope="module")
-def api() -> Iterator[Api]:
-    with recado.Broker(config={"management": {"port": 0}}) as broker:
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    config: dict[str, dict[str, Any]] = {
+        "management": {"port": 0},
+        "node": {"data": str(tmp_path_factory.mktemp("data"))},
+        "feeds": {"archives": {"a": {"feed": "f"}}},
+    }
+    with recado.Broker(config=config) as broker:
         assert broker.management_port is not None
         running = Api(broker.management_port)
         for name in ("q", "to"):

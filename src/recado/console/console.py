@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from recado.broker.broker import DeletedQueueCounters
     from recado.broker.queue import Queue
     from recado.broker.routing import VhostAccess
+    from recado.feeds.archive.search import ArchiveSearch, SearchResult
     from recado.feeds.archive_summary import ArchiveSummary, SubscriberDelivery
     from recado.server.server import Server
 
@@ -150,6 +151,14 @@ class ArchiveSet(Protocol):
         self, vhost: str, feed: str, subscriber: str
     ) -> Sequence[SubscriberDelivery]:
         """Return what the archives of a feed know about the messages that a subscriber has received."""
+
+    async def search(
+        self, vhost: str, feed: str, name: str | None, wanted: ArchiveSearch
+    ) -> tuple[str, SearchResult] | None:
+        """Search an archive of a feed, the first one without a name; None if there is none.
+
+        Raises `ArchiveError`.
+        """
 
 
 class ResourceLimits(msgspec.Struct, frozen=True):

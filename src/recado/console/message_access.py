@@ -23,6 +23,7 @@ from .request import bad_request, not_authorised
 if TYPE_CHECKING:
     from recado.broker.access import User
     from recado.broker.message_filter import MessageFilter
+    from recado.selector import Selector
 
 ADMINISTRATOR_TAG: Final = "administrator"
 UNMASKED: Final = MaskedFields()
@@ -91,17 +92,26 @@ class MessageAccess:
         if not text:
             return None
         from recado.broker.message_filter import FIELDS, MessageFilter
+
+        self._parse(text, FIELDS)
+        return MessageFilter(text)
+
+    def parse_archive_selector(self, text: str) -> Selector | None:
+        """Return a selector for rows of an archive, None for an empty one. Raises `ApiError`, also for CMA1."""
+        return self._parse(text, None) if text else None
+
+    def _parse(self, text: str, fields: frozenset[str] | None) -> Selector:
         from recado.selector import SelectorError, parse
 
         try:
-            selector = parse(text, FIELDS)
+            selector = parse(text, fields) if fields is not None else parse(text)
         except SelectorError as error:
             raise bad_request(f"selector: {error.summary}") from error
         probed = self._fields.find_probed_field(selector)
         probed = probed or self._body_fields.find_probed_field(selector)
         if probed is not None:
             raise not_authorised(f"selector: {probed} is not shown to this user")
-        return MessageFilter(text)
+        return selector
 
 
 class MessagePolicy:

@@ -53,6 +53,7 @@ _MESSAGE_ACTIONS: Final = (
     "/reveal",
     "/move",
     "/replay",
+    "/search",
     "/requeue",
     "/contents",
     "/delete-messages",

@@ -31,6 +31,7 @@ from recado.journal.disk import FolderInUseError
 from .archive.damage import FileDamage
 from .archive.errors import ArchiveError
 from .archive.retention import RetentionLimits, RetentionReport
+from .archive.search import ArchiveSearch, SearchResult, search_archive
 from .archive.store import (
     GRACE_PERIOD_S,
     SEAL_INTERVAL_S,
@@ -160,6 +161,11 @@ class Archiver:
         async with self._assessing:
             state = await asyncio.to_thread(self._opened_store.archive_state)
             return await asyncio.to_thread(assess_subscriber, self.name, subscriber, state)
+
+    async def search(self, wanted: ArchiveSearch) -> SearchResult:
+        """Search the rows on disk. Raises `ArchiveError`."""
+        async with self._assessing:
+            return await asyncio.to_thread(search_archive, self.folder, wanted)
 
     async def __aenter__(self) -> Self:
         if self._listener.attached is not None or self._closed:

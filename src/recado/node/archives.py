@@ -16,6 +16,7 @@ import msgspec
 
 from recado.feeds.archive.errors import ArchiveError
 from recado.feeds.archive.retention import RetentionLimits
+from recado.feeds.archive.search import ArchiveSearch, SearchResult
 from recado.feeds.archive_summary import ArchiveSummary, SubscriberDelivery
 from recado.feeds.archiver import ArchiveOptions, Archiver
 from recado.feeds.connection import FeedConnection
@@ -123,6 +124,15 @@ class NodeArchives:
             for archiver in self._archivers_of(vhost, feed)
         ]
         return [each for each in found if each is not None]
+
+    async def search(
+        self, vhost: str, feed: str, name: str | None, wanted: ArchiveSearch
+    ) -> tuple[str, SearchResult] | None:
+        """Search an archive of a feed, the first one without a name; None if there is none. Raises `ArchiveError`."""
+        for archiver in self._archivers_of(vhost, feed):
+            if name in (None, archiver.name):
+                return archiver.name, await archiver.search(wanted)
+        return None
 
     def _archivers_of(self, vhost: str, feed: str) -> list[Archiver]:
         return [

@@ -41,6 +41,7 @@ PAGES = {
     "feeds": "#/feeds",
     "feed": "#/feeds/%2F/prices",
     "archives of a feed": "#/feeds/%2F/prices?tab=archives",
+    "search of a feed": "#/feeds/%2F/prices?tab=search",
     "subscriber of a feed": "#/feeds/%2F/prices?tab=subscriber",
     "actor systems": "#/actors",
     "actor system": "#/actors/exchange",

@@ -296,6 +296,17 @@ def test_a_feed_shows_its_archive(signed_in: OpenPage) -> None:
     page.get_by_text("coordinator").wait_for()
     page.get_by_role("button", name="Archives").click()
     page.get_by_text("200, offsets 0 to 200").wait_for()
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.get_by_text("200 messages match").wait_for()
+    page.get_by_label("Selector").fill("sequence > 197")
+    page.get_by_role("button", name="Search", exact=True).last.click()
+    page.get_by_text("3 messages match").wait_for()
+    page.get_by_text("price 199").click()
+    page.locator(".payload", has_text="price 199").wait_for()
+    page.locator(".command", has_text="--selector 'sequence > 197'").wait_for()
+    page.get_by_label("Since").fill("2100-01-01T00:00")
+    page.get_by_role("button", name="Search", exact=True).last.click()
+    page.get_by_text("0 messages match").wait_for()
 
 
 def test_users_and_permissions(signed_in: OpenPage, api: Api) -> None:

@@ -8,23 +8,27 @@ an archive on this node they are null.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
+from recado.amqp.properties import Properties
 from recado.broker.exchange import Exchange
 from recado.broker.queue import Queue
 from recado.broker.vhost import Vhost
 from recado.feeds.naming import archive_queue_name, broadcast_exchange, member_exchange
 
-from ..access import Access, visible_vhosts
+from ..access import Access, is_monitor, visible_vhosts
+from ..body import Integer, read_body
 from ..query import Listing, Steps
-from ..request import Answer, ApiRequest, not_found
+from ..request import Answer, ApiError, ApiRequest, not_found
 from ..routes import API, Content
+from .topology import access_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from recado.feeds.archive.messages import ArchivedMessage
     from recado.feeds.archive_summary import ArchiveSummary
 
 QUEUES_MAX_COUNT: Final = 500  # in the answer about one feed
@@ -208,3 +212,95 @@ def get_subscriber(request: ApiRequest) -> Answer:
         return Answer(body=body)
 
     return Answer(wait=wait)
+
+
+# ── search ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class FeedSearch(msgspec.Struct):
+    """Which rows of an archive to look at."""
+
+    archive: Annotated[str, msgspec.Meta(description="Its name; empty: the first one.")] = ""
+    selector: Annotated[
+        str, msgspec.Meta(description="A filter expression; empty: all rows match.")
+    ] = ""
+    since: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=2**52)] | msgspec.UnsetType,
+        msgspec.Meta(
+            description="Unix time in ms: rows published then or later. Absent: the last rows."
+        ),
+    ] = msgspec.UNSET
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1_000_000, description="At most so many rows.")] = (
+        100_000
+    )
+    count: Annotated[
+        int, msgspec.Meta(ge=0, le=200, description="The first matching messages to return.")
+    ] = 20
+    truncate: Annotated[
+        Integer, msgspec.Meta(description="Bytes of a payload to return; all if negative.")
+    ] = -1
+
+
+@API.add(
+    "POST", "/api/feeds/{vhost}/{feed}/search", Access.VHOST, answers=(200, 500), body=FeedSearch
+)
+def search_feed(request: ApiRequest) -> Answer:
+    """Count the messages of an archive that a selector matches, from a time on or among the last, and return the first.
+
+    A search ends after five seconds; `complete` tells whether it has looked at all rows.
+    """
+    entry, body = _find(request), read_body(request, FeedSearch)
+    exchange = broadcast_exchange(entry.name)
+    access_to(request, entry.vhost).permissions.check_read("exchange", exchange)
+    selector = request.message_access.parse_archive_selector(body.selector)
+    archives = request.console.archives
+    if archives is None:
+        raise not_found()
+
+    async def wait() -> Answer:
+        from recado.feeds.archive.errors import ArchiveError
+        from recado.feeds.archive.search import ArchiveSearch
+
+        since_us = None if body.since is msgspec.UNSET else body.since * 1_000
+        wanted = ArchiveSearch(selector, since_us, body.rows, body.count)
+        try:
+            found = await archives.search(
+                entry.vhost.name, entry.name, body.archive or None, wanted
+            )
+        except ArchiveError as error:
+            raise ApiError(500, "internal_error", f"the archive cannot be read: {error}") from error
+        if found is None:
+            raise not_found()
+        name, result = found
+        return Answer(
+            body={
+                "archive": name,
+                "folder": result.folder if is_monitor(request.user) else None,
+                "first_offset": result.first_offset,
+                "end_offset": result.end_offset,
+                "examined": result.examined,
+                "matched": result.matched,
+                "complete": result.is_complete,
+                "messages": [
+                    _message_object(request, each, body.truncate) for each in result.messages
+                ],
+            }
+        )
+
+    return Answer(wait=wait, is_change=False)
+
+
+def _message_object(request: ApiRequest, message: ArchivedMessage, truncate: int) -> dict[str, Any]:
+    properties = msgspec.structs.replace(
+        message.properties or Properties(),
+        headers=dict(message.headers) or None,
+        message_id=message.message_id or None,
+    )
+    return {
+        "offset": message.offset,
+        "publisher": message.publisher.hex(),
+        "sequence": message.sequence,
+        "published_at": message.timestamp // 1_000,
+        "routing_key": message.key,
+        **request.message_access.describe(properties, message.body, truncate=truncate),
+    }

@@ -224,7 +224,7 @@ class Archive:
             if classifier is not None:
                 table = classifier.add_column(table)
             if parsed is not None:
-                table = _apply_selector(table, parsed, self.feed)
+                table = apply_selector(table, parsed, self.feed)
             yield table
 
     def _read_batches(
@@ -345,7 +345,8 @@ def _slice_rows(table: pa.RecordBatch, first: int, start: int, stop: int | None)
     return table.slice(low, max(high - low, 0))
 
 
-def _apply_selector(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
+def apply_selector(table: pa.RecordBatch, selector: Selector, feed: str) -> pa.RecordBatch:
+    """Return the rows that match."""
     filter_ = to_arrow_filter(selector, table.schema)
     if filter_.expression is not None:
         filtered = pa.Table.from_batches([table]).filter(filter_.expression)

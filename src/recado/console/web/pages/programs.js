@@ -1,11 +1,16 @@
 // Feeds with their archives, actor systems with their supervision trees, and pipelines with their progress.
-import { at, get } from "../api.js";
+import { at, get, post } from "../api.js";
 import { Badge, Command, Empty, Form, Loading, Name, Page, Panel, Problem, Tabs, TextField, Tile } from "../components.js";
 import * as format from "../format.js";
-import { html, useState } from "../lib.js";
+import { html, useEffect, useState } from "../lib.js";
 import { useLoaded } from "../live.js";
-import { href } from "../router.js";
+import { href, setQuery } from "../router.js";
 import { ListPage } from "./lists.js";
+import { MessageBody } from "./message-body.js";
+
+const SEARCH_COUNT = 50;
+const SEARCH_BODY_BYTES = 10_000;
+const SEARCH_ROWS = ["1000", "10000", "100000", "1000000"];
 
 const known = (value, show = format.count) => (value == null ? html`<span class="zero" title="only archives of this node know it">unknown</span>` : show(value));
 const short = (hex) => html`<code title=${hex}>${hex.slice(0, 8)}</code>`;
@@ -46,9 +51,10 @@ export function FeedPage({ route, names: [vhost, name] }) {
       <${Tile} label="Archive lag" value=${format.duration(feed.archive_lag)} hint="age of the oldest of those" />
       <${Tile} label="Queues" value=${format.count(feed.queue_count)} hint="one per member on AMQP" />
     </div>
-    <${Tabs} current=${tab} tabs=${[["members", "Members"], ["archives", "Archives", archives.length], ["subscriber", "A subscriber"], ["queues", "Queues", feed.queues.length]]} />
+    <${Tabs} current=${tab} tabs=${[["members", "Members"], ["archives", "Archives", archives.length], ["search", "Search"], ["subscriber", "A subscriber"], ["queues", "Queues", feed.queues.length]]} />
     ${tab === "members" && (archives.length ? archives.map((each) => html`<${View} key=${each.name} archive=${each} />`) : html`<${NoArchive} vhost=${vhost} name=${name} />`)}
     ${tab === "archives" && (archives.length ? archives.map((each) => html`<${Archive} key=${each.name} archive=${each} />`) : html`<${NoArchive} vhost=${vhost} name=${name} />`)}
+    ${tab === "search" && (archives.length ? html`<${SearchTab} vhost=${vhost} feed=${name} archives=${archives} query=${route.query} />` : html`<${NoArchive} vhost=${vhost} name=${name} />`)}
     ${tab === "subscriber" && html`<${Subscriber} vhost=${vhost} feed=${name} archives=${archives} />`}
     ${tab === "queues" && html`<${Panel} title="Queues of members" id="queues" flush=${true}><div class="scroller whole"><table class="table plain">
       <thead><tr><th scope="col">Queue</th><th scope="col">Archive</th><th scope="col" class="number">Packets</th><th scope="col" class="number">Consumers</th></tr></thead>
@@ -102,6 +108,67 @@ function Archive({ archive }) {
     <div class="scroller whole"><table class="table plain"><thead><tr><th scope="col">Subscriber</th><th scope="col">Incarnation</th><th scope="col" class="number">View</th><th scope="col">State</th></tr></thead>
       <tbody>${archive.subscribers.map((each) => html`<tr key=${each.incarnation}><td><${Name}>${each.name}<//></td><td>${short(each.incarnation)}</td><td class="number">${each.view}</td><td>${each.has_left ? "has left" : "in the feed, or lost"}</td></tr>`)}</tbody></table></div>`}
   <//>`;
+}
+
+// What would a selector have matched, and what was published since a time? The archive is read, nothing is published again.
+function SearchTab({ vhost, feed, archives, query }) {
+  const { selector = "", since = "", rows = "100000", archive = archives[0].name } = query;
+  const [draft, setDraft] = useState({ selector, since, rows, archive });
+  const [state, setState] = useState({ found: null, error: null, busy: false });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let isGone = false;
+    setState((before) => ({ ...before, busy: true }));
+    const body = { archive, selector, rows: Number(rows), count: SEARCH_COUNT, truncate: SEARCH_BODY_BYTES };
+    if (since) body.since = new Date(since).getTime();
+    post(at("feeds", vhost, feed, "search"), body).then(
+      (found) => isGone || setState({ found, error: null, busy: false }),
+      (error) => isGone || setState({ found: null, error, busy: false }),
+    );
+    return () => {
+      isGone = true;
+    };
+  }, [vhost, feed, archive, selector, since, rows, turn]);
+  const edit = (name) => (event) => setDraft({ ...draft, [name]: event.target.value });
+  const choose = (event) => {
+    event.preventDefault();
+    setQuery({ selector: draft.selector, since: draft.since, rows: draft.rows === "100000" ? "" : draft.rows, archive: draft.archive === archives[0].name ? "" : draft.archive });
+    setTurn(turn + 1);
+  };
+  const { found, error, busy } = state;
+  const folder = found?.folder ?? "FOLDER";
+  const replay = `recado feed replay ${format.shell(folder)}${selector ? ` --selector ${format.shell(selector)}` : ""}${since && found ? ` --from ${found.messages[0]?.offset ?? found.end_offset}` : ""}`;
+  return html`<${Panel} title="What the archive has" id="search">
+    <form class="toolbar" onSubmit=${choose}>
+      <input class="filter" data-filter type="search" aria-label="Selector" placeholder="Selector, such as json.price > 10 and key = 'PETR4'" value=${draft.selector} onInput=${edit("selector")} spellcheck=${false} />
+      <label class="inline">since <input type="datetime-local" aria-label="Since" value=${draft.since} onInput=${edit("since")} /></label>
+      <select aria-label="Rows" value=${draft.rows} onChange=${edit("rows")}>
+        ${SEARCH_ROWS.map((each) => html`<option key=${each} value=${each} selected=${each === draft.rows}>${draft.since ? "at most" : "the last"} ${format.count(Number(each))} rows</option>`)}</select>
+      ${archives.length > 1 && html`<select aria-label="Archive" value=${draft.archive} onChange=${edit("archive")}>${archives.map((each) => html`<option key=${each.name} value=${each.name} selected=${each.name === draft.archive}>${each.name}</option>`)}</select>`}
+      <button class="button primary" type="submit" disabled=${busy}>${busy ? "Searching…" : "Search"}</button>
+    </form>
+    ${error && html`<${Problem} error=${error} />`}
+    ${found && html`<div class="stack">
+      <div class="banner ${found.matched ? "good" : "warn"}" role="status"><strong>${format.plural(found.matched, "message")} ${found.matched === 1 ? "matches" : "match"}</strong>
+        <span>of ${format.count(found.examined)} with offsets ${format.count(found.first_offset)} to ${format.count(found.end_offset)}${found.complete ? "" : "; the search ended before the end of the archive"}.</span></div>
+      ${found.messages.length > 0 && html`<div class="scroller whole live" tabindex="0" role="group" aria-label="Messages">${found.messages.map((each) => html`<${StoredMessage} key=${each.offset} message=${each} />`)}</div>
+        ${found.matched > found.messages.length && html`<p class="muted">The first ${found.messages.length}.</p>`}`}
+      <div><p class="muted">The same in a terminal, and on Spark:</p>
+        <${Command} text=${replay} /><${Command} text=${`spark.read.format("recado").load(${JSON.stringify(folder)})${selector ? `  # .where(…): a selector as a condition, docs/selector.md` : ""}`} /></div>
+    </div>`}
+  <//>`;
+}
+
+function StoredMessage({ message }) {
+  const [isOpen, setOpen] = useState(false);
+  const line = message.payload_encoding === "string" ? message.payload.slice(0, 160).replace(/\s+/g, " ") : `${format.bytes(message.payload_bytes)} that are no text`;
+  const bodyHidden = message.masked?.includes("body");
+  return html`<details class="live-message" onToggle=${(event) => setOpen(event.target.open)}>
+    <summary><span class="muted" title=${format.dateTime(message.published_at)}>#${format.count(message.offset)}</span> <span class="muted hide-s">${format.dateTime(message.published_at)}</span> <code><${Name}>${message.routing_key}<//></code> <bdi class="live-line">${bodyHidden ? html`<${Badge}>body not shown<//>` : line || "(empty)"}</bdi></summary>
+    ${isOpen && html`<dl class="facts"><dt>Published</dt><dd>${format.dateTime(message.published_at)}</dd><dt>Publisher</dt><dd>${short(message.publisher)}, sequence ${format.count(message.sequence)}</dd>
+      ${Object.entries(message.properties).map(([name, value]) => html`<dt>${name.replaceAll("_", " ")}</dt><dd><bdi>${format.text(value)}</bdi></dd>`)}</dl>
+      ${!bodyHidden && html`<${MessageBody} message=${message} label="Body" />`}`}
+  </details>`;
 }
 
 // What would a subscriber get that returns now?
