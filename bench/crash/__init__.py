@@ -10,7 +10,7 @@
     history.py     what all of them did and observed
     checker.py     whether that is consistent with the guarantees: pure, with its own tests
     subject.py     the broker, and how it is killed
-    era.py         many lives on one data folder
+    era.py         many incarnations on one data folder
 
 Each aim is a limit that must never be exceeded, so every round has the total of all rounds: a median would hide
 a loss. There is no peer. `--seed` repeats the choices of the clients and the moments of the kills, but not the

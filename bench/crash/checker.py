@@ -3,10 +3,10 @@
 C1  lost        A confirmed or committed message is delivered until it is acked, in each of its queues (or, once
     it is dead-lettered, in the dead-letter queue).
 C2  phantom     No message is delivered that was not sent to that queue, or was refused, returned, rolled back
-    or never committed, or is transient and of an earlier life, or was not dead-lettered.
+    or never committed, or is transient and of an earlier incarnation, or was not dead-lettered.
 C3  damaged     A delivered message has the bytes that were sent.
 C4  disorder    First deliveries of the messages of a publisher are in the order of sending, per queue and
-    priority; also over lives, and also, in each life, among redeliveries.
+    priority; also over incarnations, and also, in each incarnation, among redeliveries.
 C5  duplicate   A message is redelivered only if it was requeued, or its consumer or the broker ended and its
     ack may have been lost on the way.
 C6  flag        A message is marked as redelivered if and only if it was delivered before.
@@ -30,7 +30,7 @@ from bench.crash.verdict import Kind, Verdict, Violation
 
 
 def check(events: Iterable[h.AnyEvent]) -> Verdict:
-    """Check a complete history, in whose last life all queues were emptied."""
+    """Check a complete history, in whose last incarnation all queues were emptied."""
     checker = Checker()
     for event in events:
         checker.feed(event)
@@ -49,18 +49,18 @@ class State(Enum):
 class Copy:
     """A message in one queue, once it was delivered there."""
 
-    __slots__ = ("acked", "consumer", "entries", "life", "rejects", "state")
+    __slots__ = ("acked", "consumer", "entries", "incarnation", "rejects", "state")
 
-    def __init__(self, life: int, consumer: str) -> None:
-        self.life = life
+    def __init__(self, incarnation: int, consumer: str) -> None:
+        self.incarnation = incarnation
         self.consumer = consumer
         self.state = State.OUT
         self.acked = False
         self.rejects = 0
         self.entries = 1
 
-    def out(self, life: int, consumer: str) -> None:
-        self.life, self.consumer, self.state = life, consumer, State.OUT
+    def out(self, incarnation: int, consumer: str) -> None:
+        self.incarnation, self.consumer, self.state = incarnation, consumer, State.OUT
 
 
 class Fate(Enum):
@@ -92,7 +92,7 @@ class Heights:
     unflagged: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of those that were not marked as redelivered."""
     any: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Of the messages that were not delivered in this life."""
+    """Of the messages that were not delivered in this incarnation."""
 
 
 class Checker:
@@ -106,9 +106,9 @@ class Checker:
         """By the queue for the dead."""
         self._targets: dict[str, str] = {}
         self._there: dict[str, bool | None] = {}
-        # Of the present life: the deliveries of each consumer, and all deliveries; of all earlier ones: the
+        # Of the present incarnation: the deliveries of each consumer, and all deliveries; of all earlier ones: the
         # positions.
-        self._life = 0
+        self._incarnation = 0
         self._heights: dict[tuple[str, str], Heights] = defaultdict(Heights)
         self._left: dict[str, set[str]] = defaultdict(set)
         self._floors: dict[str, dict[tuple[str, int], int]] = defaultdict(dict)
@@ -159,9 +159,9 @@ class Checker:
                     self._copies[queue, message].state = State.KEPT
             case h.Gone(_, consumer, queue):
                 self._left[queue].add(consumer)
-            case h.Began(life):
-                self._count("lives")
-                self._begin(life)
+            case h.Began(incarnation):
+                self._count("incarnations")
+                self._begin(incarnation)
             case h.Died(_):
                 pass
             case h.Lettered(queue, target, _):
@@ -194,14 +194,14 @@ class Checker:
         if record.fate is not Fate.RETURNED:
             record.fate = fate
 
-    def _begin(self, life: int) -> None:
+    def _begin(self, incarnation: int) -> None:
         for (queue, _), heights in self._heights.items():
             floor = self._floors[queue]
             for key, number in heights.unflagged.items():
                 floor[key] = max(floor.get(key, 0), number)
         self._heights.clear()
         self._left.clear()
-        self._life = life
+        self._incarnation = incarnation
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────────
 
@@ -214,11 +214,13 @@ class Checker:
         if record is None or reason:
             self._blame(Kind.PHANTOM, f"{named(event)}, but {reason}")
             # The methods that settle it must find it.
-            self._copies.setdefault((event.queue, event.message), Copy(event.life, event.consumer))
+            self._copies.setdefault(
+                (event.queue, event.message), Copy(event.incarnation, event.consumer)
+            )
             return
         copy = self._copies.get((event.queue, event.message))
         if copy is None:
-            self._copies[event.queue, event.message] = Copy(event.life, event.consumer)
+            self._copies[event.queue, event.message] = Copy(event.incarnation, event.consumer)
             self._first(event, record.sent)
         else:
             self._again(event, copy, record.sent)
@@ -234,8 +236,8 @@ class Checker:
             return "it was refused"
         if record.fate is Fate.RETURNED:
             return "it was returned"
-        if not sent.persistent and event.life != sent.life:
-            return f"it is transient, of life {sent.life}"
+        if not sent.persistent and event.incarnation != sent.incarnation:
+            return f"it is transient, of incarnation {sent.incarnation}"
         number = (event.message[0], sent.transaction)
         if sent.transaction is not None and number not in self._commits:
             return "it was not committed"
@@ -256,12 +258,16 @@ class Checker:
 
     def _first(self, event: h.Delivered, sent: h.Sent) -> None:
         """The first delivery of a message in this queue."""
-        if event.redelivered and sent.life == event.life and not self._left[event.queue]:
+        if (
+            event.redelivered
+            and sent.incarnation == event.incarnation
+            and not self._left[event.queue]
+        ):
             self._blame(Kind.FLAG, f"{named(event)} as redelivered, for the first time")
         self._in_order(event, sent)
 
     def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
-        anew = copy.life != event.life
+        anew = copy.incarnation != event.incarnation
         reason = self._not_due(event, copy)
         unmarked = not event.redelivered and self._is_to_be_marked(event, copy)
         if (reason or unmarked) and self._died_again(event, copy):
@@ -273,7 +279,7 @@ class Checker:
             self._blame(Kind.FLAG, f"{named(event)}, not marked as redelivered")
         elif copy.state is State.SETTLED:
             self._count("again")
-        copy.out(event.life, event.consumer)
+        copy.out(event.incarnation, event.consumer)
         if anew:
             self._in_order(event, sent)
 
@@ -287,7 +293,9 @@ class Checker:
             return None
         if copy.state is State.KEPT:
             return "it was settled durably"
-        same = copy.life == event.life and copy.consumer not in self._left[event.queue]
+        same = (
+            copy.incarnation == event.incarnation and copy.consumer not in self._left[event.queue]
+        )
         if not same:
             return None
         if copy.state is State.OUT:
@@ -302,10 +310,10 @@ class Checker:
             return False
         if copy.entries < self._rejects(source.queue, event.message):
             return True
-        return source.expires and copy.life != event.life
+        return source.expires and copy.incarnation != event.incarnation
 
     def _in_order(self, event: h.Delivered, sent: h.Sent) -> None:
-        """Check messages that are delivered for the first time in this life."""
+        """Check messages that are delivered for the first time in this incarnation."""
         queue = event.queue
         if queue in self._sources:
             return  # in the order in which they died
@@ -364,9 +372,13 @@ class Checker:
 
     def _lost(self, kind: Kind, queue: str, message: Message) -> None:
         copy = self._copies.get((queue, message))
-        seen = "never delivered" if copy is None else f"not acked since life {copy.life}"
-        life = self._records[message].sent.life
-        self._blame(kind, f"{titled(message)}, sent to {queue} in life {life}, {seen}")
+        seen = (
+            "never delivered" if copy is None else f"not acked since incarnation {copy.incarnation}"
+        )
+        incarnation = self._records[message].sent.incarnation
+        self._blame(
+            kind, f"{titled(message)}, sent to {queue} in incarnation {incarnation}, {seen}"
+        )
 
     # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -387,4 +399,4 @@ def titled(message: Message) -> str:
 
 def named(event: h.Delivered) -> str:
     where = f"{event.queue} gave {titled(event.message)} to {event.consumer}"
-    return f"{where} in life {event.life}"
+    return f"{where} in incarnation {event.incarnation}"

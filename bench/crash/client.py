@@ -49,7 +49,7 @@ class BrokerObjectedError(RuntimeError):
 
 
 @dataclass
-class Life:
+class Incarnation:
     """Of a broker, from its clients' side."""
 
     number: int
@@ -68,8 +68,8 @@ class Life:
 
 
 class Client(asyncio.Protocol):
-    def __init__(self, life: Life) -> None:
-        self.life = life
+    def __init__(self, incarnation: Incarnation) -> None:
+        self.incarnation = incarnation
         self.on_delivery: Callable[[m.BasicDeliver, bytes], None] = lambda method, body: None
         self.on_confirm: Callable[[int, bool, bool], None] = lambda tag, multiple, kept: None
         """The tag, the flag `multiple`, and whether they are confirmed or refused."""
@@ -88,7 +88,7 @@ class Client(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Write whole frames; they are lost if the broker is gone."""
-        if not (self.life.over or self.ended.done()):
+        if not (self.incarnation.over or self.ended.done()):
             self._transport.write(data)
 
     async def call(self, method: m.Method) -> m.Method:
@@ -114,7 +114,7 @@ class Client(asyncio.Protocol):
         while True:
             if self.ended.done():
                 self.ended.result()
-            if self.life.over:
+            if self.incarnation.over:
                 raise ConnectionLostError
             if holds():
                 return True
@@ -215,14 +215,16 @@ class Client(asyncio.Protocol):
                 answer.exception()
 
 
-async def connect(life: Life) -> Client:
+async def connect(incarnation: Incarnation) -> Client:
     """Logged in, with an open channel."""
     loop = asyncio.get_running_loop()
     try:
-        _, client = await loop.create_connection(lambda: Client(life), HOST, life.port)
+        _, client = await loop.create_connection(
+            lambda: Client(incarnation), HOST, incarnation.port
+        )
     except OSError as error:
         raise ConnectionLostError from error
-    life.clients.append(client)
+    incarnation.clients.append(client)
     client.write(PROTOCOL_HEADER)
     await client.expect()
     await client.ask(m.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest"), 0)

@@ -15,7 +15,7 @@ from typing import Final
 
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.client import CHANNEL, Client, Life, connect
+from bench.crash.client import CHANNEL, Client, Incarnation, connect
 from bench.crash.history import History, Message
 from bench.crash.publishers import Mail
 from bench.crash.topology import DEAD, EXPIRED, RECEIPTS, direct
@@ -85,15 +85,15 @@ class Consumer:
         self._mail.on_kept = self._receipted
         self._times = 0
 
-    async def live(self, life: Life) -> None:
+    async def live(self, incarnation: Incarnation) -> None:
         """Consume until the broker is gone."""
         while True:
             self._times += 1
-            self._life = life.number
+            self._incarnation = incarnation.number
             self._connection = f"{self.name}-{self._times}"
             self._held: list[Held] = []
             self._proven: dict[int, tuple[Message, ...]] = {}
-            await self._consume(await connect(life))
+            await self._consume(await connect(incarnation))
 
     async def _consume(self, client: Client) -> None:
         """Until it leaves."""
@@ -108,7 +108,7 @@ class Consumer:
         while True:
             await self._batch(client)
             if self._rng.random() < temper.leaves:
-                self._history.add(h.Gone(self._life, self._connection, temper.queue))
+                self._history.add(h.Gone(self._incarnation, self._connection, temper.queue))
                 client.leave()
                 return
             await self._settle(client)
@@ -128,7 +128,9 @@ class Consumer:
             self._history.add(h.Damaged(queue, repr(body[:80])))
             return
         redelivered = method.redelivered
-        self._history.add(h.Delivered(self._life, self._connection, queue, which, redelivered))
+        self._history.add(
+            h.Delivered(self._incarnation, self._connection, queue, which, redelivered)
+        )
         self._held.append(Held(method.delivery_tag, which, redelivered))
 
     async def _settle(self, client: Client) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.client import CHANNEL, Life, connect
+from bench.crash.client import CHANNEL, Incarnation, connect
 from bench.crash.history import History, Message
 from bench.crash.topology import QUEUES
 from recado.amqp import methods as m
@@ -17,8 +17,8 @@ from recado.amqp.frames import encode_ack_frame
 AT_A_TIME = 100
 
 
-async def drain(life: Life, history: History) -> None:
-    client = await connect(life)
+async def drain(incarnation: Incarnation, history: History) -> None:
+    client = await connect(incarnation)
     await client.call(m.TxSelect())
     for queue in QUEUES:
         name = queue.name
@@ -35,8 +35,10 @@ async def drain(life: Life, history: History) -> None:
                 if which is None:
                     history.add(h.Damaged(name, repr(body[:80])))
                 else:
-                    consumer = f"drain-{life.number}"
-                    history.add(h.Delivered(life.number, consumer, name, which, method.redelivered))
+                    consumer = f"drain-{incarnation.number}"
+                    history.add(
+                        h.Delivered(incarnation.number, consumer, name, which, method.redelivered)
+                    )
                     history.add(h.Acked(name, which))
                     taken.append(which)
                 client.write(encode_ack_frame(CHANNEL, method.delivery_tag, multiple=False))

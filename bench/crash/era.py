@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench.crash import history as h
 from bench.crash.checker import check
-from bench.crash.client import BrokerObjectedError, ConnectionLostError, Life
+from bench.crash.client import BrokerObjectedError, ConnectionLostError, Incarnation
 from bench.crash.consumers import TEMPERS, Consumer
 from bench.crash.drain import drain
 from bench.crash.history import AnyEvent, History
@@ -26,13 +26,13 @@ from bench.crash.verdict import Verdict
 from workshop.peers import Server
 
 PRESENT: Final = 0.6
-"""The probability that a publisher or a consumer takes part in a life: queues must also grow."""
+"""The probability that a publisher or a consumer takes part in an incarnation: queues must also grow."""
 LONGEST_S: Final = 0.25
 YOUNG: Final = 0.1
 """How likely a broker is killed before it serves."""
 YOUNG_S: Final = (0.05, 0.25)
 LARGE: Final = 0.25
-"""The probability that large messages are published in a life; otherwise no journal segment would become full.
+"""The probability that large messages are published in an incarnation; otherwise no journal segment would become full.
 """
 DRAIN_S: Final = 60.0
 
@@ -92,60 +92,60 @@ class Era:
         self._surveyor = Surveyor(self.history)
         self._publishers = [Publisher(habit, self.history, rng) for habit in HABITS]
         self._consumers = [Consumer(temper, self.history, rng) for temper in TEMPERS]
-        self._lives = 0
+        self._incarnations = 0
 
     def cycle(self) -> None:
         if self._rng.random() < YOUNG:
             self._subject.die_young(self._rng.uniform(*YOUNG_S))
         with self._subject.living() as server:
             asyncio.run(self._live(server))
-        self.history.add(h.Died(self._lives))
+        self.history.add(h.Died(self._incarnations))
 
     def drain(self) -> None:
         with self._subject.living() as server:
-            life = self._begin(server)
-            asyncio.run(self.noting(life, self._drained(life)))
-        self.history.add(h.Died(self._lives))
+            incarnation = self._begin(server)
+            asyncio.run(self.noting(incarnation, self._drained(incarnation)))
+        self.history.add(h.Died(self._incarnations))
 
-    def _begin(self, server: Server) -> Life:
-        self._lives += 1
-        self.history.add(h.Began(self._lives))
-        return Life(self._lives, server.port, large=self._rng.random() < LARGE)
+    def _begin(self, server: Server) -> Incarnation:
+        self._incarnations += 1
+        self.history.add(h.Began(self._incarnations))
+        return Incarnation(self._incarnations, server.port, large=self._rng.random() < LARGE)
 
     async def _live(self, server: Server) -> None:
         """Run all clients until the broker is killed and each has read its remaining input."""
         rng = self._rng
-        life = self._begin(server)
+        incarnation = self._begin(server)
 
         def end() -> None:
-            if not life.over:
+            if not incarnation.over:
                 kill(server)
-                life.over = True
+                incarnation.over = True
 
         timer = asyncio.get_running_loop().call_later(rng.random() * LONGEST_S, end)
         if rng.random() < 0.5:
             self.history.watch = at(rng.choice(MOMENTS), rng.randint(1, 30), end)
         roles = [each for each in self._publishers + self._consumers if rng.random() < PRESENT]
         rng.shuffle(roles)
-        await self.noting(life, self._surveyor.survey(life))
-        await asyncio.gather(*[self.noting(life, role.live(life)) for role in roles])
+        await self.noting(incarnation, self._surveyor.survey(incarnation))
+        await asyncio.gather(*[self.noting(incarnation, role.live(incarnation)) for role in roles])
         self.history.watch = None
         timer.cancel()
         end()
-        await life.end()
+        await incarnation.end()
 
-    async def _drained(self, life: Life) -> None:
-        await asyncio.wait_for(self._surveyor.survey(life), DRAIN_S)
-        await asyncio.wait_for(drain(life, self.history), DRAIN_S)
-        await life.end()
+    async def _drained(self, incarnation: Incarnation) -> None:
+        await asyncio.wait_for(self._surveyor.survey(incarnation), DRAIN_S)
+        await asyncio.wait_for(drain(incarnation, self.history), DRAIN_S)
+        await incarnation.end()
 
-    async def noting(self, life: Life, work: Coroutine[Any, Any, None]) -> None:
+    async def noting(self, incarnation: Incarnation, work: Coroutine[Any, Any, None]) -> None:
         """The end of a killed broker is no fault; any other end of a client is."""
         try:
             await work
         except (ConnectionLostError, BrokerObjectedError, TimeoutError) as error:
-            if not (life.over and isinstance(error, ConnectionLostError)):
-                self.faults.append(f"in life {life.number}: {error!r}")
+            if not (incarnation.over and isinstance(error, ConnectionLostError)):
+                self.faults.append(f"in incarnation {incarnation.number}: {error!r}")
 
 
 def at(kind: type[AnyEvent], count: int, end: Callable[[], None]) -> Callable[[AnyEvent], None]:

@@ -5,8 +5,8 @@ effect in the broker is always recorded after its cause. All clients share one t
 But two sockets may be read in another order than the broker wrote to them, so deliveries to two consumers at
 about the same time must not be compared.
 
-A *life* is the time from one start of the broker to its kill. All events of a life are recorded before the next
-one begins.
+An *incarnation* is the time from one start of the broker to its kill. All events of an incarnation are recorded
+before the next one begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TypeAlias
 import msgspec
 
 Message: TypeAlias = tuple[str, int]
-"""The publisher, and the number of the message, which each publisher counts over all lives."""
+"""The publisher, and the number of the message, which each publisher counts over all incarnations."""
 
 
 class Event(msgspec.Struct, frozen=True, tag=True):
@@ -29,11 +29,11 @@ class Event(msgspec.Struct, frozen=True, tag=True):
 
 
 class Began(Event, frozen=True):
-    life: int
+    incarnation: int
 
 
 class Died(Event, frozen=True):
-    life: int
+    incarnation: int
 
 
 class Lettered(Event, frozen=True):
@@ -72,7 +72,7 @@ class Missed(Event, frozen=True):
 class Sent(Event, frozen=True):
     """Towards these queues; in a transaction of its publisher, if it has a number."""
 
-    life: int
+    incarnation: int
     message: Message
     queues: tuple[str, ...]
     priority: int = 0
@@ -119,7 +119,7 @@ class RolledBack(Event, frozen=True):
 class Delivered(Event, frozen=True):
     """`consumer` is the name of one connection, which is never reused."""
 
-    life: int
+    incarnation: int
     consumer: str
     queue: str
     message: Message
@@ -162,7 +162,7 @@ class Gone(Event, frozen=True):
     """A consumer of the queue disconnected without closing while the broker ran: its unacked deliveries return,
     also those that it had not read; whether its last acks arrived is unknown."""
 
-    life: int
+    incarnation: int
     consumer: str
     queue: str
 

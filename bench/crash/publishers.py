@@ -1,6 +1,6 @@
 """Publishers, each with its own window, rate and route through the broker.
 
-A publisher outlives the broker: it continues its numbers in the next life. It never sends a message twice;
+A publisher outlives the broker: it continues its numbers in the next incarnation. It never sends a message twice;
 whether an unconfirmed message arrived is left open.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.client import Client, Life, connect, properties, publish
+from bench.crash.client import Client, Incarnation, connect, properties, publish
 from bench.crash.history import History, Message
 from bench.crash.topology import ASTRAY, BOOKS, NEWS, ORDER, Route, direct
 from recado.amqp import methods as m
@@ -77,9 +77,11 @@ class Mail:
     ) -> list[Message]:
         sent = []
         frames = []
-        life = self._client.life
+        incarnation = self._client.incarnation
         for route in routes:
-            event, frame = self.prepare(life, route, priorities=priorities, transient=transient)
+            event, frame = self.prepare(
+                incarnation, route, priorities=priorities, transient=transient
+            )
             self._tag += 1
             self._waiting[self._tag] = event.message
             self._history.add(event)
@@ -90,7 +92,7 @@ class Mail:
 
     def prepare(
         self,
-        life: Life,
+        incarnation: Incarnation,
         route: Route,
         *,
         priorities: int = 0,
@@ -103,8 +105,8 @@ class Mail:
         number: Message = (self.name, self._number)
         priority = rng.randint(0, priorities)
         persistent = rng.random() >= transient
-        event = h.Sent(life.number, number, route.queues, priority, persistent, transaction)
-        body = message.make(number, message.size(rng, large=life.large))
+        event = h.Sent(incarnation.number, number, route.queues, priority, persistent, transaction)
+        body = message.make(number, message.size(rng, large=incarnation.large))
         about = properties(persistent=persistent, priority=priority)
         mandatory = not route.queues
         return event, publish(route.exchange, route.key, body, about, mandatory=mandatory)
@@ -137,9 +139,9 @@ class Publisher:
         self._mail = Mail(habit.name, history, rng)
         self._transaction = 0
 
-    async def live(self, life: Life) -> None:
+    async def live(self, incarnation: Incarnation) -> None:
         """Publish until the broker is gone."""
-        client = await connect(life)
+        client = await connect(incarnation)
         if self._habit.transactions:
             await self._transact(client)
         await self._mail.begin(client)
@@ -157,13 +159,13 @@ class Publisher:
         return self._rng.choice(self._habit.routes)
 
     async def _transact(self, client: Client) -> None:
-        add, rng, life = self._history.add, self._rng, client.life
+        add, rng, incarnation = self._history.add, self._rng, client.incarnation
         await client.call(m.TxSelect())
         while True:
             self._transaction += 1
             number = self._transaction
             for _ in range(rng.randint(1, self._habit.window)):
-                event, frames = self._mail.prepare(life, self._route(), transaction=number)
+                event, frames = self._mail.prepare(incarnation, self._route(), transaction=number)
                 add(event)
                 client.write(frames)
             if rng.random() < COMMITTED_SHARE:

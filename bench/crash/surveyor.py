@@ -1,7 +1,7 @@
-"""The surveyor declares the objects of the other clients, and checks in every life whether all of them exist.
+"""The surveyor declares the objects of the other clients, and checks in every incarnation whether all of them exist.
 
 A missing one is declared again, so that the clients can continue: the history has the violation already. It
-also leaves landmarks, queues that are declared in one life and deleted in another.
+also leaves landmarks, queues that are declared in one incarnation and deleted in another.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.crash import history as h
-from bench.crash.client import BrokerObjectedError, Client, Life, connect
+from bench.crash.client import BrokerObjectedError, Client, Incarnation, connect
 from bench.crash.history import History
 from bench.crash.topology import BINDINGS, EXCHANGES, QUEUES
 from recado.amqp import methods as m
@@ -47,9 +47,9 @@ class Surveyor:
             if queue.letters_to:
                 history.add(h.Lettered(queue.name, queue.letters_to, queue.expires))
 
-    async def survey(self, life: Life) -> None:
+    async def survey(self, incarnation: Incarnation) -> None:
         """Afterwards everything exists."""
-        client = await connect(life)
+        client = await connect(incarnation)
         for thing, look, declare in THINGS:
             if not await self._there(client, thing, look):
                 await self._declare(client, thing, declare)
@@ -59,7 +59,7 @@ class Surveyor:
             if thing not in self._declared:
                 await client.call(m.QueueBind(name, exchange, key))
                 self._declared.add(thing)
-        await self._landmark(client, life)
+        await self._landmark(client, incarnation)
         client.leave()
 
     async def _there(self, client: Client, thing: str, look: m.Method) -> bool:
@@ -80,11 +80,11 @@ class Surveyor:
         await client.call(method)
         self._history.add(h.Declared(thing))
 
-    async def _landmark(self, client: Client, life: Life) -> None:
+    async def _landmark(self, client: Client, incarnation: Incarnation) -> None:
         for name in (*self._landmarks, self._deleted):
             if name:
                 await self._there(client, f"queue {name}", m.QueueDeclare(name, passive=True))
-        name = f"landmark-{life.number}"
+        name = f"landmark-{incarnation.number}"
         await self._declare(client, f"queue {name}", m.QueueDeclare(name, durable=True))
         self._landmarks.append(name)
         if len(self._landmarks) > 2:

@@ -31,7 +31,7 @@ class Violation(NamedTuple):
 class Verdict:
     violations: list[Violation] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """sent, confirmed, committed, refused, returned, delivered, redelivered, acked, again, lives"""
+    """sent, confirmed, committed, refused, returned, delivered, redelivered, acked, again, incarnations"""
 
     def of(self, kind: Kind) -> list[Violation]:
         return [each for each in self.violations if each.kind is kind]

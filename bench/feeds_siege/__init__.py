@@ -50,7 +50,7 @@ VIOLATIONS: Final = {
     Kind.LOST: limit("lost", "owed to a subscriber and never received", "messages"),
     Kind.PHANTOM: limit("phantom", "never published, or changed bytes", "messages"),
     Kind.DISORDER: limit("disorder", "out of their publisher's order", "messages"),
-    Kind.GAP: limit("gap", "left out within a life, not reported as lost", "messages"),
+    Kind.GAP: limit("gap", "left out within an incarnation, not reported as lost", "messages"),
     Kind.TWICE: limit("twice", "twice, though committed with the vector", "messages"),
     Kind.REPEATED: limit("repeated", "again, though the saved vector covers it", "messages"),
     Kind.UNMARKED: limit("unmarked", "again, and not marked as uncertain", "messages"),

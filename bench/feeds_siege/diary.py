@@ -147,7 +147,7 @@ class Saved:
 
 
 @dataclass
-class Life:
+class Incarnation:
     """Of a subscriber: from one subscription to the end of it."""
 
     born: float
@@ -167,32 +167,34 @@ class Life:
         return [each for each in self.events if isinstance(each, ViewSeen)]
 
 
-def read_subscriber(file: Path) -> list[Life]:
-    lives: list[Life] = []
+def read_subscriber(file: Path) -> list[Incarnation]:
+    incarnations: list[Incarnation] = []
     for words in lines(file):
         at = float(words[0])
         match words[1:]:
             case ["born", *vector]:
-                lives.append(Life(at, read_vector("".join(vector))))
+                incarnations.append(Incarnation(at, read_vector("".join(vector))))
             case ["joined"]:
-                lives[-1].joined = at
+                incarnations[-1].joined = at
             case ["got", digits, first, last, certainty, whole]:
                 publisher = bytes.fromhex(digits)
                 got = Got(at, publisher, int(first), int(last), certainty, whole == "whole")
-                lives[-1].events.append(got)
+                incarnations[-1].events.append(got)
             case ["lost", digits, first, last]:
-                lives[-1].events.append(Lost(at, bytes.fromhex(digits), int(first), int(last)))
+                incarnations[-1].events.append(
+                    Lost(at, bytes.fromhex(digits), int(first), int(last))
+                )
             case ["view", number, coordinator, members]:
                 members_seen = frozenset(members.split(","))
                 view = ViewSeen((int(number), coordinator), members_seen, at=at)
-                lives[-1].events.append(view)
+                incarnations[-1].events.append(view)
             case ["stalled", seconds]:
-                lives[-1].stalls.append((at - float(seconds), at))
+                incarnations[-1].stalls.append((at - float(seconds), at))
             case ["failed", *_]:
-                lives[-1].ended = at
+                incarnations[-1].ended = at
             case _:
                 raise ValueError(f"{file}: {words}")
-    return lives
+    return incarnations
 
 
 def read_vector(text: str) -> Saved:
@@ -229,12 +231,12 @@ def read_output(file: Path) -> list[Got]:
         database.close()
 
 
-def add_output(lives: list[Life], output: list[Got]) -> None:
-    """Assign each row to the life in which it was committed."""
-    bounds = [*(life.born for life in lives[1:]), FOREVER][: len(lives)]
-    for life, until in zip(lives, bounds, strict=True):
-        rows = [got for got in output if life.born <= got.at < until]
-        life.events = sorted([*life.events, *rows], key=lambda event: event.at)
+def add_output(incarnations: list[Incarnation], output: list[Got]) -> None:
+    """Assign each row to the incarnation in which it was committed."""
+    bounds = [*(incarnation.born for incarnation in incarnations[1:]), FOREVER][: len(incarnations)]
+    for incarnation, until in zip(incarnations, bounds, strict=True):
+        rows = [got for got in output if incarnation.born <= got.at < until]
+        incarnation.events = sorted([*incarnation.events, *rows], key=lambda event: event.at)
 
 
 def sequences_of(some: Iterable[Got]) -> Sequences:

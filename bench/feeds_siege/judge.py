@@ -3,12 +3,12 @@
 LOST      a recovering subscriber has every message it is owed: on a broker every confirmed one, on UDP, where
           "confirmed" means sent, every one that an archive has in the end (F5)
 PHANTOM   a message that was received was published, with the same bytes
-DISORDER  within a life the messages of a publisher come in order, and none twice (F1)
-GAP       within a life none is left out, unless the subscriber was told that it is lost, or an earlier life of
-          a subscriber that relies on the archives had it (F1)
+DISORDER  within an incarnation the messages of a publisher come in order, and none twice (F1)
+GAP       within an incarnation none is left out, unless it was reported to the subscriber as lost, or an earlier
+          incarnation of a subscriber that relies on the archives had it (F1)
 TWICE     a subscriber that commits its output with its vector has each message once (F5)
 REPEATED  a subscriber that saves its vector is not given again what the saved vector covers (F5)
-UNMARKED  a message that an earlier life was given comes again only if marked as uncertain (F5, F6)
+UNMARKED  a message that an earlier incarnation was given comes again only if marked as uncertain (F5, F6)
 STALE     a subscriber without recovery is given no message that was confirmed before it started (F1)
 FALSE     a recovering subscriber is not told that a message is lost which it is owed (F2); one without recovery
           may be, if no archive is there for too long
@@ -35,8 +35,8 @@ from typing import Final
 from bench.feeds_siege.diary import (
     FOREVER,
     Got,
+    Incarnation,
     Interval,
-    Life,
     Lost,
     Published,
     Sequences,
@@ -105,15 +105,15 @@ class Verdict:
 
 @dataclass
 class Subscriber:
-    """The records of one subscriber over its lives."""
+    """The records of one subscriber over its incarnations."""
 
     name: str
     recovery: Recovery
-    lives: Sequence[Life]
+    incarnations: Sequence[Incarnation]
 
     @property
     def got(self) -> list[Got]:
-        return [got for life in self.lives for got in life.got]
+        return [got for incarnation in self.incarnations for got in incarnation.got]
 
 
 @dataclass
@@ -162,18 +162,18 @@ def judge_subscriber(subscriber: Subscriber, evidence: Evidence) -> Iterator[Fin
     before: Sequences = defaultdict(set)
     sure: Sequences = defaultdict(set)
     told: Sequences = defaultdict(set)
-    for life in subscriber.lives:
-        yield from find_phantoms(who, life.got, published)
-        yield from find_disorder(who, life.got)
-        yield from find_gaps(subscriber, life, before, told, owed)
-        yield from find_repeats(subscriber, life, sure, evidence)
+    for incarnation in subscriber.incarnations:
+        yield from find_phantoms(who, incarnation.got, published)
+        yield from find_disorder(who, incarnation.got)
+        yield from find_gaps(subscriber, incarnation, before, told, owed)
+        yield from find_repeats(subscriber, incarnation, sure, evidence)
         if subscriber.recovery is not Recovery.NONE:
-            yield from find_false_losses(who, life, owed)
-        for got in life.got:
+            yield from find_false_losses(who, incarnation, owed)
+        for got in incarnation.got:
             sequences = range(got.first, got.last + 1)
             before[got.publisher].update(sequences)
             is_known = subscriber.recovery is Recovery.COMMITTED  # by itself, not by archives
-            if is_known or not is_exempt(who, life, got, evidence):
+            if is_known or not is_exempt(who, incarnation, got, evidence):
                 sure[got.publisher].update(sequences)
     if subscriber.recovery is not Recovery.NONE:
         everything = sequences_of(subscriber.got)
@@ -201,12 +201,16 @@ def find_disorder(who: str, some: Iterable[Got]) -> Iterator[Finding]:
 
 
 def find_gaps(
-    subscriber: Subscriber, life: Life, before: Sequences, told: Sequences, owed: Sequences
+    subscriber: Subscriber,
+    incarnation: Incarnation,
+    before: Sequences,
+    told: Sequences,
+    owed: Sequences,
 ) -> Iterator[Finding]:
-    """`told` are the messages that were reported as lost to this or an earlier life; it is extended."""
+    """`told` are the messages that were reported as lost to this or an earlier incarnation; it is extended."""
     who, recovery = subscriber.name, subscriber.recovery
-    position = dict(life.vector.upto)
-    for event in life.events:
+    position = dict(incarnation.vector.upto)
+    for event in incarnation.events:
         if isinstance(event, ViewSeen):
             continue
         publisher = event.publisher
@@ -219,21 +223,21 @@ def find_gaps(
             skipped -= before[publisher]
         yield Finding(Kind.GAP, who, publisher, skipped)
         position[publisher] = max(position.get(publisher, 0), event.last)
-    if recovery is Recovery.NONE and life.ended == FOREVER:  # it runs to the end
+    if recovery is Recovery.NONE and incarnation.ended == FOREVER:  # it runs to the end
         for publisher, last in position.items():
             missing = {each for each in owed.get(publisher, ()) if each > last}
             yield Finding(Kind.GAP, who, publisher, missing - told[publisher])
 
 
 def find_repeats(
-    subscriber: Subscriber, life: Life, sure: Sequences, evidence: Evidence
+    subscriber: Subscriber, incarnation: Incarnation, sure: Sequences, evidence: Evidence
 ) -> Iterator[Finding]:
-    """`sure` has the messages of earlier lives, except exempt ones."""
+    """`sure` has the messages of earlier incarnations, except exempt ones."""
     who = subscriber.name
-    for got in life.got:
+    for got in incarnation.got:
         sequences = set(range(got.first, got.last + 1))
         again = sequences & sure[got.publisher]
-        confirmed = evidence.published.confirmed_before(got.publisher, life.born)
+        confirmed = evidence.published.confirmed_before(got.publisher, incarnation.born)
         match subscriber.recovery:
             case Recovery.ARCHIVES:
                 if got.certainty != "uncertain":
@@ -248,24 +252,27 @@ def find_repeats(
             case Recovery.COMMITTED:
                 yield Finding(Kind.TWICE, who, got.publisher, again)
             case Recovery.SAVED:
-                covered = {each for each in sequences if life.vector.covers(got.publisher, each)}
+                covered = {
+                    each for each in sequences if incarnation.vector.covers(got.publisher, each)
+                }
                 yield Finding(Kind.REPEATED, who, got.publisher, covered)
                 if got.certainty == "missed":
                     yield Finding(Kind.CLASS, who, got.publisher, again, "came as missed")
 
 
-def find_false_losses(who: str, life: Life, owed: Sequences) -> Iterator[Finding]:
-    for event in life.events:
+def find_false_losses(who: str, incarnation: Incarnation, owed: Sequences) -> Iterator[Finding]:
+    for event in incarnation.events:
         if isinstance(event, Lost):
             wrong = set(range(event.first, event.last + 1)) & owed.get(event.publisher, set())
             yield Finding(Kind.FALSE, who, event.publisher, wrong)
 
 
-def is_exempt(who: str, life: Life, got: Got, evidence: Evidence) -> bool:
-    """Whether no archive can be expected to know that this life got it."""
+def is_exempt(who: str, incarnation: Incarnation, got: Got, evidence: Evidence) -> bool:
+    """Whether no archive can be expected to know that this incarnation got it."""
     spans = [(each.start, each.end) for each in evidence.interruptions.get(who, ())]
     return any(
-        start <= got.at and life.ended <= end + REUNION_S for start, end in [*spans, *life.stalls]
+        start <= got.at and incarnation.ended <= end + REUNION_S
+        for start, end in [*spans, *incarnation.stalls]
     )
 
 
@@ -294,9 +301,9 @@ def judge_classes(
     got = sequences_of(subscriber.got)
     known = sequences_of(
         each
-        for life in subscriber.lives
-        for each in life.got
-        if not is_exempt(subscriber.name, life, each, evidence)
+        for incarnation in subscriber.incarnations
+        for each in incarnation.got
+        if not is_exempt(subscriber.name, incarnation, each, evidence)
     )
     for publisher, ranges in classes.ranges.items():
         for first, last, name in ranges:
@@ -334,9 +341,9 @@ def find_behind_cuts(evidence: Evidence) -> Iterator[Finding]:
     cuts = {view.id: view.cut for _, view in views_of(evidence) if view.cut is not None}
     note = "received after a view although before its cut"
     for subscriber in evidence.subscribers:
-        for life in subscriber.lives:
+        for incarnation in subscriber.incarnations:
             floor: dict[bytes, int] = {}
-            for event in life.events:
+            for event in incarnation.events:
                 if isinstance(event, ViewSeen):
                     for publisher, sequence in cuts.get(event.id, ()):
                         floor[publisher] = max(sequence, floor.get(publisher, 0))
@@ -348,8 +355,8 @@ def find_behind_cuts(evidence: Evidence) -> Iterator[Finding]:
 
 def views_of(evidence: Evidence) -> Iterator[tuple[str, ViewSeen]]:
     for subscriber in evidence.subscribers:
-        for life in subscriber.lives:
-            for view in life.views:
+        for incarnation in subscriber.incarnations:
+            for view in incarnation.views:
                 yield subscriber.name, view
     for archive in evidence.archives:
         for view in archive.views:

@@ -82,13 +82,13 @@ class Program:
 
 
 class Broker:
-    """Uses one data folder and one port in all its lives. It starts in the background."""
+    """Uses one data folder and one port in all its incarnations. It starts in the background."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind = kind
         self._folder = folder
         (self.port,) = peers.free_ports(1)
-        self._life = ExitStack()
+        self._incarnation = ExitStack()
         self._thread = ThreadPoolExecutor(1)
         self._starting: Future[Server] | None = None
         folder.mkdir()
@@ -99,7 +99,7 @@ class Broker:
 
     def start(self) -> None:
         if self._starting is None:
-            self._starting = self._thread.submit(self._life.enter_context, self._started())
+            self._starting = self._thread.submit(self._incarnation.enter_context, self._started())
 
     def until_started(self) -> None:
         assert self._starting is not None
@@ -114,7 +114,7 @@ class Broker:
         starting, self._starting = self._starting, None
         if starting is not None:
             os.kill(starting.result().pid, signal.SIGKILL)
-            self._life.close()
+            self._incarnation.close()
 
     def signal(self, number: signal.Signals) -> None:
         if self._starting is not None:

@@ -110,7 +110,7 @@ async def subscribe(
     load_recovery: Callable[[], Recovery],
     receive: Receive,
 ) -> None:
-    """Subscribe, again after each expected failure; the diary has each attempt as a life."""
+    """Subscribe, again after each expected failure; the diary has each attempt as an incarnation."""
     async with linked(url, folder, name) as link:
         feed = link.feed(FEED)
         while True:

@@ -136,9 +136,11 @@ def besiege(
     counts["tried"] = sum(evidence.published.tried.values())
     counts["views"] = len({view.id for each in evidence.archives for view in each.views})
     for subscriber in evidence.subscribers:
-        for life in subscriber.lives:
-            counts["failed subscriptions"] += life.ended != FOREVER and not life.is_killed
-            for got in life.got:
+        for incarnation in subscriber.incarnations:
+            counts["failed subscriptions"] += (
+                incarnation.ended != FOREVER and not incarnation.is_killed
+            )
+            for got in incarnation.got:
                 counts[got_text(got)] += got.last - got.first + 1
     faults = [fault for program in site.programs for fault in program.faults]
     return Outcome(transport, seed, judge(evidence), faults, counts)
@@ -379,15 +381,19 @@ def owed_messages(published: Published, stored: list[Sequences], *, is_udp: bool
 
 
 def read_subscriber(folder: Path, name: str, role: str, faults: list[Interval]) -> Subscriber:
-    lives = diary.read_subscriber(folder / f"{name}.diary")
-    diary.add_output(lives, diary.read_output(folder / f"{name}.sqlite"))
+    incarnations = diary.read_subscriber(folder / f"{name}.diary")
+    diary.add_output(incarnations, diary.read_output(folder / f"{name}.sqlite"))
     kills = [each.start for each in faults if is_kill(each)]
-    for life, until in zip(
-        lives, [*(each.born for each in lives[1:]), FOREVER][: len(lives)], strict=True
+    for incarnation, until in zip(
+        incarnations,
+        [*(each.born for each in incarnations[1:]), FOREVER][: len(incarnations)],
+        strict=True,
     ):
-        life.ended = min([life.ended, *(each for each in kills if life.born < each < until)])
-        life.is_killed = life.ended in kills
-    return Subscriber(name, RECOVERY[role], lives)
+        incarnation.ended = min(
+            [incarnation.ended, *(each for each in kills if incarnation.born < each < until)]
+        )
+        incarnation.is_killed = incarnation.ended in kills
+    return Subscriber(name, RECOVERY[role], incarnations)
 
 
 def is_kill(fault: Interval) -> bool:

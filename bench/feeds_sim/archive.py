@@ -20,7 +20,7 @@ from recado.feeds.views import LostRange, MemberId
 from recado.feeds.wire import read_message_extent
 
 from . import history as h
-from .history import Life
+from .history import Incarnation
 from .media import UNTAGGED, Address
 from .nodes import Node, Surroundings
 from .store import Store
@@ -31,14 +31,14 @@ class Archive(Node):
         self,
         world: Surroundings,
         address: Address,
-        life: Life,
+        incarnation: Incarnation,
         member: FeedMember,
         store: Store,
         piece: int,
         disk: float,
     ) -> None:
         """`piece` is the maximal size of a read in bytes, `disk` the usual duration of a sync in seconds."""
-        super().__init__(world, address, life, member)
+        super().__init__(world, address, incarnation, member)
         self.store = store
         self._piece = piece
         self._disk = disk
@@ -82,7 +82,9 @@ class Archive(Node):
         for entry in entries:
             if isinstance(entry, LostRange):
                 label = self.world.label(entry.publisher)
-                self.world.record(h.RecordedLost(now, self.life, label, entry.first, entry.last))
+                self.world.record(
+                    h.RecordedLost(now, self.incarnation, label, entry.first, entry.last)
+                )
 
     def _slowness(self, usual: float) -> float:
         """Of the disk, which now and then is busy, while anything may go wrong."""
@@ -102,7 +104,7 @@ class Archive(Node):
         for batch in self.store.synced(count):
             label = self.world.label(batch.publisher)
             now = self.world.schedule.now
-            self.world.record(h.Kept(now, self.life[0], label, batch.first, batch.count))
+            self.world.record(h.Kept(now, self.incarnation[0], label, batch.first, batch.count))
         self._syncing = False
         self._settle()
         self.handle(EntriesStored(Vector(self.store.stable), self.store.stable_offset))

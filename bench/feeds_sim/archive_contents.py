@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from . import history as h
-from .history import Life, Message, named, titled
+from .history import Incarnation, Message, named, titled
 from .verdict import Rule
 
 
@@ -108,24 +108,24 @@ class Uniform:
     ) -> None:
         self._violated = violated
         self._holders = holders
-        self._demands: dict[Life, dict[str, int]] = defaultdict(dict)
+        self._demands: dict[Incarnation, dict[str, int]] = defaultdict(dict)
         """Of the installed view, and of the next ones."""
 
     def agree(self, event: h.Agreed) -> None:
-        self._demands[event.life][event.view] = event.archives // 2 + 1
+        self._demands[event.incarnation][event.view] = event.archives // 2 + 1
 
     def install(self, event: h.Installed) -> None:
-        demands = self._demands[event.life]
+        demands = self._demands[event.incarnation]
         demands.setdefault(event.view, event.archives // 2 + 1)
         for view in list(demands):
             if view == event.view:
                 break
             del demands[view]
 
-    def delivered(self, life: Life, copies: int, message: Message) -> None:
+    def delivered(self, incarnation: Incarnation, copies: int, message: Message) -> None:
         count = len(self._holders(message))
-        here_and_next = list(self._demands[life].values())[:2]
+        here_and_next = list(self._demands[incarnation].values())[:2]
         needed = copies or min(here_and_next, default=1)
         if count < needed:
             told = f"got {titled(message)}, which {count} archives had, and not {needed}"
-            self._violated(Rule.UNIFORM, f"{named(life)} {told}")
+            self._violated(Rule.UNIFORM, f"{named(incarnation)} {told}")

@@ -8,11 +8,13 @@ from recado.feeds.delivery_records import DeliveryRecords
 from recado.feeds.layers.receive_buffer import ORDER_PREFIX
 from recado.feeds.vector import Vector
 
-from .history import Life
+from .history import Incarnation
 from .nodes import Surroundings, written
 
 
-def facts(table: DeliveryRecords, world: Surroundings, alive: Collection[Life]) -> dict[str, str]:
+def facts(
+    table: DeliveryRecords, world: Surroundings, alive: Collection[Incarnation]
+) -> dict[str, str]:
     """Everything from which certainty is computed, except for views of which the archive cannot know whether
     they were installed, and for acknowledgements of running members: the next one is always in flight."""
 
@@ -31,7 +33,7 @@ def facts(table: DeliveryRecords, world: Surroundings, alive: Collection[Life]) 
             found[f"view {written(id_)}"] = said
     for id_, settled in table.stability.items():
         found[f"the reach of {written(id_)}"] = words(settled.delivery_bound)
-    over = [m for m in table.acknowledgements if world.life(m) not in alive]
+    over = [m for m in table.acknowledgements if world.incarnation(m) not in alive]
     for member in over:
         ack = table.acknowledgements[member]
         final = ", and no more" if ack.is_final else ""

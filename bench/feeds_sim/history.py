@@ -1,7 +1,7 @@
 """The complete history of a simulated feed, which the judge reads.
 
-A *life* of a member or publisher lasts from a start to the crash or departure that ends it. Subscribers and
-archives have the same name in all their lives; a publisher has a new one in each. Times are seconds of the
+A *incarnation* of a member or publisher lasts from a start to the crash or departure that ends it. Subscribers and
+archives have the same name in all their incarnations; a publisher has a new one in each. Times are seconds of the
 simulated world. A message is identified by its publisher and its sequence, its content by a checksum.
 """
 
@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 import msgspec
 
-Life: TypeAlias = tuple[str, int]
-"""A name, and the number of its life."""
+Incarnation: TypeAlias = tuple[str, int]
+"""A name, and the number of its incarnation."""
 Message: TypeAlias = tuple[str, int]
 """A publisher, and a sequence."""
 
 
-def named(life: Life) -> str:
-    return f"{life[0]}#{life[1]}"
+def named(incarnation: Incarnation) -> str:
+    return f"{incarnation[0]}#{incarnation[1]}"
 
 
 def titled(message: Message) -> str:
@@ -77,7 +77,7 @@ class Began(Event, frozen=True):
     """A subscriber. `vector` is the one that it passed, of publisher to sequence, and its holes; empty for
     other policies."""
 
-    life: Life
+    incarnation: Incarnation
     policy: Policy
     vector: dict[str, int]
     holes: dict[str, tuple[tuple[int, int], ...]] = {}
@@ -88,13 +88,13 @@ class Began(Event, frozen=True):
 
 
 class Ended(Event, frozen=True):
-    life: Life
+    incarnation: Incarnation
 
 
 class Delivered(Event, frozen=True):
     """To the application of a subscriber. `view` is that of the messages, not that of the subscriber."""
 
-    life: Life
+    incarnation: Incarnation
     publisher: str
     first: int
     checks: tuple[int, ...]
@@ -105,7 +105,7 @@ class Delivered(Event, frozen=True):
 class ToldLost(Event, frozen=True):
     """A subscriber was notified that these messages are lost."""
 
-    life: Life
+    incarnation: Incarnation
     publisher: str
     first: int
     last: int
@@ -114,7 +114,7 @@ class ToldLost(Event, frozen=True):
 class Agreed(Event, frozen=True):
     """A subscriber or an archive has agreed to a view; it installs it when it has got all before it."""
 
-    life: Life
+    incarnation: Incarnation
     view: str
     archives: int
 
@@ -122,9 +122,9 @@ class Agreed(Event, frozen=True):
 class Installed(Event, frozen=True):
     """By a subscriber or an archive. `cut` is the last sequence of each publisher before the view."""
 
-    life: Life
+    incarnation: Incarnation
     view: str
-    members: tuple[Life, ...]
+    members: tuple[Incarnation, ...]
     archives: int
     cut: dict[str, int]
 
@@ -139,9 +139,9 @@ class Kept(Event, frozen=True):
 
 
 class RecordedLost(Event, frozen=True):
-    """An archive, in this life, has recorded these as lost."""
+    """An archive, in this incarnation, has recorded these as lost."""
 
-    life: Life
+    incarnation: Incarnation
     publisher: str
     first: int
     last: int
@@ -150,7 +150,7 @@ class RecordedLost(Event, frozen=True):
 class Stopped(Event, frozen=True):
     """The program does not run until then, or until the faults end."""
 
-    life: Life
+    incarnation: Incarnation
     until: float
 
 
@@ -168,7 +168,7 @@ class Classified(Event, frozen=True):
 class GaveUp(Event, frozen=True):
     """A member reported a failure."""
 
-    life: Life
+    incarnation: Incarnation
     reason: str
 
 

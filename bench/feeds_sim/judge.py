@@ -1,9 +1,9 @@
 """Checks a history: each delivery is compared with everything that was published, delivered and stored before.
 
 The judge is simple on purpose: sets of messages, without knowledge of the protocol. For the name of a
-subscriber it has everything that was ever delivered to it, and its *position*: how far its last life is known
+subscriber it has everything that was ever delivered to it, and its *position*: how far its last incarnation is known
 to have come, for each publisher. A name is *complete* if that holds also for publishers that it has never heard
-of, whose position is 0: not after a life that started in the middle, with the policy none.
+of, whose position is 0: not after an incarnation that started in the middle, with the policy none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import inf
 from . import history as h
 from .archive_contents import ArchiveContents, Uniform
 from .company import ARCHIVES
-from .history import Life, Mark, Message, Policy, named, titled
+from .history import Incarnation, Mark, Message, Policy, named, titled
 from .orders import TotalOrder, Views
 from .patience import Patience
 from .verdict import Rule, Verdict, Violation
@@ -33,25 +33,25 @@ def judge(events: Iterable[h.AnyEvent]) -> Verdict:
 
 
 class Name:
-    """A subscriber, over its lives."""
+    """A subscriber, over its incarnations."""
 
     def __init__(self) -> None:
-        self.given: dict[str, set[int]] = defaultdict(set)  # in any life
+        self.given: dict[str, set[int]] = defaultdict(set)  # in any incarnation
         self.lost: dict[str, set[int]] = defaultdict(
             set
         )  # it was notified of that, and never got it
         self.denied: set[Message] = set()  # it was notified of that, wrongly if an archive has it
-        self.excluded: dict[Life, set[Message]] = defaultdict(set)
-        """Delivered since the last view of a life, while it was a member of no archive's view."""
+        self.excluded: dict[Incarnation, set[Message]] = defaultdict(set)
+        """Delivered since the last view of an incarnation, while it was a member of no archive's view."""
         self.position: dict[str, int] = {}
         self.complete = True
 
 
 class Course:
-    """One life of a subscriber."""
+    """One incarnation of a subscriber."""
 
     def __init__(self, began: h.Began, name: Name) -> None:
-        self.life = began.life
+        self.incarnation = began.incarnation
         self.began = began.at
         self.policy = began.policy
         self.uniform = began.uniform
@@ -60,7 +60,7 @@ class Course:
         self.name = name
         self.before = {publisher: frozenset(given) for publisher, given in name.given.items()}
         self.started: set[str] = set()
-        """Publishers of which this life got a message that was not in a hole."""
+        """Publishers of which this incarnation got a message that was not in a hole."""
         self.holes: dict[str, set[int]] = {
             publisher: {each for low, high in spans for each in range(low, high + 1)}
             for publisher, spans in began.holes.items()
@@ -75,7 +75,7 @@ class Course:
         """In a view that an archive has installed."""
 
     def fills_hole(self, message: Message) -> bool:
-        """Whether earlier lives skipped it, and it comes before all later messages."""
+        """Whether earlier incarnations skipped it, and it comes before all later messages."""
         publisher, sequence = message
         is_behind = sequence > self.name.position.get(publisher, 0)
         if is_behind or publisher in self.started:
@@ -83,12 +83,12 @@ class Course:
         return sequence in self.holes.get(publisher, ())
 
     def is_accounted_for(self, message: Message) -> bool:
-        """It was delivered to an earlier life, or reported as lost to one."""
+        """It was delivered to an earlier incarnation, or reported as lost to one."""
         publisher, sequence = message
         return self.was_given(message) or sequence in self.name.lost[publisher]
 
     def was_given(self, message: Message) -> bool:
-        """In an earlier life."""
+        """In an earlier incarnation."""
         publisher, sequence = message
         return sequence in self.before.get(publisher, ())
 
@@ -100,12 +100,12 @@ class Judge:
         self._confirmed: dict[str, int] = {}
         self._cast_again: dict[Message, float] = {}
         """When each message was last sent again because the broker had not confirmed it."""
-        self._archive_views: dict[str, tuple[Life, ...]] = {}
+        self._archive_views: dict[str, tuple[Incarnation, ...]] = {}
         """The members of each archive's view."""
         self._ended: dict[str, float] = {}
         self._names: dict[str, Name] = defaultdict(Name)
-        self._courses: dict[Life, Course] = {}
-        self._alive: dict[Life, None] = {}
+        self._courses: dict[Incarnation, Course] = {}
+        self._alive: dict[Incarnation, None] = {}
         self._settled = 0.0
         self._late: dict[str, int] = {}
         """The first message of each publisher after all had settled."""
@@ -135,22 +135,22 @@ class Judge:
                 self._ended[publisher] = event.at
             case h.Began():
                 self._begin(event)
-            case h.Ended(_, life):
-                self._alive.pop(life, None)
-                self._total.died(life)
+            case h.Ended(_, incarnation):
+                self._alive.pop(incarnation, None)
+                self._total.died(incarnation)
             case h.Delivered():
                 self._deliver(event)
             case h.ToldLost():
                 self._tell_lost(event)
             case h.Agreed():
                 self._uniform.agree(event)
-                if event.life in self._courses and not event.archives:
-                    self._courses[event.life].was_without_archives = True
+                if event.incarnation in self._courses and not event.archives:
+                    self._courses[event.incarnation].was_without_archives = True
             case h.Installed():
-                course = self._courses.get(event.life)
+                course = self._courses.get(event.incarnation)
                 if course:
-                    course.name.excluded.pop(event.life, None)
-                elif event.life[0] in ARCHIVES:
+                    course.name.excluded.pop(event.incarnation, None)
+                elif event.incarnation[0] in ARCHIVES:
                     self._install_archive_view(event)
                 self._views.install(event, course.name.position if course else None)
                 self._total.install(event)
@@ -163,13 +163,15 @@ class Judge:
                 self._archives.keep(archive, publisher, first, count)
             case h.Classified():
                 self._classify(event)
-            case h.GaveUp(_, life):
+            case h.GaveUp(_, incarnation):
                 self.verdict.counts["gave up"] += 1
-                course = self._courses.get(life)
+                course = self._courses.get(incarnation)
                 if course is not None:
                     self._patience.give_up(event, course.began)
                 if course is not None and self._settled and course.began >= self._settled:
-                    self._violated(Rule.BEHIND, f"{named(life)} gave up, and nothing was wrong")
+                    self._violated(
+                        Rule.BEHIND, f"{named(incarnation)} gave up, and nothing was wrong"
+                    )
             case h.Settled(at):
                 self._settled = at
                 self._patience.settle(at)
@@ -179,7 +181,7 @@ class Judge:
                 self._archives.record(archive, facts)
 
     def _install_archive_view(self, event: h.Installed) -> None:
-        self._archive_views[event.life[0]] = event.members
+        self._archive_views[event.incarnation[0]] = event.members
         for member in event.members:
             if member in self._courses:
                 self._courses[member].was_with_archive = True
@@ -194,11 +196,11 @@ class Judge:
             self._archives.owe(publisher, owed)
         for name, known in self._names.items():
             self._check_lost(name, known)
-        for life in self._alive:
-            self._compare_with_archives(self._courses[life])
+        for incarnation in self._alive:
+            self._compare_with_archives(self._courses[incarnation])
         return self.verdict
 
-    # ── publishers and lives ──────────────────────────────────────────────────────────────────────
+    # ── publishers and incarnations ──────────────────────────────────────────────────────────────────────
 
     def _publish(self, publisher: str, first: int, checks: tuple[int, ...]) -> None:
         known = self._published.setdefault(publisher, [])
@@ -210,26 +212,26 @@ class Judge:
             self._late.setdefault(publisher, first)
 
     def _begin(self, event: h.Began) -> None:
-        name = self._names[event.life[0]]
+        name = self._names[event.incarnation[0]]
         if event.policy is Policy.VECTOR:
             name.position = dict(event.vector)
             name.complete = True
         elif event.policy is Policy.NONE:
             name.position = {}
             name.complete = False
-        course = self._courses[event.life] = Course(event, name)
+        course = self._courses[event.incarnation] = Course(event, name)
         course.owed = {
             (publisher, sequence)
             for publisher, sequences in course.holes.items()
             for sequence in sequences
             if len(self._archives.holders((publisher, sequence))) == len(ARCHIVES)
         }
-        self._alive[event.life] = None
+        self._alive[event.incarnation] = None
 
     # ── deliveries ────────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self, event: h.Delivered) -> None:
-        course = self._courses[event.life]
+        course = self._courses[event.incarnation]
         self.verdict.counts["delivered"] += len(event.checks)
         self.verdict.counts[event.mark.value] += len(event.checks)
         self._check_age(course, event.publisher)
@@ -248,18 +250,18 @@ class Judge:
             course.name.lost[event.publisher].discard(sequence)
             course.name.given[event.publisher].add(sequence)
             if self._is_excluded(course):
-                course.name.excluded[course.life].add(message)
+                course.name.excluded[course.incarnation].add(message)
             if course.uniform:
-                self._uniform.delivered(course.life, course.copies, message)
+                self._uniform.delivered(course.incarnation, course.copies, message)
             if course.total and event.mark is Mark.LIVE:
-                self._total.delivered(course.life, message)
+                self._total.delivered(course.incarnation, message)
         self._views.delivered(event)
 
     def _check_age(self, course: Course, publisher: str) -> None:
         ended = self._ended.get(publisher)
         if course.policy is Policy.NONE and ended is not None and ended + LONG_S < course.began:
             told = f"got messages of {publisher}, which ended {course.began - ended:.1f} s before it began"
-            self._violated(Rule.HISTORY, f"{named(course.life)} {told}")
+            self._violated(Rule.HISTORY, f"{named(course.incarnation)} {told}")
 
     def _is_intact(self, course: Course, message: Message, check: int) -> bool:
         publisher, sequence = message
@@ -267,7 +269,9 @@ class Judge:
         if 1 <= sequence <= len(published) and published[sequence - 1] == check:
             return True
         was = "never published" if sequence > len(published) else "published otherwise"
-        self._violated(Rule.INTACT, f"{named(course.life)} got {titled(message)}, which was {was}")
+        self._violated(
+            Rule.INTACT, f"{named(course.incarnation)} got {titled(message)}, which was {was}"
+        )
         return False
 
     def _is_in_place(self, course: Course, message: Message) -> bool:
@@ -281,7 +285,7 @@ class Judge:
             position = 0
         if sequence == position + 1:
             return True
-        who, what = named(course.life), titled(message)
+        who, what = named(course.incarnation), titled(message)
         if sequence > position:
             return self._is_covered(course, publisher, position + 1, sequence, f"got {what}")
         if started:
@@ -294,18 +298,18 @@ class Judge:
         return True
 
     def _is_covered(self, course: Course, publisher: str, start: int, stop: int, how: str) -> bool:
-        """Whether the messages left out were delivered to an earlier life, where that counts."""
+        """Whether the messages left out were delivered to an earlier incarnation, where that counts."""
         skipped = [(publisher, each) for each in range(start, stop)]
         missing = [each for _, each in skipped if not course.is_accounted_for((publisher, each))]
         if publisher in course.started or course.policy is Policy.VECTOR:
             missing = list(range(start, stop))
         if missing:
             lacks = f"never {missing[0]}…{missing[-1]} of {publisher} ({course.policy.value})"
-            self._violated(Rule.GAP, f"{named(course.life)} {how}, but {lacks}")
+            self._violated(Rule.GAP, f"{named(course.incarnation)} {how}, but {lacks}")
         return not missing
 
     def _tell_lost(self, event: h.ToldLost) -> None:
-        course = self._courses[event.life]
+        course = self._courses[event.incarnation]
         self.verdict.counts["told lost"] += event.last - event.first + 1
         first = (event.publisher, event.first)
         if self._is_in_place(course, first):
@@ -321,14 +325,14 @@ class Judge:
             return
         if mark is Mark.MISSED and any(message in each for each in course.name.excluded.values()):
             return
-        who, what = named(course.life), titled(message)
+        who, what = named(course.incarnation), titled(message)
         if course.policy in AS_KNOWN:
             self._violated(Rule.MARK, f"{who} got {what} again, marked as {mark.value}")
         elif mark is Mark.MISSED:
-            told = f"{who} got {what} as missed, and an earlier life was given it"
+            told = f"{who} got {what} as missed, and an earlier incarnation was given it"
             self._violated(Rule.CERTAINTY, told)
         elif course.policy is Policy.NONE and not self._was_cast_again(message, course.began):
-            self._violated(Rule.REPEAT, f"{who} got {what} live, and so did an earlier life")
+            self._violated(Rule.REPEAT, f"{who} got {what} live, and so did an earlier incarnation")
 
     def _was_cast_again(self, message: Message, since: float) -> bool:
         """A subscriber without recovery that knows no member with this message cannot know that it is old."""
@@ -339,7 +343,7 @@ class Judge:
         again. One that was never in a view with an archive was not cut off."""
         if course.uniform or not course.was_with_archive:
             return False
-        return all(course.life not in each for each in self._archive_views.values())
+        return all(course.incarnation not in each for each in self._archive_views.values())
 
     def _classify(self, event: h.Classified) -> None:
         excluded = set().union(*self._names[event.subscriber].excluded.values())
@@ -375,8 +379,8 @@ class Judge:
     def _compare_with_archives(self, course: Course) -> None:
         for publisher, sequence in sorted(course.owed):
             if sequence in course.holes[publisher]:
-                told = f"never got {publisher}:{sequence}, which an earlier life had passed over"
-                self._violated(Rule.BEHIND, f"{named(course.life)} {told}")
+                told = f"never got {publisher}:{sequence}, which an earlier incarnation had passed over"
+                self._violated(Rule.BEHIND, f"{named(course.incarnation)} {told}")
                 break
         for publisher, last in self._archives.last.items():
             position = course.name.position.get(publisher)
@@ -391,4 +395,4 @@ class Judge:
                 owed_still = list(owed)
             if owed_still:
                 told = f"never got {titled((publisher, owed_still[0]))} ({course.policy.value})"
-                self._violated(Rule.BEHIND, f"{named(course.life)} {told}")
+                self._violated(Rule.BEHIND, f"{named(course.incarnation)} {told}")

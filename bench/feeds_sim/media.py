@@ -1,6 +1,6 @@
 """The media of a simulated feed: a local network, or a broker on it.
 
-A node has an address, which is new in each of its lives. On channel P a packet goes to all, on A to an address,
+A node has an address, which is new in each of its incarnations. On channel P a packet goes to all, on A to an address,
 to "members", to "archives", or to "coordinators": members that have subscribed to that.
 
 Ether   datagrams: each is delayed, lost, duplicated and reordered for each receiver separately. Post    a
@@ -21,7 +21,7 @@ UNTAGGED = 0
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Of one life of a node. The durable queue of an archive on a broker has its name."""
+    """Of one incarnation of a node. The durable queue of an archive on a broker has its name."""
 
     text: str
     name: str

@@ -1,4 +1,4 @@
-"""The programs of a simulated feed: each runs one `Member`, as the I/O layer does, in one life from start to
+"""The programs of a simulated feed: each runs one `Member`, as the I/O layer does, in one incarnation from start to
 end.
 
 Publisher    publishes, and counts confirmed messages
@@ -50,11 +50,11 @@ from recado.feeds.views import Certainty, MemberId, View, ViewId
 from recado.simulator.schedule import Schedule
 
 from . import history as h
-from .history import Life, Mark
+from .history import Incarnation, Mark
 from .media import Address, Medium
 
 MOST_EVENTS = 30_000
-"""Of one life. A member that needs more is in an endless loop."""
+"""Of one incarnation. A member that needs more is in an endless loop."""
 
 MARKS = {
     Certainty.LIVE: Mark.LIVE,
@@ -78,7 +78,7 @@ class Surroundings(Protocol):
 
     def record(self, event: h.AnyEvent) -> None: ...
 
-    def gave_up(self, life: Life, reason: str) -> None:
+    def gave_up(self, incarnation: Incarnation, reason: str) -> None:
         """It is of no more use."""
 
     def overheard(self, packet: bytes) -> None:
@@ -86,7 +86,7 @@ class Surroundings(Protocol):
 
     def label(self, publisher: bytes) -> str: ...
 
-    def life(self, member: MemberId) -> Life: ...
+    def incarnation(self, member: MemberId) -> Incarnation: ...
 
     def text(self, member: MemberId) -> str: ...
 
@@ -105,11 +105,11 @@ class Node:
     """A publisher; the other two extend it."""
 
     def __init__(
-        self, world: Surroundings, address: Address, life: Life, member: FeedMember
+        self, world: Surroundings, address: Address, incarnation: Incarnation, member: FeedMember
     ) -> None:
         self.world = world
         self.address = address
-        self.life = life
+        self.incarnation = incarnation
         self.member = member
         self.is_over = False
         self.stalled_until = 0.0
@@ -136,7 +136,7 @@ class Node:
     def stall(self, until: float) -> None:
         self.stalled_until = max(self.stalled_until, until)
         now = self.world.schedule.now
-        self.world.record(h.Stopped(now, self.life, self.stalled_until))
+        self.world.record(h.Stopped(now, self.incarnation, self.stalled_until))
 
     # ── events ────────────────────────────────────────────────────────────────────────────────────
 
@@ -173,7 +173,7 @@ class Node:
     def _do(self, event: Event, now: float) -> None:
         self._handled += 1
         if self._handled > MOST_EVENTS:
-            raise RunawayError(f"{h.named(self.life)} handles events without end")
+            raise RunawayError(f"{h.named(self.incarnation)} handles events without end")
         member = self.member
         stalled = self._clock.observe(now)
         if stalled:
@@ -189,7 +189,7 @@ class Node:
         if self._view is not None:
             view = written(self._view.id)
             archives = len(self._view.archive_members())
-            self.world.record(h.Agreed(self.world.schedule.now, self.life, view, archives))
+            self.world.record(h.Agreed(self.world.schedule.now, self.incarnation, view, archives))
 
     def _arm(self) -> None:
         deadline = self.member.deadline()
@@ -239,7 +239,7 @@ class Node:
             case ListenToCoordinators(to_coordinators):
                 self.world.medium.listen(self.address, to_coordinators=to_coordinators)
             case ReportFailure(reason):
-                self.world.gave_up(self.life, reason)
+                self.world.gave_up(self.incarnation, reason)
             case ReportView():
                 self.installed(effect)
             case SendAcknowledgement(packet):
@@ -255,9 +255,9 @@ class Node:
         seats = effect.view.entries
         event = h.Installed(
             self.world.schedule.now,
-            self.life,
+            self.incarnation,
             written(effect.view.id),
-            tuple(self.world.life(seat.member) for seat in seats),
+            tuple(self.world.incarnation(seat.member) for seat in seats),
             len(effect.view.archive_members()),
             {
                 self.world.label(publisher): last
@@ -275,9 +275,9 @@ class Node:
 
 class Publisher(Node):
     def __init__(
-        self, world: Surroundings, address: Address, life: Life, member: FeedMember
+        self, world: Surroundings, address: Address, incarnation: Incarnation, member: FeedMember
     ) -> None:
-        super().__init__(world, address, life, member)
+        super().__init__(world, address, incarnation, member)
         self.published = 0
         self.promised = False
         """Whether the medium's confirmations are promises: those of a broker are."""
@@ -288,7 +288,7 @@ class Publisher(Node):
         block = Block.build(bodies, keys=keys, timestamps=int(self.world.schedule.now * 1e6))
         first, self.published = self.published + 1, self.published + len(bodies)
         now = self.world.schedule.now
-        self.world.record(h.Published(now, h.named(self.life), first, checks(block)))
+        self.world.record(h.Published(now, h.named(self.incarnation), first, checks(block)))
         self.handle(PublishRequested(block))
 
     def arrived(self, on_a: bool, sender: MemberId, packet: bytes, tag: int) -> None:
@@ -297,7 +297,7 @@ class Publisher(Node):
 
     def confirmed(self, upto: int) -> None:
         if self.promised:
-            self.world.record(h.Confirmed(self.world.schedule.now, h.named(self.life), upto))
+            self.world.record(h.Confirmed(self.world.schedule.now, h.named(self.incarnation), upto))
         super().confirmed(upto)
 
 
@@ -310,12 +310,12 @@ class Subscriber(Node):
         self,
         world: Surroundings,
         address: Address,
-        life: Life,
+        incarnation: Incarnation,
         member: FeedMember,
         pace: Callable[[], float],
     ) -> None:
         """`pace` returns how long the application takes for the next item."""
-        super().__init__(world, address, life, member)
+        super().__init__(world, address, incarnation, member)
         self.taken = DeliveryProgress(Vector())
         """The vector that the application would save."""
         self._pace = pace
@@ -373,7 +373,7 @@ class Subscriber(Node):
                 self.world.record(
                     h.Delivered(
                         now,
-                        self.life,
+                        self.incarnation,
                         self.world.label(batch.publisher),
                         batch.first,
                         checks(batch.block),
@@ -384,7 +384,7 @@ class Subscriber(Node):
             case ReportLoss(lost):
                 self.taken.skip(lost.publisher, lost.first, lost.last)
                 label = self.world.label(lost.publisher)
-                self.world.record(h.ToldLost(now, self.life, label, lost.first, lost.last))
+                self.world.record(h.ToldLost(now, self.incarnation, label, lost.first, lost.last))
             case ReportView() as effect:
                 super().installed(effect)
             case SendAcknowledgement() as effect:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import combinations, pairwise
 
 from . import history as h
-from .history import Life, Mark, Message, named, titled
+from .history import Incarnation, Mark, Message, named, titled
 from .verdict import Rule
 
 Violated = Callable[[Rule, str], None]
@@ -20,33 +20,33 @@ class Views:
     def __init__(self, violated: Violated) -> None:
         self._violated = violated
         self._known: dict[str, h.Installed] = {}
-        self._current: dict[Life, h.Installed] = {}
-        self._live: dict[Life, dict[str, int]] = defaultdict(dict)
+        self._current: dict[Incarnation, h.Installed] = {}
+        self._live: dict[Incarnation, dict[str, int]] = defaultdict(dict)
         """The last live message of each publisher that a member delivered."""
 
     def install(self, event: h.Installed, position: Mapping[str, int] | None) -> None:
         """`position` is how far a subscriber has come."""
-        who = named(event.life)
+        who = named(event.incarnation)
         known = self._known.setdefault(event.view, event)
         if (known.members, known.cut) != (event.members, event.cut):
             self._violated(Rule.VIEWS, f"{who} installed another view {event.view} than others")
-        if event.life not in event.members:
+        if event.incarnation not in event.members:
             self._violated(Rule.VIEWS, f"{who} installed {event.view} and is no member of it")
-        self._current[event.life] = event
+        self._current[event.incarnation] = event
         if position is None:
             return
         for publisher, last in event.cut.items():
             reached = position.get(publisher, 0)
-            if publisher in self._live[event.life] and reached != last:
+            if publisher in self._live[event.incarnation] and reached != last:
                 told = f"installed {event.view} at {publisher}:{reached}, its cut is {last}"
                 self._violated(Rule.VIEWS, f"{who} {told}")
 
     def delivered(self, event: h.Delivered) -> None:
         if event.mark is not Mark.LIVE:
             return
-        current = self._current.get(event.life)
+        current = self._current.get(event.incarnation)
         last = event.first + len(event.checks) - 1
-        who = named(event.life)
+        who = named(event.incarnation)
         if current is None:
             self._violated(Rule.VIEWS, f"{who} got {event.publisher}:{last} live without a view")
         elif event.view != current.view:
@@ -55,7 +55,7 @@ class Views:
         elif event.first <= current.cut.get(event.publisher, 0):
             told = f"got {event.publisher}:{event.first} live in {current.view}, behind its cut"
             self._violated(Rule.VIEWS, f"{who} {told}")
-        self._live[event.life][event.publisher] = last
+        self._live[event.incarnation][event.publisher] = last
 
 
 class TotalOrder:
@@ -65,29 +65,29 @@ class TotalOrder:
 
     def __init__(self, violated: Violated) -> None:
         self._violated = violated
-        self._current: dict[Life, str] = {}
-        self._orders: dict[tuple[str, str], dict[Life, list[Message]]] = defaultdict(dict)
+        self._current: dict[Incarnation, str] = {}
+        self._orders: dict[tuple[str, str], dict[Incarnation, list[Message]]] = defaultdict(dict)
         """By a view and the next one."""
-        self._open: dict[Life, list[Message]] = {}
+        self._open: dict[Incarnation, list[Message]] = {}
 
-    def delivered(self, life: Life, message: Message) -> None:
-        self._open.setdefault(life, []).append(message)
+    def delivered(self, incarnation: Incarnation, message: Message) -> None:
+        self._open.setdefault(incarnation, []).append(message)
 
     def install(self, event: h.Installed) -> None:
-        self._end(event.life, event.view)
-        self._current[event.life] = event.view
+        self._end(event.incarnation, event.view)
+        self._current[event.incarnation] = event.view
 
-    def died(self, life: Life) -> None:
-        self._open.pop(life, None)
+    def died(self, incarnation: Incarnation) -> None:
+        self._open.pop(incarnation, None)
 
-    def _end(self, life: Life, following: str) -> None:
-        order = self._open.pop(life, None)
+    def _end(self, incarnation: Incarnation, following: str) -> None:
+        order = self._open.pop(incarnation, None)
         if order:
-            self._orders[self._current.get(life, ""), following][life] = order
+            self._orders[self._current.get(incarnation, ""), following][incarnation] = order
 
     def compare(self) -> None:
-        for life in list(self._open):
-            self._end(life, "")
+        for incarnation in list(self._open):
+            self._end(incarnation, "")
         for (view, _), orders in self._orders.items():
             for (one, first), (other, second) in combinations(orders.items(), 2):
                 places = {message: place for place, message in enumerate(first)}

@@ -146,8 +146,8 @@ def unheard(random: Random, company: Company) -> Troubles:
 
 def laggards(random: Random, company: Company) -> Troubles:
     """A member is cut off from the broker until it is in a view of its own. When it returns the others are
-    busy: a subscriber has failed twice in a row, and they wait for its first life. The third life is first
-    heard by the lagging member, and joins it."""
+    busy: a subscriber has failed twice in a row, and they wait for its first incarnation. The third incarnation is
+    first heard by the lagging member, and joins it."""
     subscriber = random.choice(company.subscribers)
     laggard = random.choice(company.besides(subscriber, *company.publishers))
     begin = random.uniform(4.0, 8.0)

@@ -16,9 +16,9 @@ class Rule(Enum):
     GAP = "gap"
     """No message is left out: after the passed vector, after the last known position, or between two."""
     REPEAT = "repeat"
-    """No message is delivered twice to one life, nor one that the passed vector covers. None is delivered live
-    to a life without recovery if an earlier life got it, unless the publisher had to send it again to the
-    broker since."""
+    """No message is delivered twice to one incarnation, nor one that the passed vector covers. None is delivered live
+    to an incarnation without recovery if an earlier incarnation got it, unless the publisher had to send it again to
+    the broker since."""
     HISTORY = "history"
     """Without recovery no message is delivered of a publisher that had ended long before the subscriber
     started."""

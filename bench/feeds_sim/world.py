@@ -28,7 +28,7 @@ from .archive import Archive
 from .company import ARCHIVES
 from .facts import facts
 from .faults import Faults
-from .history import Life, Policy
+from .history import Incarnation, Policy
 from .judge import judge
 from .media import Address, Ether, Medium
 from .nodes import MARKS, Node, Publisher, Subscriber, checks, written
@@ -112,9 +112,9 @@ class World:
         self.nodes: dict[str, Node] = {}
         """The running nodes, by name."""
         self.stores = {name: Store() for name in ARCHIVES}
-        self._lives: dict[str, int] = {}
+        self._incarnations: dict[str, int] = {}
         self._saved: dict[str, Vector] = {}
-        self._members: dict[bytes, tuple[Life, MemberId]] = {}
+        self._members: dict[bytes, tuple[Incarnation, MemberId]] = {}
         self._ids: dict[str, MemberId] = {}
         self.is_settled = False
         """No faults happen any more."""
@@ -153,11 +153,11 @@ class World:
     def record(self, event: h.AnyEvent) -> None:
         self.history.append(event)
 
-    def gave_up(self, life: Life, reason: str) -> None:
+    def gave_up(self, incarnation: Incarnation, reason: str) -> None:
         """During the faults it stays down; afterwards it is restarted, and must not fail again."""
-        self.record(h.GaveUp(self.schedule.now, life, reason))
+        self.record(h.GaveUp(self.schedule.now, incarnation, reason))
         if self.is_settled:
-            self.schedule.call_later(0.5, self._start_again, life)
+            self.schedule.call_later(0.5, self._start_again, incarnation)
 
     def overheard(self, packet: bytes) -> None:
         self._digest.update(packet)
@@ -165,11 +165,11 @@ class World:
     def label(self, publisher: bytes) -> str:
         return h.named(self._members[publisher][0])
 
-    def life(self, member: MemberId) -> Life:
+    def incarnation(self, member: MemberId) -> Incarnation:
         return self._members[member.incarnation][0]
 
     def text(self, member: MemberId) -> str:
-        return h.named(self.life(member))
+        return h.named(self.incarnation(member))
 
     def arrived(self, node: Address, on_a: bool, sender: Address, packet: bytes, tag: int) -> None:
         self.nodes[node.name].arrived(on_a, self._ids[sender.text], packet, tag)
@@ -187,25 +187,25 @@ class World:
         self._digest.update(encode([self.schedule.executed_count, self.faults]))
         return self._digest.hexdigest()
 
-    # ── lives ─────────────────────────────────────────────────────────────────────────────────────
+    # ── incarnations ─────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, name: str) -> None:
         if name in self.nodes or (self.is_settled and name in self.script.absent):
             return
-        life = (name, self._lives.get(name, 0) + 1)
-        self._lives[name] = life[1]
-        own_id = blake2b(f"{self.script.seed} {life}".encode(), digest_size=16).digest()
+        incarnation = (name, self._incarnations.get(name, 0) + 1)
+        self._incarnations[name] = incarnation[1]
+        own_id = blake2b(f"{self.script.seed} {incarnation}".encode(), digest_size=16).digest()
         is_publisher = name in self.script.publishers
         me = MemberId("" if is_publisher else name, own_id)
-        self._members[own_id] = (life, me)
-        address = Address(h.named(life), name, not is_publisher, name in ARCHIVES)
+        self._members[own_id] = (incarnation, me)
+        address = Address(h.named(incarnation), name, not is_publisher, name in ARCHIVES)
         self._ids[address.text] = me
         if is_publisher:
-            node: Node = self._new_publisher(address, life, me)
+            node: Node = self._new_publisher(address, incarnation, me)
         elif address.is_archive:
-            node = self._new_archive(address, life, me)
+            node = self._new_archive(address, incarnation, me)
         else:
-            node = self._new_subscriber(address, life, me)
+            node = self._new_subscriber(address, incarnation, me)
         self.nodes[name] = node
         node.start()
 
@@ -243,26 +243,28 @@ class World:
     ) -> FeedMember:
         return FeedMember(me, role, self._stack(), options, store.state() if store else None)
 
-    def _new_publisher(self, address: Address, life: Life, me: MemberId) -> Publisher:
+    def _new_publisher(self, address: Address, incarnation: Incarnation, me: MemberId) -> Publisher:
         member = self._member(me, Role.PUBLISHER, self._options(), None)
-        node = Publisher(self, address, life, member)
+        node = Publisher(self, address, incarnation, member)
         node.promised = self.post is not None
         return node
 
-    def _new_archive(self, address: Address, life: Life, me: MemberId) -> Archive:
-        name = life[0]
+    def _new_archive(self, address: Address, incarnation: Incarnation, me: MemberId) -> Archive:
+        name = incarnation[0]
         store = self.stores[name] = self.stores[name].after_crash(self.random)
         for _, batch in store.batches():
             label = self.label(batch.publisher)
             self.record(h.Kept(self.schedule.now, name, label, batch.first, batch.count))
         member = self._member(me, Role.ARCHIVE, self._options(), store)
         piece = self.random.choice((60, 400, 1 << 20))
-        return Archive(self, address, life, member, store, piece, self.script.disk)
+        return Archive(self, address, incarnation, member, store, piece, self.script.disk)
 
-    def _new_subscriber(self, address: Address, life: Life, me: MemberId) -> Subscriber:
-        name = life[0]
+    def _new_subscriber(
+        self, address: Address, incarnation: Incarnation, me: MemberId
+    ) -> Subscriber:
+        name = incarnation[0]
         policy = self.script.policies[name]
-        if life[1] == 1 and policy is not Policy.NONE:
+        if incarnation[1] == 1 and policy is not Policy.NONE:
             policy = Policy.VECTOR  # from the beginning; there is no vector yet
         saved = self._saved.get(name, Vector())
         vector = saved if policy is Policy.VECTOR else Vector()
@@ -273,7 +275,7 @@ class World:
         self.record(
             h.Began(
                 self.schedule.now,
-                life,
+                incarnation,
                 policy,
                 {self.label(publisher): last for publisher, last in vector.items()},
                 {self.label(publisher): spans for publisher, spans in vector.holes.items()},
@@ -287,7 +289,7 @@ class World:
         def pace() -> float:
             return self.random.uniform(0.0, 0.2) if slow and not self.is_settled else 0.0
 
-        node = Subscriber(self, address, life, member, pace)
+        node = Subscriber(self, address, incarnation, member, pace)
         node.taken = DeliveryProgress(vector)
         return node
 
@@ -325,18 +327,18 @@ class World:
         now = self.schedule.now
         match node:
             case Publisher():
-                self.record(h.PublisherEnded(now, h.named(node.life)))
+                self.record(h.PublisherEnded(now, h.named(node.incarnation)))
             case Subscriber():
                 if self.random.random() < 0.7:  # else it has saved no vector since the last time
                     self._saved[name] = node.taken.snapshot()
-                self.record(h.Ended(now, node.life))
+                self.record(h.Ended(now, node.incarnation))
             case _:
                 pass
 
-    def _start_again(self, life: Life) -> None:
-        if self.nodes[life[0]].life == life:
-            self.crash(life[0])
-            self.start(life[0])
+    def _start_again(self, incarnation: Incarnation) -> None:
+        if self.nodes[incarnation[0]].incarnation == incarnation:
+            self.crash(incarnation[0])
+            self.start(incarnation[0])
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────────
 
@@ -357,7 +359,7 @@ class World:
         count = random.choice((1, 1, 2, 5))
         size = 1000 if random.random() < 0.1 else 8
         bodies = [
-            f"{h.named(node.life)}:{node.published + number}".encode().ljust(size, b".")
+            f"{h.named(node.incarnation)}:{node.published + number}".encode().ljust(size, b".")
             for number in range(1, count + 1)
         ]
         keys = [random.choice((b"x", b"y")) for _ in bodies]
@@ -381,7 +383,7 @@ class World:
     def _close(self) -> None:
         for name in self.script.absent:
             self._classify(name)
-        alive = [node.life for node in self.nodes.values()]
+        alive = [node.incarnation for node in self.nodes.values()]
         for name in ARCHIVES:
             messages, lost = [], []
             for entry in self.stores[name].entries:

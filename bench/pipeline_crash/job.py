@@ -64,7 +64,7 @@ REFUSED: Final = "The checkpoint is older than the table"
 SETTINGS: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
-    # No life is long enough for code generation and optimised compilation to pay off.
+    # No incarnation is long enough for code generation and optimised compilation to pay off.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmn512m",

@@ -1,4 +1,4 @@
-"""The job as a process over all its lives: start, kill, wait."""
+"""The job as a process over all its incarnations: start, kill, wait."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ PATIENCE: Final = 400.0  # seconds until a job must have done something
 LOOK: Final = 0.05
 WORKER: Final = b"\0-m\0pyspark.daemon\0pyspark.worker\0"
 MASTERS: Final = ("local[2,4]", "local[2]")
-"""Of Spark, life by life. The first one tries a task up to four times, as a cluster does: the death of a worker
-is that of a task, or of a query if Spark has only dead workers left. With the second one it is always that of a
-query, which has to repeat its batch."""
+"""The masters of Spark, one for each incarnation in turn. With the first one, a task is tried up to four times, as on a
+cluster: the death of a worker is that of a task, or of a query if Spark has only dead workers left. With the second
+one it is always that of a query, which has to repeat its batch."""
 
 
 class Kill(Enum):
@@ -80,7 +80,7 @@ class Victim:
         self._folder = folder
         self._layout = layout
         self._process: subprocess.Popen[bytes]
-        self._lives = 0
+        self._incarnations = 0
         self._is_killed = False  # and not yet started again
         self._read = 0  # lines of the diary
         self.deaths: Counter[Kill] = Counter()
@@ -98,7 +98,7 @@ class Victim:
         self._kill_all()
 
     def _start(self) -> None:
-        master = MASTERS[self._lives % len(MASTERS)]
+        master = MASTERS[self._incarnations % len(MASTERS)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "bench.pipeline_crash.job", str(self._folder), master],
@@ -106,7 +106,7 @@ class Victim:
                 stderr=log,
                 start_new_session=True,
             )
-        self._lives += 1
+        self._incarnations += 1
         self._is_killed = False
 
     @property

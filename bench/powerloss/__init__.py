@@ -6,7 +6,7 @@
     topology.py   queues of every kind, and their clients
     people.py     clients that publish, consume, read, purge
     landlord.py   clients that declare and delete
-    era.py        several lives of a broker, and the end
+    era.py        several incarnations of a broker, and the end
     drain.py      empties all queues at the end
     history.py    what all of them did and observed
     judge.py      checks the guarantees: the checker of `bench.crash`, and further rules

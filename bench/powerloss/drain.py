@@ -17,20 +17,22 @@ from .people import StreamReader
 A_WHILE = 1000  # milliseconds: all that waits for its time has had it
 
 
-def drain(node: Node, life: int, history: History, labels: dict[str, str]) -> None:
+def drain(node: Node, incarnation: int, history: History, labels: dict[str, str]) -> None:
     """Empty all queues. `labels` are the names of queues in the history, where they differ."""
-    drainer = Drainer(Client(node), life, history, labels)
+    drainer = Drainer(Client(node), incarnation, history, labels)
     while drainer.take_all(node):
         node.pass_time(A_WHILE)  # letters may have moved on
     for name, queue in node.broker.vhosts["/"].queues.items():
         if isinstance(queue, Stream):
-            _read(node, life, history, name, labels.get(name, name))
+            _read(node, incarnation, history, name, labels.get(name, name))
 
 
 class Drainer:
-    def __init__(self, client: Client, life: int, history: History, labels: dict[str, str]) -> None:
+    def __init__(
+        self, client: Client, incarnation: int, history: History, labels: dict[str, str]
+    ) -> None:
         self._client = client
-        self._life = life
+        self._incarnation = incarnation
         self._history = history
         self._labels = labels
         self._tag = 0
@@ -69,14 +71,14 @@ class Drainer:
         if which is None:
             add(h.Damaged(queue, repr(body[:80])))
         else:
-            consumer = f"drain-{self._life}"
-            add(h.Delivered(self._life, consumer, queue, which, method.redelivered))
+            consumer = f"drain-{self._incarnation}"
+            add(h.Delivered(self._incarnation, consumer, queue, which, method.redelivered))
             add(h.Acked(queue, which))
 
 
-def _read(node: Node, life: int, history: History, name: str, label: str) -> None:
+def _read(node: Node, incarnation: int, history: History, name: str, label: str) -> None:
     reader = StreamReader(name, history, Random(0), label)
-    reader.join(node, life)
+    reader.join(node, incarnation)
     node.commit()
     while reader.make_room():
         node.pass_time(2)

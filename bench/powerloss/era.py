@@ -1,6 +1,6 @@
 """An era: a broker on one machine that is started and loses power several times; then everything is drained.
 
-life    recover, perhaps with a power loss · survey · turns of the loop · the end end     recover · drain ·
+incarnation    recover, perhaps with a power loss · survey · turns of the loop · the end end     recover · drain ·
 power loss · recover · drain again, which must find nothing
 
 A turn corresponds to one turn of a server's event loop: some clients act, then the records of the broker are
@@ -43,10 +43,10 @@ class Script(msgspec.Struct, frozen=True):
 
     districts: tuple[District, ...] = ()
     shape: Shape | None = None
-    lives: int | None = None
+    incarnations: int | None = None
     turns: int | None = None
     moment: int | None = None
-    """The power fails after so many operations of the first life, and otherwise only at the end."""
+    """The power fails after so many operations of the first incarnation, and otherwise only at the end."""
     flips: int = 0
     """How many bits are tried before the end."""
 
@@ -59,7 +59,7 @@ class Outcome(msgspec.Struct):
     trace: str
     """The same for all runs with this seed."""
     moments: int
-    """Operations of the first life."""
+    """Operations of the first incarnation."""
     flipped: Counter[Result]
 
     @property
@@ -105,14 +105,14 @@ class Era:
             self.people += [StreamReader(stream, history, rng) for stream in district.streams]
             self.people += [Purger(queue, history, rng) for queue in district.purged]
         self.flipped: Counter[Result] = Counter()
-        self._life = 0
+        self._incarnation = 0
         self._known: dict[int, int] = {}  # positions that are used for sure, by queue
         self._under_way = False  # a sync
 
     def run(self) -> None:
         script = self.script
         self.machine.limit = script.moment
-        for _ in range(script.lives or self.rng.randint(1, 3)):
+        for _ in range(script.incarnations or self.rng.randint(1, 3)):
             self._live()
         self._flip_some()
         for _ in range(2):
@@ -120,7 +120,7 @@ class Era:
             self._end(node, self._guarded(node, self._drain) or "power")
 
     def populate(self) -> Folder:
-        """Run one life that ends in order; return the content of the disks."""
+        """Run one incarnation that ends in order; return the content of the disks."""
         node = self._start()
         self._end(node, self._guarded(node, self._turns) or "stop")
         return self.folder()
@@ -133,7 +133,7 @@ class Era:
         digest.update(encode([self.machine.operations, self.history.faults]))
         return digest.hexdigest()
 
-    # ── a life ────────────────────────────────────────────────────────────────────────────────────
+    # ── an incarnation ────────────────────────────────────────────────────────────────────────────────────
 
     def _live(self) -> None:
         rng = self.rng
@@ -162,8 +162,8 @@ class Era:
                 raise self._fault(error) from error
             if self.script.moment is None:
                 machine.limit = None
-            self._life += 1
-            self.history.add(h.Began(self._life))
+            self._incarnation += 1
+            self.history.add(h.Began(self._incarnation))
             self._check_places(node)
             return node
 
@@ -181,7 +181,7 @@ class Era:
 
     def _fault(self, error: Exception) -> NodeStoppedError:
         where = "".join(traceback.format_exception(error))
-        self.history.faults.append(f"in life {self._life}: {where}")
+        self.history.faults.append(f"in incarnation {self._incarnation}: {where}")
         return NodeStoppedError()
 
     def _end(self, node: Node, how: str) -> None:
@@ -190,7 +190,7 @@ class Era:
         for client in node.clients:
             client.hear()
             client.overhear()
-        self.history.add(h.Died(self._life))
+        self.history.add(h.Died(self._incarnation))
         self.fleet.died()
         self.now = node.now
         self.moments = self.moments or self.machine.operations
@@ -219,7 +219,7 @@ class Era:
         self.landlord.survey(node.broker)
         self.surveyor.survey(node)
         labels = {self.landlord.QUEUE: self.landlord.label}
-        drain(node, self._life, self.history, labels)
+        drain(node, self._incarnation, self.history, labels)
         node.check()
         self.history.add(p.Synced(len(self.history.events)))
 
@@ -250,7 +250,7 @@ class Era:
         self.surveyor.survey(node)
         self._present = [each for each in self.people if rng.random() < 0.85]
         for person in self._present:
-            person.join(node, self._life)
+            person.join(node, self._incarnation)
         for _ in range(self.script.turns or rng.randint(4, 36)):
             self._turn(node)
         node.check()
@@ -315,8 +315,8 @@ class Era:
             index = indexes.get(number)
             if index is not None and index.stored_end < stored:
                 told = f"queue {number} goes on at {index.stored_end}, and had {stored} before"
-                self.history.faults.append(f"in life {self._life}: {told}")
+                self.history.faults.append(f"in incarnation {self._incarnation}: {told}")
         last = max(self._known, default=0)
         if node.store.next_queue_id <= last:
             told = f"the next queue is {node.store.next_queue_id}, and {last} was there before"
-            self.history.faults.append(f"in life {self._life}: {told}")
+            self.history.faults.append(f"in incarnation {self._incarnation}: {told}")

@@ -32,7 +32,7 @@ class Trait(Event, frozen=True):
 class Resent(Event, frozen=True):
     """The same message again, to where duplicates are found."""
 
-    life: int
+    incarnation: int
     message: Message
 
 
@@ -62,7 +62,7 @@ class Receipted(Event, frozen=True):
 class Shown(Event, frozen=True):
     """A message of a stream; it stays there."""
 
-    life: int
+    incarnation: int
     stream: str
     offset: int
     message: Message

@@ -33,7 +33,7 @@ Place = tuple[str, Message]
 
 
 def judge(events: Iterable[AnyEvent]) -> Verdict:
-    """Check a history whose last life ended with every queue empty."""
+    """Check a history whose last incarnation ended with every queue empty."""
     found = Judge()
     for event in events:
         found.feed(event)
@@ -58,8 +58,8 @@ class Judge(Checker):
         self._came_again: dict[int, set[Message]] = defaultdict(set)  # after that receipt
         self._shown: dict[str, dict[int, Message]] = defaultdict(dict)
         self._offsets: dict[tuple[str, Message], int] = {}
-        self._first_shown: dict[str, dict[str, int]] = {}  # in the last life, by publisher
-        self._last_shown: dict[str, tuple[int, int]] = {}  # by stream: life and offset
+        self._first_shown: dict[str, dict[str, int]] = {}  # in the last incarnation, by publisher
+        self._last_shown: dict[str, tuple[int, int]] = {}  # by stream: incarnation and offset
         self._notes: dict[str, tuple[int, int]] = {}  # stored, requested
 
     def feed(self, event: AnyEvent) -> None:
@@ -68,9 +68,9 @@ class Judge(Checker):
                 self._sync(count)
             case p.Trait(queue):
                 self._traits[queue] = event
-            case p.Resent(life, message):
+            case p.Resent(incarnation, message):
                 record = self._records[message]
-                record.sent = msgspec.structs.replace(record.sent, life=life)
+                record.sent = msgspec.structs.replace(record.sent, incarnation=incarnation)
             case p.PurgeAsked(queue):
                 self._purging[queue] = set(self._to_be_purged(queue))
                 self._excused |= {(queue, each) for each in self._purging[queue]}
@@ -131,7 +131,7 @@ class Judge(Checker):
             heights = self._marked_heights[queue]
             heights[key] = max(heights.get(key, 0), number)
 
-    def _begin(self, life: int) -> None:
+    def _begin(self, incarnation: int) -> None:
         # Lower bounds are derived from marked deliveries; unmarked ones may be forgotten.
         self._heights.clear()
         for queue, heights in self._marked_heights.items():
@@ -139,10 +139,10 @@ class Judge(Checker):
         self._fresh_marks.clear()
         self._fresh_acks.clear()
         self._purging.clear()
-        super()._begin(life)
+        super()._begin(incarnation)
 
     def _is_to_be_marked(self, event: h.Delivered, copy: Copy) -> bool:
-        return copy.life == event.life or (event.queue, event.message) in self._marked
+        return copy.incarnation == event.incarnation or (event.queue, event.message) in self._marked
 
     def _first(self, event: h.Delivered, sent: h.Sent) -> None:
         if event.redelivered:
@@ -155,26 +155,28 @@ class Judge(Checker):
 
     def _again(self, event: h.Delivered, copy: Copy, sent: h.Sent) -> None:
         source = self._sources.get(event.queue)
-        if copy.life != event.life and source is not None and source.expires:
-            copy.entries = 1  # all copies are delivered in this life
+        if copy.incarnation != event.incarnation and source is not None and source.expires:
+            copy.entries = 1  # all copies are delivered in this incarnation
         receipt = self._receipt_of.get((event.queue, event.message))
         if receipt is not None:
             self._came_again[receipt].add(event.message)
         super()._again(event, copy, sent)
 
     def _died_again(self, event: h.Delivered, copy: Copy) -> bool:
-        """A message that expires may expire again in every life, and then be delivered twice in the last
+        """A message that expires may expire again in every incarnation, and then be delivered twice in the last
         one."""
         source = self._sources.get(event.queue)
         if source is None or not source.expires:
             return super()._died_again(event, copy)
-        return copy.entries <= event.life - self._records[event.message].sent.life
+        return copy.entries <= event.incarnation - self._records[event.message].sent.incarnation
 
     def _whole(self, number: tuple[str, int], messages: list[Message]) -> None:
         """Of an unanswered transaction: messages delivered before the power loss may be lost."""
         sent = [self._records[each].sent for each in messages]
         copies = [self._copies.get((queue, each.message)) for each in sent for queue in each.queues]
-        survived = any(copy is not None and copy.life > sent[0].life for copy in copies)
+        survived = any(
+            copy is not None and copy.incarnation > sent[0].incarnation for copy in copies
+        )
         if self._commits.get(number) is Commit.DONE or survived:
             super()._whole(number, messages)
 
@@ -192,7 +194,7 @@ class Judge(Checker):
 
         An acked message is not; the ack may still be lost after a purge that found nothing.
         """
-        gone = copy.life != self._life or copy.consumer in self._left[queue]
+        gone = copy.incarnation != self._incarnation or copy.consumer in self._left[queue]
         return copy.state is State.RETURNED or (gone and copy.state is State.OUT)
 
     def _phantom(self, event: h.Delivered, record: Record) -> str | None:
@@ -234,10 +236,10 @@ class Judge(Checker):
 
     def _show(self, event: p.Shown) -> None:
         stream, offset, message = event.stream, event.offset, event.message
-        shown = f"{stream} showed {titled(message)} at {offset} in life {event.life}"
+        shown = f"{stream} showed {titled(message)} at {offset} in incarnation {event.incarnation}"
         self._count("shown")
         record = self._records.get(message)
-        told = h.Delivered(event.life, stream, stream, message, redelivered=False)
+        told = h.Delivered(event.incarnation, stream, stream, message, redelivered=False)
         reason = "it was never sent" if record is None else self._phantom(told, record)
         if reason:
             self._blame(Kind.PHANTOM, f"{shown}, but {reason}")
@@ -251,14 +253,14 @@ class Judge(Checker):
                 self._count("again")  # it may have died twice
             else:
                 self._blame(Kind.DUPLICATE, f"{shown}, and at {known} before")
-        life, before = self._last_shown.get(stream, (0, 0))
+        incarnation, before = self._last_shown.get(stream, (0, 0))
         follows = offset > before if self._traits[stream].trimmed else offset == before + 1
-        if life == event.life and not follows:
+        if incarnation == event.incarnation and not follows:
             self._blame(Kind.LOST, f"{shown} after {before}")
-        if life != event.life:
+        if incarnation != event.incarnation:
             self._first_shown[stream] = {}
         self._first_shown[stream].setdefault(*message)
-        self._last_shown[stream] = (event.life, offset)
+        self._last_shown[stream] = (event.incarnation, offset)
 
     def _excuse_trimmed(self, stream: str) -> None:
         """Excuse messages that are older than the first one delivered at the end."""

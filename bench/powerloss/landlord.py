@@ -162,8 +162,8 @@ class Landlord(Publisher):
     def label(self) -> str:
         return self.queue.label.removeprefix("queue ")
 
-    def join(self, node: Node, life: int) -> None:
-        super().join(node, life)
+    def join(self, node: Node, incarnation: int) -> None:
+        super().join(node, incarnation)
         self.survey(node.broker)
 
     def survey(self, broker: Broker) -> None:
@@ -253,17 +253,17 @@ class Fleet:
         self._thing = Thing("queue fleet#0", _queue(self.QUEUE, {}))
         self._publisher = Publisher(Habit("fleet", (), 15, transient=0.3), history, rng)
 
-    def join(self, node: Node, life: int) -> None:
+    def join(self, node: Node, incarnation: int) -> None:
         self._thing.survey(node.broker, self._history)
-        label = f"{self.QUEUE}#{life}"
+        label = f"{self.QUEUE}#{incarnation}"
         self._thing.label = f"queue {label}"
         client = Client(node)
         _ask(client, self._history, self._thing, m.QueueDeclare(self.QUEUE), there=True)
         self._publisher.routes = (Route("", self.QUEUE, (label,)),)
-        self._publisher.join(node, life)
-        temper = Temper(f"admiral-{life}", self.QUEUE, requeues=0.1)
+        self._publisher.join(node, incarnation)
+        temper = Temper(f"admiral-{incarnation}", self.QUEUE, requeues=0.1)
         self._consumer = Consumer(temper, self._history, self._rng, label)
-        self._consumer.join(node, life)
+        self._consumer.join(node, incarnation)
 
     def act(self) -> None:
         (self._publisher if self._rng.random() < 0.6 else self._consumer).act()

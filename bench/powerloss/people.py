@@ -1,4 +1,4 @@
-"""The clients of the broker. Each has a new connection in every life, and does one thing at a time.
+"""The clients of the broker. Each has a new connection in every incarnation, and does one thing at a time.
 
 Their methods are recorded before they are sent, and their input when it is read. They send nothing while an
 answer is pending, so everything in the history was processed.
@@ -26,8 +26,8 @@ from .topology import RECEIPTS, Habit, Temper
 
 
 class Person(Protocol):
-    def join(self, node: Node, life: int) -> None:
-        """Connect in a new life of the broker."""
+    def join(self, node: Node, incarnation: int) -> None:
+        """Connect in a new incarnation of the broker."""
 
     def act(self) -> None:
         """Do something, if it is possible now."""
@@ -52,8 +52,8 @@ class Publisher:
         self._unsure: list[tuple[Message, bytes]] = []
         self._frames: dict[Message, bytes] = {}
 
-    def join(self, node: Node, life: int) -> None:
-        self._life = life
+    def join(self, node: Node, incarnation: int) -> None:
+        self._incarnation = incarnation
         self._client = client = Client(node)
         self._tag = 0
         self._open = 0
@@ -108,7 +108,7 @@ class Publisher:
             about.message_id = str(self._number)
         transaction = self._transaction if habit.transactions else None
         self._history.add(
-            h.Sent(self._life, which, route.queues, priority, persistent, transaction)
+            h.Sent(self._incarnation, which, route.queues, priority, persistent, transaction)
         )
         body = message.make(which, length)
         frames = publishing(route.exchange, route.key, body, about, mandatory=not route.queues)
@@ -122,7 +122,7 @@ class Publisher:
         self._frames[which] = frames
 
     def _resend(self) -> None:
-        """Send a message again that was not confirmed in an earlier life, or any."""
+        """Send a message again that was not confirmed in an earlier incarnation, or any."""
         if self._unsure:
             which, frames = self._unsure.pop(0)
         elif self._frames:
@@ -130,7 +130,7 @@ class Publisher:
             frames = self._frames[which]
         else:
             return
-        self._history.add(p.Resent(self._life, which))
+        self._history.add(p.Resent(self._incarnation, which))
         self._expect(which, frames)
         self._client.feed(frames)
 
@@ -185,9 +185,9 @@ class Consumer:
         self._times = 0
         self._receipts = 0
 
-    def join(self, node: Node, life: int) -> None:
+    def join(self, node: Node, incarnation: int) -> None:
         self._times += 1
-        self._node, self._life = node, life
+        self._node, self._incarnation = node, incarnation
         self._name = f"{self._temper.name}-{self._times}"
         self._held: list[Held] = []
         self._client = client = Client(node)
@@ -206,7 +206,7 @@ class Consumer:
         if which is None:
             add(h.Damaged(queue, repr(body[:80])))
             return
-        add(h.Delivered(self._life, self._name, queue, which, redelivered))
+        add(h.Delivered(self._incarnation, self._name, queue, which, redelivered))
         if self._temper.automatic:
             add(p.Unmarked(queue, which))
             add(h.Acked(queue, which))
@@ -219,12 +219,12 @@ class Consumer:
         rng = self._rng
         if rng.random() < self._temper.leaves:
             self._client.leave()
-            self.join(self._node, self._life)
+            self.join(self._node, self._incarnation)
         elif len(self._held) >= self._temper.batch or (self._held and rng.random() < 0.3):
             self._settle()
 
     def _leaves(self) -> None:
-        self._history.add(h.Gone(self._life, self._name, self._queue))
+        self._history.add(h.Gone(self._incarnation, self._name, self._queue))
 
     def _settle(self) -> None:
         temper, rng, add, queue = self._temper, self._rng, self._history.add, self._queue
@@ -260,7 +260,7 @@ class Consumer:
         add, number, queue = self._history.add, self._receipts, self._queue
         publisher = f"{self._temper.name}-receipts"
         receipt: Message = (publisher, number)
-        add(h.Sent(self._life, receipt, (RECEIPTS,), transaction=number))
+        add(h.Sent(self._incarnation, receipt, (RECEIPTS,), transaction=number))
         add(p.Receipted(queue, acked, receipt))
         add(h.CommitAsked(publisher, number))
 
@@ -278,7 +278,7 @@ def _nack(held: Held, *, requeue: bool) -> bytes:
 
 
 class StreamReader:
-    """Reads a stream from its beginning, once in each life."""
+    """Reads a stream from its beginning, once in each incarnation."""
 
     def __init__(
         self, stream: str, history: History, rng: Random, label: str | None = None
@@ -288,8 +288,8 @@ class StreamReader:
         self._history = history
         self._rng = rng
 
-    def join(self, node: Node, life: int) -> None:
-        self._life = life
+    def join(self, node: Node, incarnation: int) -> None:
+        self._incarnation = incarnation
         self._tags: list[int] = []
         self._client = client = Client(node)
         client.on_delivery = self._delivered
@@ -305,7 +305,7 @@ class StreamReader:
         if which is None or not isinstance(offset, int):
             self._history.add(h.Damaged(self._stream, repr(content[:80])))
         else:
-            self._history.add(p.Shown(self._life, self._stream, int(offset), which))
+            self._history.add(p.Shown(self._incarnation, self._stream, int(offset), which))
 
     def act(self) -> None:
         if self._tags and self._rng.random() < 0.7:
@@ -326,7 +326,7 @@ class Purger:
         self._history = history
         self._rng = rng
 
-    def join(self, node: Node, life: int) -> None:
+    def join(self, node: Node, incarnation: int) -> None:
         self._client = Client(node)
 
     def act(self) -> None:
@@ -350,7 +350,7 @@ class NoteTaker:
         self._value = 0
         self._asked: list[tuple[int, int]] = []  # (lsn, value)
 
-    def join(self, node: Node, life: int) -> None:
+    def join(self, node: Node, incarnation: int) -> None:
         self._store = node.store
         self._asked.clear()
         found = self._store.metadata.get(("note", "/", self.NAME))

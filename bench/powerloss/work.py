@@ -27,7 +27,7 @@ SCRIPTED_SEED: Final = 181
 SCRIPTED: Final = Script(
     tuple(each for each in DISTRICTS if each.name in ("books", "picked", "tapes", "attic")),
     Shape(900, 300, 300),
-    lives=1,
+    incarnations=1,
     turns=30,
 )
 FOLDER_SEED: Final = 3

@@ -1,7 +1,7 @@
-"""The crash benchmark: fifty lives that end with kill -9, and a control that must be found wanting.
+"""The crash benchmark: fifty incarnations that end with kill -9, and a control that must be found wanting.
 
 The seed is fixed, and every failure comes with the history's first faults; `./dev bench crash` takes another
-seed each time, and a thousand lives. The checker has tests of its own, in test_crash_checker.
+seed each time, and a thousand incarnations. The checker has tests of its own, in test_crash_checker.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.book import Book
 from bench.crash import __main__ as again
 from bench.crash import history as h
 from bench.crash import message
-from bench.crash.client import BrokerObjectedError, ConnectionLostError, Life
+from bench.crash.client import BrokerObjectedError, ConnectionLostError, Incarnation
 from bench.crash.era import Era, Outcome, at, live_through
 from bench.crash.subject import durable, forgetful
 from bench.crash.topology import QUEUES
@@ -32,11 +32,11 @@ CONTROL_CYCLES = 8
 
 
 @pytest.mark.searching
-def test_fifty_lives_end_with_kill_9_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_fifty_incarnations_end_with_kill_9_and_nothing_is_lost(tmp_path: Path) -> None:
     outcome = live_through(durable(tmp_path), CYCLES, SEED)
     assert [*map(str, outcome.verdict.violations), *outcome.faults][:20] == []
     counts = outcome.verdict.counts
-    assert counts["lives"] == CYCLES + 2
+    assert counts["incarnations"] == CYCLES + 2
     assert counts["confirmed"] > 20 * CYCLES  # a busy machine: it is about work at all
     assert min(counts[each] for each in ("committed", "rejected", "refused", "returned")) > 0
 
@@ -137,7 +137,7 @@ def test_a_death_is_no_fault_but_an_objection_is() -> None:
         raise error
 
     era = Era(forgetful(), Random(0))
-    over, going = Life(1, 0, over=True), Life(2, 0)
+    over, going = Incarnation(1, 0, over=True), Incarnation(2, 0)
     asyncio.run(era.noting(over, ending(ConnectionLostError())))
     assert era.faults == []
     asyncio.run(era.noting(over, ending(BrokerObjectedError(541, "INTERNAL_ERROR"))))

@@ -20,14 +20,19 @@ Part: TypeAlias = h.AnyEvent | Sequence[h.AnyEvent]
 M1, M2, M3 = ("p", 1), ("p", 2), ("p", 3)
 
 
-def sent(message: h.Message = M1, *queues: str, life: int = 1, **facts: object) -> h.Sent:
-    return h.Sent(life, message, queues or ("q",), **facts)  # type: ignore[arg-type]
+def sent(message: h.Message = M1, *queues: str, incarnation: int = 1, **facts: object) -> h.Sent:
+    return h.Sent(incarnation, message, queues or ("q",), **facts)  # type: ignore[arg-type]
 
 
 def got(
-    message: h.Message = M1, queue: str = "q", *, life: int = 1, by: str = "c", flag: bool = False
+    message: h.Message = M1,
+    queue: str = "q",
+    *,
+    incarnation: int = 1,
+    by: str = "c",
+    flag: bool = False,
 ) -> h.Delivered:
-    return h.Delivered(life, f"{by}-{life}", queue, message, flag)
+    return h.Delivered(incarnation, f"{by}-{incarnation}", queue, message, flag)
 
 
 def taken(message: h.Message = M1, queue: str = "q", **facts: object) -> list[h.AnyEvent]:
@@ -40,16 +45,16 @@ def kept(message: h.Message = M1, queue: str = "q") -> h.Kept:
 
 
 def published(*messages: h.Message) -> list[h.AnyEvent]:
-    """To `q`, in the first life, with confirms."""
+    """To `q`, in the first incarnation, with confirms."""
     events: list[h.AnyEvent] = []
     for message in messages:
         events += [sent(message), h.Confirmed(message)]
     return events
 
 
-def crash(life: int) -> list[h.AnyEvent]:
-    """Before this life."""
-    return [h.Died(life - 1), h.Began(life)]
+def crash(incarnation: int) -> list[h.AnyEvent]:
+    """Before this incarnation."""
+    return [h.Died(incarnation - 1), h.Began(incarnation)]
 
 
 def judged(*parts: Part) -> Verdict:
@@ -75,7 +80,7 @@ def assert_fine(*parts: Part) -> Verdict:
 def test_a_quiet_life_is_fine() -> None:
     verdict = assert_fine(published(M1, M2), taken(M1), taken(M2))
     assert verdict.counts == {
-        "lives": 1,
+        "incarnations": 1,
         "sent": 2,
         "confirmed": 2,
         "delivered": 2,
@@ -86,7 +91,7 @@ def test_a_quiet_life_is_fine() -> None:
 def test_what_was_confirmed_and_never_came_is_lost() -> None:
     verdict = judged(published(M1, M2), taken(M1))
     assert kinds(verdict) == [Kind.LOST]
-    assert str(verdict.violations[0]) == "lost: p 2, sent to q in life 1, never delivered"
+    assert str(verdict.violations[0]) == "lost: p 2, sent to q in incarnation 1, never delivered"
     assert verdict.of(Kind.LOST) == verdict.violations
     assert verdict.of(Kind.TORN) == []
 
@@ -94,8 +99,8 @@ def test_what_was_confirmed_and_never_came_is_lost() -> None:
 def test_what_was_delivered_and_not_acked_must_come_again() -> None:
     verdict = judged(published(M1), got(M1), crash(2))
     assert kinds(verdict) == [Kind.LOST]
-    assert "not acked since life 1" in verdict.violations[0].text
-    assert_fine(published(M1), got(M1), crash(2), taken(M1, life=2, flag=True))
+    assert "not acked since incarnation 1" in verdict.violations[0].text
+    assert_fine(published(M1), got(M1), crash(2), taken(M1, incarnation=2, flag=True))
 
 
 def test_what_was_requeued_must_come_again() -> None:
@@ -122,7 +127,7 @@ def test_what_was_returned_is_confirmed_and_not_lost() -> None:
 
 
 def test_whose_ack_was_lost_on_the_way_is_not_lost() -> None:
-    assert_fine(published(M1), taken(M1), crash(2), got(M1, life=2, flag=True), crash(3))
+    assert_fine(published(M1), taken(M1), crash(2), got(M1, incarnation=2, flag=True), crash(3))
 
 
 # ── C2, C3: phantoms and damage ───────────────────────────────────────────────────────────────────
@@ -151,11 +156,11 @@ def test_phantoms(before: list[h.AnyEvent], why: str) -> None:
 def test_a_transient_message_does_not_outlive_its_broker() -> None:
     passing = sent(M1, persistent=False)
     assert_fine(passing, taken(M1))
-    assert kinds(judged(passing, crash(2), taken(M1, life=2))) == [Kind.PHANTOM]
+    assert kinds(judged(passing, crash(2), taken(M1, incarnation=2))) == [Kind.PHANTOM]
 
 
 def test_what_was_not_confirmed_may_come_all_the_same() -> None:
-    assert_fine(sent(M1), crash(2), taken(M1, life=2))
+    assert_fine(sent(M1), crash(2), taken(M1, incarnation=2))
 
 
 def test_damage() -> None:
@@ -168,7 +173,7 @@ def test_damage() -> None:
 def test_first_deliveries_are_in_order() -> None:
     verdict = judged(published(M1, M2), taken(M2), taken(M1))
     assert kinds(verdict) == [Kind.DISORDER]
-    assert verdict.violations[0].text == "q gave p 1 to c-1 in life 1 after number 2"
+    assert verdict.violations[0].text == "q gave p 1 to c-1 in incarnation 1 after number 2"
 
 
 def test_a_gap_is_no_disorder() -> None:
@@ -188,16 +193,24 @@ def test_what_two_consumers_get_is_not_compared() -> None:
 
 def test_order_holds_over_lives() -> None:
     before = [*published(M1, M2), *taken(M2, by="a")]
-    assert kinds(judged(before, crash(2), taken(M1, life=2))) == [Kind.DISORDER]
+    assert kinds(judged(before, crash(2), taken(M1, incarnation=2))) == [Kind.DISORDER]
     # M1 was on the way to somebody who could not read it any more.
-    assert_fine(before, crash(2), taken(M1, life=2, flag=True))
+    assert_fine(before, crash(2), taken(M1, incarnation=2, flag=True))
 
 
 def test_what_comes_again_after_a_crash_is_in_order_too() -> None:
     before = [*published(M1, M2, M3), got(M1), got(M2), *crash(2)]
-    again = [*taken(M2, life=2, flag=True), *taken(M1, life=2, flag=True), *taken(M3, life=2)]
+    again = [
+        *taken(M2, incarnation=2, flag=True),
+        *taken(M1, incarnation=2, flag=True),
+        *taken(M3, incarnation=2),
+    ]
     assert kinds(judged(before, again)) == [Kind.DISORDER]
-    again = [*taken(M1, life=2, flag=True), *taken(M2, life=2, flag=True), *taken(M3, life=2)]
+    again = [
+        *taken(M1, incarnation=2, flag=True),
+        *taken(M2, incarnation=2, flag=True),
+        *taken(M3, incarnation=2),
+    ]
     assert_fine(before, again)
 
 
@@ -223,14 +236,14 @@ def test_what_somebody_has_is_not_given_to_another() -> None:
     assert "c-1 still has it" in verdict.violations[0].text
 
 
-def test_what_was_acked_does_not_come_again_in_the_same_life() -> None:
+def test_what_was_acked_does_not_come_again_in_the_same_incarnation() -> None:
     verdict = judged(published(M1), taken(M1), taken(M1, flag=True))
     assert kinds(verdict) == [Kind.DUPLICATE]
     assert "c-1 settled it" in verdict.violations[0].text
 
 
 def test_what_was_acked_may_come_again_when_the_ack_may_be_lost() -> None:
-    verdict = assert_fine(published(M1), taken(M1), crash(2), taken(M1, life=2, flag=True))
+    verdict = assert_fine(published(M1), taken(M1), crash(2), taken(M1, incarnation=2, flag=True))
     assert verdict.counts["again"] == 1
     gone = h.Gone(1, "c-1", "q")
     verdict = assert_fine(published(M1), taken(M1), gone, taken(M1, by="d", flag=True))
@@ -238,13 +251,15 @@ def test_what_was_acked_may_come_again_when_the_ack_may_be_lost() -> None:
 
 
 def test_what_was_acked_for_certain_does_not_come_again() -> None:
-    verdict = judged(published(M1), taken(M1), kept(), crash(2), taken(M1, life=2, flag=True))
+    verdict = judged(
+        published(M1), taken(M1), kept(), crash(2), taken(M1, incarnation=2, flag=True)
+    )
     assert kinds(verdict) == [Kind.DUPLICATE]
     assert "settled durably" in verdict.violations[0].text
 
 
 def test_what_was_not_acked_comes_again_when_its_consumer_or_the_broker_went() -> None:
-    verdict = assert_fine(published(M1), got(M1), crash(2), taken(M1, life=2, flag=True))
+    verdict = assert_fine(published(M1), got(M1), crash(2), taken(M1, incarnation=2, flag=True))
     assert verdict.counts["again"] == 0
     assert_fine(published(M1), got(M1), h.Gone(1, "c-1", "q"), taken(M1, by="d", flag=True))
 
@@ -271,10 +286,10 @@ def test_that_another_consumer_went_is_no_reason() -> None:
     ],
 )
 def test_what_came_before_is_marked(between: list[h.AnyEvent]) -> None:
-    life = max([1, *(event.life for event in between if isinstance(event, h.Began))])
+    incarnation = max([1, *(event.incarnation for event in between if isinstance(event, h.Began))])
     before = [*published(M1), got(M1), *between]
-    assert kinds(judged(before, taken(M1, life=life, by="d"))) == [Kind.FLAG]
-    assert_fine(before, taken(M1, life=life, by="d", flag=True))
+    assert kinds(judged(before, taken(M1, incarnation=incarnation, by="d"))) == [Kind.FLAG]
+    assert_fine(before, taken(M1, incarnation=incarnation, by="d", flag=True))
 
 
 def test_what_did_not_come_before_is_not_marked() -> None:
@@ -282,7 +297,7 @@ def test_what_did_not_come_before_is_not_marked() -> None:
 
 
 def test_what_nobody_saw_may_be_marked() -> None:
-    assert_fine(published(M1), crash(2), taken(M1, life=2, flag=True))
+    assert_fine(published(M1), crash(2), taken(M1, incarnation=2, flag=True))
     assert_fine(published(M1), h.Gone(1, "d-1", "q"), taken(M1, flag=True))
 
 
@@ -354,18 +369,18 @@ def test_a_message_dies_again_when_its_reject_was_lost_on_the_way() -> None:
         kept(M1, "dead"),
         *crash(2),
     ]
-    twice = [*once, got(M1, life=2, flag=True), h.Rejected("q", M1)]
-    verdict = assert_fine(twice, taken(M1, "dead", life=2))
+    twice = [*once, got(M1, incarnation=2, flag=True), h.Rejected("q", M1)]
+    verdict = assert_fine(twice, taken(M1, "dead", incarnation=2))
     assert verdict.counts["again"] == 2
     # But no more often than it was rejected.
-    thrice = [*twice, *taken(M1, "dead", life=2), *taken(M1, "dead", life=2)]
+    thrice = [*twice, *taken(M1, "dead", incarnation=2), *taken(M1, "dead", incarnation=2)]
     assert kinds(judged(thrice)) == [Kind.DUPLICATE]
-    assert kinds(judged(once, taken(M1, "dead", life=2, flag=True))) == [Kind.DUPLICATE]
+    assert kinds(judged(once, taken(M1, "dead", incarnation=2, flag=True))) == [Kind.DUPLICATE]
 
 
-def test_a_message_that_expires_does_so_once_a_life() -> None:
+def test_a_message_that_expires_does_so_once_a_incarnation() -> None:
     once: list[h.AnyEvent] = [EXPIRING, *published(M1), *taken(M1, "dead"), kept(M1, "dead")]
-    verdict = assert_fine(once, crash(2), taken(M1, "dead", life=2))
+    verdict = assert_fine(once, crash(2), taken(M1, "dead", incarnation=2))
     assert verdict.counts["again"] == 1
     assert kinds(judged(once, taken(M1, "dead"))) == [Kind.DUPLICATE]
 

@@ -13,8 +13,8 @@ from bench.feeds_siege.diary import (
     UNKNOWN,
     Diary,
     Got,
+    Incarnation,
     Interval,
-    Life,
     Lost,
     Published,
     Saved,
@@ -44,74 +44,89 @@ def got(first: int, last: int, certainty: str = "live", at: float = NOW) -> Got:
     return Got(at, P, first, last, certainty)
 
 
-def life(
+def incarnation(
     *events: Got | Lost | ViewSeen,
     born: float = NOW - 1,
     ended: float = NOW + 1,
     vector: Saved | None = None,
-) -> Life:
-    return Life(born, vector or Saved(), born, list(events), ended=ended)
+) -> Incarnation:
+    return Incarnation(born, vector or Saved(), born, list(events), ended=ended)
 
 
 def found(
     recovery: Recovery,
-    *lives: Life,
+    *incarnations: Incarnation,
     owed: Sequences = OWED,
     interruptions: Sequence[Interval] = (),
     archives: Sequence[Archived] = (),
 ) -> list[Kind]:
-    subscriber = Subscriber("desk", recovery, lives)
+    subscriber = Subscriber("desk", recovery, incarnations)
     evidence = Evidence(PUBLISHED, owed, [subscriber], archives, {"desk": interruptions})
     return sorted({each.kind for each in judge(evidence).violations}, key=lambda kind: kind.name)
 
 
 def test_a_run_without_faults_passes() -> None:
-    assert found(Recovery.ARCHIVES, life(got(1, 3))) == []
-    assert found(Recovery.SAVED, life(got(1, 5))) == []  # unconfirmed messages may come
-    assert found(Recovery.SAVED, life(got(1, 2)), life(got(2, 3), vector=Saved({P: 1}))) == []
-    assert found(Recovery.ARCHIVES, life(got(1, 2)), life(got(2, 2, "uncertain"), got(3, 3))) == []
-    assert found(Recovery.ARCHIVES, life(got(1, 2)), life(got(3, 3, "missed"))) == []
-    assert found(Recovery.NONE, life(got(2, 2))) == []  # it began in the middle
-    assert found(Recovery.COMMITTED, life(got(1, 2)), life(got(3, 3), vector=Saved({P: 2}))) == []
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 3))) == []
+    assert found(Recovery.SAVED, incarnation(got(1, 5))) == []  # unconfirmed messages may come
+    assert (
+        found(Recovery.SAVED, incarnation(got(1, 2)), incarnation(got(2, 3), vector=Saved({P: 1})))
+        == []
+    )
+    assert (
+        found(
+            Recovery.ARCHIVES,
+            incarnation(got(1, 2)),
+            incarnation(got(2, 2, "uncertain"), got(3, 3)),
+        )
+        == []
+    )
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 2)), incarnation(got(3, 3, "missed"))) == []
+    assert found(Recovery.NONE, incarnation(got(2, 2))) == []  # it began in the middle
+    assert (
+        found(
+            Recovery.COMMITTED, incarnation(got(1, 2)), incarnation(got(3, 3), vector=Saved({P: 2}))
+        )
+        == []
+    )
 
 
 def test_lost() -> None:
-    assert found(Recovery.ARCHIVES, life(got(1, 2))) == [Kind.LOST]
-    assert found(Recovery.SAVED, life(got(1, 2))) == [Kind.LOST]
-    assert found(Recovery.COMMITTED, life(got(1, 2))) == [Kind.LOST]
-    assert found(Recovery.ARCHIVES, life(got(1, 2)), owed={P: {1, 2}}) == []
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 2))) == [Kind.LOST]
+    assert found(Recovery.SAVED, incarnation(got(1, 2))) == [Kind.LOST]
+    assert found(Recovery.COMMITTED, incarnation(got(1, 2))) == [Kind.LOST]
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 2)), owed={P: {1, 2}}) == []
 
 
 def test_phantom() -> None:
-    assert found(Recovery.SAVED, life(got(1, 6))) == [Kind.PHANTOM]
+    assert found(Recovery.SAVED, incarnation(got(1, 6))) == [Kind.PHANTOM]
     broken = Got(NOW, P, 3, 3, whole=False)
-    assert found(Recovery.SAVED, life(got(1, 2), broken)) == [Kind.PHANTOM]
+    assert found(Recovery.SAVED, incarnation(got(1, 2), broken)) == [Kind.PHANTOM]
 
 
 def test_disorder() -> None:
-    assert Kind.DISORDER in found(Recovery.SAVED, life(got(1, 1), got(3, 3), got(2, 2)))
-    assert found(Recovery.SAVED, life(got(1, 2), got(2, 3))) == [Kind.DISORDER]
+    assert Kind.DISORDER in found(Recovery.SAVED, incarnation(got(1, 1), got(3, 3), got(2, 2)))
+    assert found(Recovery.SAVED, incarnation(got(1, 2), got(2, 3))) == [Kind.DISORDER]
 
 
 def test_gap() -> None:
-    assert Kind.GAP in found(Recovery.SAVED, life(got(1, 1), got(3, 3)))
-    assert Kind.GAP in found(Recovery.SAVED, life(got(2, 3)))  # behind its vector
-    assert found(Recovery.NONE, life(got(1, 1), got(3, 3))) == [Kind.GAP]
-    assert found(Recovery.NONE, life(got(1, 2), ended=FOREVER)) == [Kind.GAP]  # at its end
-    earlier = life(got(1, 2))
-    assert found(Recovery.ARCHIVES, earlier, life(got(3, 3))) == []
-    told = life(got(1, 3), Lost(NOW, P, 4, 4), got(5, 5))
+    assert Kind.GAP in found(Recovery.SAVED, incarnation(got(1, 1), got(3, 3)))
+    assert Kind.GAP in found(Recovery.SAVED, incarnation(got(2, 3)))  # behind its vector
+    assert found(Recovery.NONE, incarnation(got(1, 1), got(3, 3))) == [Kind.GAP]
+    assert found(Recovery.NONE, incarnation(got(1, 2), ended=FOREVER)) == [Kind.GAP]  # at its end
+    earlier = incarnation(got(1, 2))
+    assert found(Recovery.ARCHIVES, earlier, incarnation(got(3, 3))) == []
+    told = incarnation(got(1, 3), Lost(NOW, P, 4, 4), got(5, 5))
     assert found(Recovery.SAVED, told) == []
 
 
 def test_twice() -> None:
-    again = life(got(2, 3), vector=Saved({P: 1}))
-    assert found(Recovery.COMMITTED, life(got(1, 2)), again) == [Kind.TWICE]
+    again = incarnation(got(2, 3), vector=Saved({P: 1}))
+    assert found(Recovery.COMMITTED, incarnation(got(1, 2)), again) == [Kind.TWICE]
 
 
 def test_repeated() -> None:
-    again = life(got(2, 3), vector=Saved({P: 2}))
-    assert found(Recovery.SAVED, life(got(1, 2)), again) == [Kind.REPEATED]
+    again = incarnation(got(2, 3), vector=Saved({P: 2}))
+    assert found(Recovery.SAVED, incarnation(got(1, 2)), again) == [Kind.REPEATED]
 
 
 def test_a_message_out_of_a_hole_of_the_vector_is_not_repeated() -> None:
@@ -119,58 +134,60 @@ def test_a_message_out_of_a_hole_of_the_vector_is_not_repeated() -> None:
     assert (
         found(
             Recovery.SAVED,
-            life(got(2, 2), vector=Saved({P: 1})),
-            life(got(1, 1), got(3, 3), vector=holed),
+            incarnation(got(2, 2), vector=Saved({P: 1})),
+            incarnation(got(1, 1), got(3, 3), vector=holed),
         )
         == []
     )
-    assert found(Recovery.SAVED, life(got(1, 1)), life(got(2, 3), vector=holed)) == [Kind.REPEATED]
+    assert found(Recovery.SAVED, incarnation(got(1, 1)), incarnation(got(2, 3), vector=holed)) == [
+        Kind.REPEATED
+    ]
 
 
 def test_unmarked() -> None:
     for certainty in ("live", "missed"):
-        again = life(got(2, 3, certainty))
-        assert found(Recovery.ARCHIVES, life(got(1, 2)), again) == [Kind.UNMARKED]
+        again = incarnation(got(2, 3, certainty))
+        assert found(Recovery.ARCHIVES, incarnation(got(1, 2)), again) == [Kind.UNMARKED]
     late = NOW + 10  # all is confirmed
-    again = life(got(2, 3, at=late), born=late)
-    assert Kind.UNMARKED in found(Recovery.NONE, life(got(1, 2)), again)
+    again = incarnation(got(2, 3, at=late), born=late)
+    assert Kind.UNMARKED in found(Recovery.NONE, incarnation(got(1, 2)), again)
 
 
 def test_without_recovery_a_message_that_was_not_confirmed_may_be_repeated() -> None:
-    assert found(Recovery.NONE, life(got(1, 2)), life(got(2, 3))) == []
+    assert found(Recovery.NONE, incarnation(got(1, 2)), incarnation(got(2, 3))) == []
 
 
 def test_a_subscriber_that_died_before_it_was_heard_again_is_exempt() -> None:
     stop = Interval("stop", NOW - 1, NOW + 1)
-    soon = life(got(1, 2), ended=stop.end + REUNION_S - 1)
-    late = life(got(1, 2), ended=stop.end + REUNION_S + 1)
-    again = life(got(1, 3, "missed"), born=NOW + 50, ended=FOREVER)
+    soon = incarnation(got(1, 2), ended=stop.end + REUNION_S - 1)
+    late = incarnation(got(1, 2), ended=stop.end + REUNION_S + 1)
+    again = incarnation(got(1, 3, "missed"), born=NOW + 50, ended=FOREVER)
     assert found(Recovery.ARCHIVES, soon, again, interruptions=[stop]) == []
     assert found(Recovery.ARCHIVES, late, again, interruptions=[stop]) == [Kind.UNMARKED]
-    stalled = life(got(1, 2), ended=NOW + 2)
+    stalled = incarnation(got(1, 2), ended=NOW + 2)
     stalled.stalls.append((NOW - 1, NOW + 1))
     assert found(Recovery.ARCHIVES, stalled, again) == []
-    early = life(got(1, 2, at=NOW - 5), ended=NOW + 2)  # before the interruption
+    early = incarnation(got(1, 2, at=NOW - 5), ended=NOW + 2)  # before the interruption
     assert found(Recovery.ARCHIVES, early, again, interruptions=[stop]) == [Kind.UNMARKED]
 
 
 def test_stale() -> None:
     late = NOW + 10
-    assert found(Recovery.NONE, life(got(1, 3, at=late), born=late)) == [Kind.STALE]
-    assert found(Recovery.NONE, life(got(4, 5, at=late), born=late)) == []
+    assert found(Recovery.NONE, incarnation(got(1, 3, at=late), born=late)) == [Kind.STALE]
+    assert found(Recovery.NONE, incarnation(got(4, 5, at=late), born=late)) == []
 
 
 def test_false_loss() -> None:
-    told = life(got(1, 1), Lost(NOW, P, 2, 2), got(3, 3))
+    told = incarnation(got(1, 1), Lost(NOW, P, 2, 2), got(3, 3))
     assert found(Recovery.NONE, told) == []
     assert found(Recovery.SAVED, told) == [Kind.FALSE, Kind.LOST]
 
 
 def test_hole() -> None:
     content = [Archived("one", {P: {1, 2, 3}}), Archived("two", {P: {1, 3}})]
-    assert found(Recovery.ARCHIVES, life(got(1, 3)), archives=content) == [Kind.HOLE]
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 3)), archives=content) == [Kind.HOLE]
     more = [Archived("one", {P: {1, 2, 3, 4}}), Archived("two", {P: {1, 2, 3}})]
-    assert found(Recovery.ARCHIVES, life(got(1, 3)), archives=more) == [Kind.HOLE]
+    assert found(Recovery.ARCHIVES, incarnation(got(1, 3)), archives=more) == [Kind.HOLE]
 
 
 @pytest.mark.parametrize("recovery", [Recovery.ARCHIVES, Recovery.COMMITTED])
@@ -178,7 +195,7 @@ def test_class(recovery: Recovery) -> None:
     def classified(name: str, interruptions: Sequence[Interval] = ()) -> list[Kind]:
         classes = {"desk": Classes({P: [(1, 2, "uncertain"), (3, 4, name)]})}
         content = [Archived("one", {P: {1, 2, 3, 4}}, classes=classes)]
-        only = life(got(1, 3))
+        only = incarnation(got(1, 3))
         return found(recovery, only, archives=content, interruptions=interruptions)
 
     assert classified("uncertain") == []
@@ -196,7 +213,7 @@ def test_views() -> None:
         content = [
             Archived(str(number), {P: {1, 2, 3}}, [each]) for number, each in enumerate(others)
         ]
-        return found(Recovery.ARCHIVES, life(got(1, 1), view, got(2, 3)), archives=content)
+        return found(Recovery.ARCHIVES, incarnation(got(1, 1), view, got(2, 3)), archives=content)
 
     assert differ(seen("ab"), seen("ab", {P: 1}), seen("ab", {P: 1})) == []
     assert differ(seen("ab"), seen("abc", {P: 1})) == [Kind.VIEWS]
@@ -205,7 +222,7 @@ def test_views() -> None:
 
 
 def test_violations_are_told_as_ranges() -> None:
-    subscriber = Subscriber("desk", Recovery.ARCHIVES, [life(got(3, 3))])
+    subscriber = Subscriber("desk", Recovery.ARCHIVES, [incarnation(got(3, 3))])
     wanted: Sequences = {P: {1, 2, 3, 5}}
     lost = [
         each

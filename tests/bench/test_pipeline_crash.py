@@ -48,7 +48,7 @@ from workshop.peers import Server
 
 SEED = 7
 # One of each kind, but that the driver's death comes with a restored checkpoint. That of workers waits until
-# all queries work again: those before it have had their effect. Those of the whole job are the last: each life
+# all queries work again: those before it have had their effect. Those of the whole job are the last: each incarnation
 # takes longer to start than all else, and so the second only has to begin, and the third to finish.
 KILLS = [Kill.SPOOL, Kill.SINK, Kill.WORKER, Kill.LAKE, Kill.RESTORE]
 
@@ -229,8 +229,8 @@ def test_only_the_dead_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_job_that_dies_and_was_not_killed_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of three lives the first is killed at its moment, the second fails, and so does the third at its end."""
-    lives = iter(
+    """Of three incarnations the first is killed at its moment, the second fails, and so does the third at its end."""
+    incarnations = iter(
         [
             f"import os; os.rename('{LAKE}', f'{LAKE}.{{os.getpid()}}'); os.kill(os.getpid(), 9)",
             "raise SystemExit('oh')",
@@ -240,7 +240,7 @@ def test_a_job_that_dies_and_was_not_killed_is_found(
     begin = subprocess.Popen
 
     def begin_next(_: object, **options: Any) -> subprocess.Popen[bytes]:
-        return begin([sys.executable, "-c", next(lives)], cwd=tmp_path, **options)
+        return begin([sys.executable, "-c", next(incarnations)], cwd=tmp_path, **options)
 
     (tmp_path / LAKE).touch()
     monkeypatch.setattr(subprocess, "Popen", begin_next)

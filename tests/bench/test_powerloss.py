@@ -88,7 +88,7 @@ def test_an_era_can_be_repeated(
     monkeypatch.setattr("sys.argv", ["bench.powerloss", "4", "--about", "Began"])
     assert again.main() == 0
     said = capsys.readouterr().out
-    assert "Began(life=1)" in said
+    assert "Began(incarnation=1)" in said
     assert said.endswith("no violations\n")
     monkeypatch.setattr("sys.argv", ["bench.powerloss", "--moment", "50"])
     assert again.main() == 0

@@ -34,21 +34,21 @@ def published(*messages: h.Message, queue: str = "q") -> list[h.Event]:
 
 
 def got(
-    message: h.Message = M1, queue: str = "q", *, life: int = 1, flag: bool = False
+    message: h.Message = M1, queue: str = "q", *, incarnation: int = 1, flag: bool = False
 ) -> h.Delivered:
-    return h.Delivered(life, f"c-{life}", queue, message, flag)
+    return h.Delivered(incarnation, f"c-{incarnation}", queue, message, flag)
 
 
 def taken(message: h.Message = M1, queue: str = "q", **facts: object) -> list[h.Event]:
     return [got(message, queue, **facts), h.Acked(queue, message)]  # type: ignore[arg-type]
 
 
-def crash(life: int = 2) -> list[h.Event]:
-    return [h.Died(life - 1), h.Began(life)]
+def crash(incarnation: int = 2) -> list[h.Event]:
+    return [h.Died(incarnation - 1), h.Began(incarnation)]
 
 
-def shown(offset: int, message: h.Message, life: int = 1) -> p.Shown:
-    return p.Shown(life, "s", offset, message)
+def shown(offset: int, message: h.Message, incarnation: int = 1) -> p.Shown:
+    return p.Shown(incarnation, "s", offset, message)
 
 
 SYNC = "sync"
@@ -73,43 +73,43 @@ def kinds(*parts: Part | str) -> list[Kind]:
 
 
 def test_an_ack_that_no_sync_covered_may_be_forgotten() -> None:
-    verdict = judged(published(M1), taken(), crash(), taken(life=2))
+    verdict = judged(published(M1), taken(), crash(), taken(incarnation=2))
     assert verdict.violations == []
     assert verdict.counts["again"] == 1
 
 
 def test_an_ack_that_a_sync_covered_may_not() -> None:
-    assert kinds(published(M1), taken(), SYNC, crash(), taken(life=2, flag=True)) == [
+    assert kinds(published(M1), taken(), SYNC, crash(), taken(incarnation=2, flag=True)) == [
         Kind.DUPLICATE
     ]
 
 
 def test_a_sync_covers_what_was_before_it() -> None:
     covered = p.Synced(4)  # begun, sent, confirmed, delivered
-    assert kinds(published(M1), taken(), covered, crash(), taken(life=2, flag=True)) == []
+    assert kinds(published(M1), taken(), covered, crash(), taken(incarnation=2, flag=True)) == []
 
 
 def test_a_mark_that_no_sync_covered_may_be_forgotten() -> None:
-    assert kinds(published(M1), got(), crash(), taken(life=2)) == []
-    assert kinds(published(M1), got(), SYNC, crash(), taken(life=2)) == [Kind.FLAG]
-    assert kinds(published(M1), got(), SYNC, crash(), taken(life=2, flag=True)) == []
+    assert kinds(published(M1), got(), crash(), taken(incarnation=2)) == []
+    assert kinds(published(M1), got(), SYNC, crash(), taken(incarnation=2)) == [Kind.FLAG]
+    assert kinds(published(M1), got(), SYNC, crash(), taken(incarnation=2, flag=True)) == []
 
 
 def test_who_need_not_ack_leaves_no_mark() -> None:
     delivered = [got(), p.Unmarked("q", M1), h.Acked("q", M1)]
     forgotten = p.Synced(4)
-    assert kinds(published(M1), delivered, forgotten, crash(), taken(life=2)) == []
+    assert kinds(published(M1), delivered, forgotten, crash(), taken(incarnation=2)) == []
 
 
 def test_what_nobody_was_given_is_not_marked() -> None:
-    assert kinds(published(M1), crash(), taken(life=2, flag=True)) == [Kind.FLAG]
+    assert kinds(published(M1), crash(), taken(incarnation=2, flag=True)) == [Kind.FLAG]
 
 
 def test_what_is_forgotten_comes_again_in_order() -> None:
     both = [got(M1), got(M2)]
-    again = [*taken(M1, life=2), *taken(M2, life=2)]
+    again = [*taken(M1, incarnation=2), *taken(M2, incarnation=2)]
     assert kinds(published(M1, M2), both, crash(), again) == []
-    assert kinds(published(M1, M2), got(M2), SYNC, crash(), taken(M1, life=2)) == [
+    assert kinds(published(M1, M2), got(M2), SYNC, crash(), taken(M1, incarnation=2)) == [
         Kind.DISORDER,
         Kind.LOST,
     ]
@@ -123,18 +123,23 @@ def test_a_queue_without_an_order() -> None:
 
 def test_a_rejected_message_may_come_again_with_at_least_once_dead_letters() -> None:
     rejected = [got(), h.Rejected("q", M1)]
-    again = taken(life=2, flag=True)
+    again = taken(incarnation=2, flag=True)
     assert kinds(published(M1), rejected, SYNC, crash(), again) == [Kind.DUPLICATE]
     at_least_once = p.Trait("q", at_least_once=True)
     assert kinds(at_least_once, published(M1), rejected, SYNC, crash(), again) == []
 
 
-@pytest.mark.parametrize(("lives", "fine"), [(2, True), (1, False)])
-def test_what_dies_by_itself_may_do_so_once_in_each_life(lives: int, fine: bool) -> None:
+@pytest.mark.parametrize(("incarnations", "fine"), [(2, True), (1, False)])
+def test_what_dies_by_itself_may_do_so_once_in_each_incarnation(
+    incarnations: int, fine: bool
+) -> None:
     history: list[Part] = [h.Lettered("q", "dead", expires=True), published(M1)]
-    if lives == 2:
+    if incarnations == 2:
         history.append(crash())
-    twice = [*taken(M1, "dead", life=lives), *taken(M1, "dead", life=lives)]
+    twice = [
+        *taken(M1, "dead", incarnation=incarnations),
+        *taken(M1, "dead", incarnation=incarnations),
+    ]
     assert kinds(*history, twice) == ([] if fine else [Kind.DUPLICATE])
 
 
@@ -150,23 +155,25 @@ def test_a_purge_excuses_what_was_there() -> None:
 
 def test_what_was_purged_never_comes_once_that_was_answered() -> None:
     asked, answered = p.PurgeAsked("q"), p.Purged("q")
-    assert kinds(published(M1), asked, crash(), taken(life=2)) == []
-    assert kinds(published(M1), asked, answered, crash(), taken(life=2)) == [Kind.PHANTOM]
+    assert kinds(published(M1), asked, crash(), taken(incarnation=2)) == []
+    assert kinds(published(M1), asked, answered, crash(), taken(incarnation=2)) == [Kind.PHANTOM]
 
 
 def test_what_somebody_has_is_not_purged() -> None:
     purge = [p.PurgeAsked("q"), p.Purged("q")]
-    assert kinds(published(M1), got(), purge, crash(), taken(life=2)) == []
+    assert kinds(published(M1), got(), purge, crash(), taken(incarnation=2)) == []
     returned = [got(), h.Requeued("q", M1)]
-    assert kinds(published(M1), returned, purge, crash(), taken(life=2)) == [Kind.PHANTOM]
+    assert kinds(published(M1), returned, purge, crash(), taken(incarnation=2)) == [Kind.PHANTOM]
 
 
 def test_what_was_acked_is_not_purged() -> None:
     """A purge that finds nothing waits for nothing."""
     gone = h.Gone(1, "c-1", "q")
     purge = [p.PurgeAsked("q"), p.Purged("q")]
-    assert kinds(published(M1), taken(), gone, purge, crash(), taken(life=2, flag=True)) == []
-    assert kinds(published(M1), got(), gone, purge, crash(), taken(life=2, flag=True)) == [
+    assert (
+        kinds(published(M1), taken(), gone, purge, crash(), taken(incarnation=2, flag=True)) == []
+    )
+    assert kinds(published(M1), got(), gone, purge, crash(), taken(incarnation=2, flag=True)) == [
         Kind.PHANTOM
     ]
 
@@ -202,8 +209,8 @@ def test_a_transaction_that_nobody_answered_is_lost_as_a_whole() -> None:
     asked = transaction(M1, M2, answered=False)
     assert kinds(asked, crash()) == []
     assert kinds(asked, got(M1), crash()) == [], "what was delivered had no promise"
-    assert kinds(asked, crash(), taken(M1, life=2), taken(M2, life=2)) == []
-    assert kinds(asked, crash(), taken(M1, life=2)) == [Kind.TORN]
+    assert kinds(asked, crash(), taken(M1, incarnation=2), taken(M2, incarnation=2)) == []
+    assert kinds(asked, crash(), taken(M1, incarnation=2)) == [Kind.TORN]
     assert kinds(transaction(M1, answered=True), crash()) == [Kind.LOST]
 
 
@@ -214,8 +221,8 @@ def test_acks_and_receipt_stay_together() -> None:
         p.Receipted("q", (M1,), RECEIPT),
         h.CommitAsked("c-receipts", 1),
     ]
-    receipt = taken(RECEIPT, RECEIPTS, life=2)
-    again = taken(life=2, flag=True)
+    receipt = taken(RECEIPT, RECEIPTS, incarnation=2)
+    again = taken(incarnation=2, flag=True)
     assert kinds(before, commit, crash(), receipt) == []
     assert kinds(before, commit, crash(), again) == []
     assert kinds(before, commit, crash(), receipt, again) == [Kind.TORN]
@@ -285,5 +292,5 @@ def test_what_is_sent_again_is_taken_once() -> None:
 
 def test_what_is_sent_again_after_a_crash_may_be_transient() -> None:
     fleeting = [sent(persistent=False), *crash()]
-    assert kinds(fleeting, taken(life=2)) == [Kind.PHANTOM]
-    assert kinds(fleeting, p.Resent(2, M1), taken(life=2)) == []
+    assert kinds(fleeting, taken(incarnation=2)) == [Kind.PHANTOM]
+    assert kinds(fleeting, p.Resent(2, M1), taken(incarnation=2)) == []

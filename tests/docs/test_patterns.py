@@ -23,6 +23,12 @@ EXAMPLES = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """State is stored in the current folder, unless a program says where."""
+    monkeypatch.chdir(tmp_path)
+
+
 def run(code: str, url: str) -> None:
     """Run an example, in which `await` may stand by itself."""
     names: dict[str, object] = {"URL": url}

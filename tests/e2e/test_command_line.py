@@ -93,7 +93,7 @@ JSON_FIELDS = {
     "policies": ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
     "operator-policies": ("vhost", "name", "pattern", "apply-to", "definition", "priority"),
 }
-RATE_COLUMNS = ("in", "out", "bytes in", "bytes out")
+RATE_COLUMNS = ("in", "out")
 
 COLUMNS_OF = {
     "queues": queues.COLUMNS,

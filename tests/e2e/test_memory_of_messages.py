@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pika
 
-from .lives import life
+from .durable_broker import durable_broker
 
 
 def persistent(message_id: str) -> pika.BasicProperties:
@@ -12,12 +12,12 @@ def persistent(message_id: str) -> pika.BasicProperties:
 
 
 def test_a_duplicate_of_what_was_consumed_before_a_restart_is_dropped(tmp_path: Path) -> None:
-    with life(tmp_path) as channel:
+    with durable_broker(tmp_path) as channel:
         arguments = {"x-message-deduplication": True}
         channel.queue_declare("orders", durable=True, arguments=arguments)
         channel.basic_publish("", "orders", b"one", persistent("1"))
         assert channel.basic_get("orders", auto_ack=True)[2] == b"one"
-    with life(tmp_path) as channel:
+    with durable_broker(tmp_path) as channel:
         channel.basic_publish("", "orders", b"one again", persistent("1"))
         channel.basic_publish("", "orders", b"two", persistent("2"))
         assert channel.basic_get("orders", auto_ack=True)[2] == b"two"
@@ -25,13 +25,13 @@ def test_a_duplicate_of_what_was_consumed_before_a_restart_is_dropped(tmp_path: 
 
 
 def test_a_restart_is_one_more_return(tmp_path: Path) -> None:
-    with life(tmp_path) as channel:
+    with durable_broker(tmp_path) as channel:
         arguments = {"x-queue-type": "quorum", "x-delivery-limit": 2}
         channel.queue_declare("orders", durable=True, arguments=arguments)
         channel.basic_publish("", "orders", b"one", persistent("1"))
         channel.basic_nack(channel.basic_get("orders")[0].delivery_tag)
         channel.basic_get("orders")
-    with life(tmp_path) as channel:
+    with durable_broker(tmp_path) as channel:
         method, properties, _ = channel.basic_get("orders")
         assert method.redelivered
         assert properties.headers == {"x-delivery-count": 2}

@@ -15,17 +15,17 @@ from pika.exceptions import ChannelClosedByBroker
 
 from workshop import peers
 
-from . import lives
+from .durable_broker import durable_broker
 
-Life = Callable[[], AbstractContextManager[BlockingChannel]]
+StartBroker = Callable[[], AbstractContextManager[BlockingChannel]]
 
 PERSISTENT = BasicProperties(delivery_mode=2)
 
 
 @pytest.fixture(params=[signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-def life(request: pytest.FixtureRequest, tmp_path: Path) -> Life:
-    """See `lives`."""
-    return partial(lives.life, tmp_path / "data", request.param)
+def start_broker(request: pytest.FixtureRequest, tmp_path: Path) -> StartBroker:
+    """Starts the broker, and returns a channel; see `durable_broker`."""
+    return partial(durable_broker, tmp_path / "data", request.param)
 
 
 def send(channel: BlockingChannel, key: str, *bodies: str, **properties: object) -> None:
@@ -54,8 +54,8 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
     return True
 
 
-def test_topology(life: Life) -> None:
-    with life() as channel:
+def test_topology(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.exchange_declare("lasting", "topic", durable=True, arguments={"x": "y"})
         channel.exchange_declare("further", "fanout", durable=True)
         channel.exchange_declare("passing", "topic")
@@ -69,7 +69,7 @@ def test_topology(life: Life) -> None:
         channel.queue_bind("orders", "lasting", "c")
         channel.queue_unbind("orders", "lasting", "c")
         channel.queue_delete("gone")
-    with life() as channel:
+    with start_broker() as channel:
         channel.exchange_declare("lasting", "topic", durable=True, arguments={"x": "y"})
         channel.queue_declare("orders", durable=True, arguments={"x-max-priority": 3})
         for key in ("a.1", "b.1.2", "c"):
@@ -80,8 +80,8 @@ def test_topology(life: Life) -> None:
             channel.exchange_declare("passing", passive=True)
 
 
-def test_messages(life: Life) -> None:
-    with life() as channel:
+def test_messages(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.queue_declare("q", durable=True)
         send(channel, "q", *(f"{number}" for number in range(10)))
         channel.basic_publish("", "q", b"transient")
@@ -93,16 +93,16 @@ def test_messages(life: Life) -> None:
         assert method is not None
         channel.basic_ack(method.delivery_tag)
         channel.queue_declare("r", durable=True)  # answered when all before it is safe, the ack too
-    with life() as channel:
+    with start_broker() as channel:
         assert take(channel, "q", ack=False) == [("a", True), ("c", False), ("d", False)]
-    with life() as channel:
+    with start_broker() as channel:
         assert take(channel, "q") == [("a", True), ("c", True), ("d", True)]
         send(channel, "q", "e")
-    with life() as channel:
+    with start_broker() as channel:
         assert take(channel, "q") == [("e", False)]
 
 
-def test_properties_and_bodies_to_the_byte(life: Life) -> None:
+def test_properties_and_bodies_to_the_byte(start_broker: StartBroker) -> None:
     properties = BasicProperties(
         content_type="text/plain",
         headers={"n": 1, "nested": {"list": [1, "two", None]}},
@@ -115,40 +115,40 @@ def test_properties_and_bodies_to_the_byte(life: Life) -> None:
         app_id="a",
     )
     large = bytes(range(256)) * 2000
-    with life() as channel:
+    with start_broker() as channel:
         channel.queue_declare("q", durable=True)
         for body in (b"", b"small", large):
             channel.basic_publish("", "q", body, properties)
-    with life() as channel:
+    with start_broker() as channel:
         for body in (b"", b"small", large):
             _, found, content = channel.basic_get("q", auto_ack=True)
             assert content == body
             assert found == properties
 
 
-def test_time_to_live_goes_on(life: Life) -> None:
-    with life() as channel:
+def test_time_to_live_goes_on(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.queue_declare("brief", durable=True, arguments={"x-message-ttl": 1})
         channel.queue_declare("q", durable=True)
         send(channel, "brief", "gone")
         send(channel, "q", "gone", expiration="1")
         send(channel, "q", "here", expiration="3600000")
-    with life() as channel:
+    with start_broker() as channel:
         assert take(channel, "brief") == []
         assert take(channel, "q") == [("here", False)]
 
 
-def test_priorities_stay(life: Life) -> None:
-    with life() as channel:
+def test_priorities_stay(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.queue_declare("q", durable=True, arguments={"x-max-priority": 5})
         for priority in (0, 5, 2, 5):
             send(channel, "q", str(priority), priority=priority)
-    with life() as channel:
+    with start_broker() as channel:
         assert [body for body, _ in take(channel, "q")] == ["5", "5", "2", "0"]
 
 
-def test_dead_letters_stay(life: Life) -> None:
-    with life() as channel:
+def test_dead_letters_stay(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.queue_declare("letters", durable=True)
         arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
         channel.queue_declare("q", durable=True, arguments=arguments)
@@ -157,7 +157,7 @@ def test_dead_letters_stay(life: Life) -> None:
         assert method is not None
         channel.basic_reject(method.delivery_tag, requeue=False)
         channel.queue_declare("later", durable=True)  # D3: the next commit covers the rejection
-    with life() as channel:
+    with start_broker() as channel:
         method, properties, body = channel.basic_get("letters")
         assert (method is not None, body) == (True, b"1")
         assert properties is not None
@@ -165,8 +165,8 @@ def test_dead_letters_stay(life: Life) -> None:
         assert take(channel, "q") == [("2", False)]
 
 
-def test_transactions_are_whole(life: Life) -> None:
-    with life() as confirming:
+def test_transactions_are_whole(start_broker: StartBroker) -> None:
+    with start_broker() as confirming:
         channel = confirming.connection.channel()
         channel.tx_select()
         channel.queue_declare("q", durable=True)
@@ -175,17 +175,17 @@ def test_transactions_are_whole(life: Life) -> None:
         send(channel, "q", "3")
         channel.tx_rollback()
         send(channel, "q", "4")
-    with life() as channel:
+    with start_broker() as channel:
         assert [body for body, _ in take(channel, "q")] == ["1", "2"]
 
 
-def test_a_purge_lasts(life: Life) -> None:
-    with life() as channel:
+def test_a_purge_lasts(start_broker: StartBroker) -> None:
+    with start_broker() as channel:
         channel.queue_declare("q", durable=True)
         send(channel, "q", "1", "2")
         channel.queue_purge("q")
         send(channel, "q", "3")
-    with life() as channel:
+    with start_broker() as channel:
         assert take(channel, "q") == [("3", False)]
 
 

@@ -10,7 +10,7 @@ from pika import BasicProperties, BlockingConnection
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from .lives import life
+from .durable_broker import durable_broker
 from .streams import STREAM, declared
 from .traffic import Delivery, Inbox
 
@@ -114,10 +114,10 @@ def test_queues_that_are_no_streams_have_none(
 
 @pytest.mark.usefixtures("server")
 def test_after_a_kill(tmp_path: Path) -> None:
-    with life(tmp_path / "data") as channel:
+    with durable_broker(tmp_path / "data") as channel:
         channel.queue_declare("s", durable=True, arguments=STREAM)
         fill(channel, "s")
-    with life(tmp_path / "data") as channel:
+    with durable_broker(tmp_path / "data") as channel:
         channel.basic_qos(prefetch_count=1000)
         inbox = reading(channel, "s", "headers.currency = 'EUR'", offset=300)
         assert offsets_of(inbox.wait(100)) == list(range(300, COUNT, 3))

@@ -10,14 +10,14 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from .lives import life
+from .durable_broker import durable_broker
 from .streams import STREAM
 from .traffic import Inbox, put
 
 
 @contextmanager
 def killed_afterwards(folder: Path) -> Iterator[BlockingChannel]:
-    with life(folder) as channel:
+    with durable_broker(folder) as channel:
         channel.basic_qos(prefetch_count=1000)
         yield channel
 

@@ -1,4 +1,4 @@
-"""What comes live to one that has returned, by what an archive has told of its earlier lives: SYNC alone."""
+"""What comes live to one that has returned, by what an archive has told of its earlier incarnations: SYNC alone."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from .test_layers import OTHER, Between, P, batch, record
 
 
 class Returned:
-    """A subscriber that began at 10 s and is live again, with what an archive has told of its earlier lives;
+    """A subscriber that began at 10 s and is live again, with what an archive has told of its earlier incarnations;
     `failure_timeout` is 2 s."""
 
     def __init__(self, bound: dict[bytes, int], *, ordered: bool = False) -> None:

@@ -27,7 +27,7 @@ Ranges = list[tuple[int, int, Certainty]]
 
 
 def member(text: str) -> MemberId:
-    """a, or a2 for its second life."""
+    """a, or a2 for its second incarnation."""
     return MemberId(text[0], (text[1:] or "1").encode() * 16)
 
 
@@ -177,7 +177,7 @@ HOLES = {
 
 
 @pytest.mark.parametrize("case", HOLES.values(), ids=HOLES)
-def test_lives_that_no_archive_saw(case: Case) -> None:
+def test_incarnations_that_no_archive_saw(case: Case) -> None:
     """IH3. Of x nothing at all is known."""
     assert said(*case.records) == case.expected
 
@@ -194,7 +194,7 @@ def test_the_present_life_does_not_count() -> None:
 
 
 def test_when_the_name_is_back_its_earlier_life_is_over() -> None:
-    """Whether the view is complete or not; but an earlier life says nothing of a later one."""
+    """Whether the view is complete or not; but an earlier incarnation says nothing of a later one."""
     records: list[ArchiveRecord] = [view(1, 0, "a x"), partial(2, 10, "a x2"), settled(2, 12)]
     assert said(*records, without="x2") == UP_TO_12
     assert DeliveryRecords(records).delivery_status("x").delivery_bound() is None
@@ -232,9 +232,9 @@ def test_who_has_left_has_left() -> None:
 
 
 def test_what_was_passed_over_is_not_delivered() -> None:
-    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    incarnation, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
     first = AcknowledgementRecord(
-        life, view, Vector(), Vector({P: 30}, {P: [(11, 20)]}), is_final=True
+        incarnation, view, Vector(), Vector({P: 30}, {P: [(11, 20)]}), is_final=True
     )
     table = DeliveryRecords([first])
     split = table.delivery_status("x").split(P, 1, 40)
@@ -246,10 +246,10 @@ def test_what_was_passed_over_is_not_delivered() -> None:
 
 
 def test_what_came_out_of_a_hole_is_delivered_or_in_doubt() -> None:
-    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    incarnation, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
     start = Vector({P: 30}, {P: [(11, 20)]})
     filled = AcknowledgementRecord(
-        life, view, start, Vector({P: 40}, {P: [(16, 17), (35, 35)]}), is_final=True
+        incarnation, view, start, Vector({P: 40}, {P: [(16, 17), (35, 35)]}), is_final=True
     )
     split = DeliveryRecords([filled]).delivery_status("x").split(P, 1, 40)
     delivered = [(low, high) for low, high, each in split if each is Certainty.DELIVERED]
@@ -261,17 +261,17 @@ def test_what_came_out_of_a_hole_is_delivered_or_in_doubt() -> None:
         if each is Certainty.UNCERTAIN
         for sequence in range(low, high + 1)
     )
-    assert list(doubt) == [16, 17, *range(41, 61)], "35 was passed over in this life"
+    assert list(doubt) == [16, 17, *range(41, 61)], "35 was passed over in this incarnation"
 
 
 def test_an_acknowledgement_with_a_smaller_hole_is_the_newer() -> None:
-    life, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
+    incarnation, view = MemberId("x", bytes(16)), ViewId(1, bytes(16))
     vectors = [
         Vector({P: 10}),
         Vector({P: 30}, {P: [(11, 20)]}),
         Vector({P: 30}, {P: [(16, 20)]}),
         Vector({P: 30}),
     ]
-    acks = [AcknowledgementRecord(life, view, Vector(), vector) for vector in vectors]
+    acks = [AcknowledgementRecord(incarnation, view, Vector(), vector) for vector in vectors]
     assert sorted(acks, key=acknowledgement_weight) == acks
     assert len({acknowledgement_weight(ack) for ack in acks}) == 4

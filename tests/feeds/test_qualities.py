@@ -158,7 +158,7 @@ def test_recovery_gives_only_what_is_uniform() -> None:
 def test_one_that_is_left_out_does_not_change_the_order_of_the_others(
     seed: int, ordered: bool
 ) -> None:
-    """F9: it is taken for failed though it lives, and orders by itself until it is back."""
+    """F9: it is taken for failed though it is alive, and orders by itself until it is back."""
     world = World(seed, jitter=0.05, ordered=ordered, stacks=TOTAL)
     publishers = [world.add(Role.PUBLISHER) for _ in range(3)]
     nodes = [world.add(Role.SUBSCRIBER, name) for name in "abc"]

@@ -27,7 +27,7 @@ def classes(node: Node, publisher: Node) -> dict[int, Certainty]:
 
 
 def test_what_the_archive_did_not_know_of_is_not_called_live() -> None:
-    """SY5: the cut of the view of the return is behind what the last life was given."""
+    """SY5: the cut of the view of the return is behind what the last incarnation was given."""
     world, publisher, (archiver,) = scene(ordered=False)
     x = world.add(Role.SUBSCRIBER, "x")
     assert together(world, x, archiver)
@@ -365,7 +365,7 @@ def test_with_one_that_only_others_hear_it_begins_behind_what_they_have() -> Non
 
 
 def assumed_scene(*, ordered: bool) -> tuple[World, Node, Node, Node, tuple[Node, Node, Node]]:
-    """A publisher that has ended, an archive that is away and has 1 to 7 of it, as an earlier life of x had,
+    """A publisher that has ended, an archive that is away and has 1 to 7 of it, as an earlier incarnation of x had,
     and x, y, z in one view: x was told by y, which has 1 to 3, where to begin."""
     world, publisher, (archiver,) = scene(ordered=ordered)
     first = world.add(Role.SUBSCRIBER, "x")

@@ -15,6 +15,7 @@ import pytest
 from recado.patterns.asyncapi import EndpointDescription, describe_endpoints
 from recado.patterns.destination import LogStream, PointToPoint, PublishSubscribe
 from recado.patterns.messaging import Messaging
+from recado.patterns.routing import ContentRouter
 
 SCHEMA = json.loads((Path(__file__).parent / "vendor/asyncapi-3.0.0.json").read_text())
 
@@ -158,11 +159,19 @@ def test_the_document_of_an_application() -> None:
     app = Messaging("amqp://ana:secret@broker.example.com", name="shop")
     app.subscribe("orders")(handle)
     app.listen("orders", tag="observe")(lambda message: None)
+    app.flow("carts", ContentRouter({"json.gift": "gifts"}), to="orders", tag="sort")
     document = app.asyncapi(version="2", description="Sells pens.", sends=[("parcels", Line)])
     jsonschema.Draft7Validator(SCHEMA).validate(json.loads(json.dumps(document)))
     assert document["info"] == {"title": "shop", "version": "2", "description": "Sells pens."}
     actions = {name: each["action"] for name, each in document["operations"].items()}
-    assert actions == {"handle": "receive", "observe": "receive", "send-parcels": "send"}
+    assert actions == {
+        "handle": "receive",
+        "observe": "receive",
+        "sort": "receive",
+        "sort-gifts": "send",
+        "sort-orders": "send",
+        "send-parcels": "send",
+    }
     assert sorted(document["components"]["schemas"]) == ["Line", "Order", "Receipt"]
     assert Messaging().asyncapi(version="1")["info"]["title"] == "recado"
 

@@ -37,6 +37,18 @@ class EndpointDescription(msgspec.Struct, frozen=True, kw_only=True):
     function: object = None
 
 
+def describe_sending(
+    name: str, destination: Destination, body_type: Any = Any
+) -> EndpointDescription:
+    """Return the description of what an endpoint sends to a destination."""
+    return EndpointDescription(
+        name=f"{name}-{destination.name}",
+        action="send",
+        destination=destination,
+        body_type=body_type,
+    )
+
+
 def describe_endpoints(
     endpoints: Iterable[EndpointDescription],
     *,

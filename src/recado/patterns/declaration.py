@@ -63,7 +63,8 @@ class Declarer:
         self._deleted_at[key] = asyncio.get_running_loop().time()
 
     def is_declared(self, destination: Destination) -> bool:
-        return _key(destination) in self._declared
+        """Whether a destination exists, as far as is known; the default exchange, whose name is empty, does."""
+        return not destination.name or _key(destination) in self._declared
 
     async def declare(self, destination: DestinationLike) -> Destination:
         """Declare a destination unless it exists; return it."""

@@ -40,20 +40,19 @@ class FlowPublisher:
         self._encode = encode
         self._publisher = publisher
         self._declarer = declarer
-        self._undeclared: dict[Destination, None] = {}
+        self._undeclared: list[Destination] = []
 
     def encode(self, message: Message[Any], to: Destination) -> EncodedPublish:
         """Encode an output; called in the thread of the store as well."""
         if not self._declarer.is_declared(to):
-            self._undeclared[to] = None
+            self._undeclared.append(to)
         return self._encode(message, to)
 
     async def publish(self, outputs: Sequence[FlowOutput]) -> None:
         """Publish outputs in order and wait for their confirms; raises the first error."""
         while self._undeclared:
-            destination = next(iter(self._undeclared))
-            await self._declarer.declare(destination)
-            del self._undeclared[destination]
+            await self._declarer.declare(self._undeclared[0])
+            del self._undeclared[0]  # meanwhile, others may have been appended
         publishes = [each.publish for each in outputs]
         try:
             await self._publisher.publish_many(publishes)
@@ -79,11 +78,16 @@ class FlowProcessor:
     ) -> None:
         self.flow = flow
         self.running_count = 0
+        self.failed_count = 0
         self._body_type = body_type
         self._options = options
         self._publisher = publisher
         self._settlement = settlement
         self._translators = translators
+
+    @property
+    def handled_count(self) -> int:
+        return self.flow.processed_count
 
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries until the consumer ends."""
@@ -171,6 +175,7 @@ class FlowProcessor:
         if result.error is None:
             delivery.ack()
         else:
+            self.failed_count += 1
             await self._settlement.retry_or_park(
                 delivery, delivery.properties, queue, result.error, message.attempt
             )

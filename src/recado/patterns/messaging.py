@@ -31,7 +31,7 @@ from recado.client import (
 )
 from recado.node.broker import Broker
 
-from .asyncapi import EndpointDescription, describe_endpoints
+from .asyncapi import EndpointDescription, describe_endpoints, describe_sending
 from .declaration import UNROUTED_SUFFIX
 from .delay import Delay
 from .destination import (
@@ -124,7 +124,7 @@ class Messaging:
         self._store = self._to_store(store)
         self._delay: Delay | None = None  # None: chosen by the broker
         self._registrations: list[Callable[[Runtime], MessageEndpoint]] = []
-        self._descriptions: dict[str, EndpointDescription] = {}
+        self._descriptions: dict[str, list[EndpointDescription]] = {}
         self._tags: set[str] = set()
         self._outboxes: list[Outbox] = []
         self._needs_store = False
@@ -295,17 +295,9 @@ class Messaging:
             description: for people, in CommonMark.
             sends: destinations to which the application publishes, each with the type of its messages.
         """
-        sent = [
-            EndpointDescription(
-                name=f"send-{to_destination(to).name}",
-                action="send",
-                destination=to_destination(to),
-                body_type=body_type,
-            )
-            for to, body_type in sends
-        ]
+        sent = [describe_sending("send", to_destination(to), body_type) for to, body_type in sends]
         return describe_endpoints(
-            [*self._descriptions.values(), *sent],
+            [each for found in (*self._descriptions.values(), sent) for each in found],
             title=title or self.name,
             version=version,
             description=description,
@@ -369,14 +361,16 @@ class Messaging:
                 timeout=timeout,
             )
             self._register(options.tag, lambda runtime: runtime.handler_endpoint(handler, options))
-            self._descriptions[options.tag] = EndpointDescription(
-                name=options.tag,
-                destination=options.target,
-                key=key,
-                body_type=handler.body_type,
-                reply_type=handler.reply_type,
-                function=function,
-            )
+            self._descriptions[options.tag] = [
+                EndpointDescription(
+                    name=options.tag,
+                    destination=options.target,
+                    key=key,
+                    body_type=handler.body_type,
+                    reply_type=handler.reply_type,
+                    function=function,
+                )
+            ]
             return function
 
         return register
@@ -432,6 +426,14 @@ class Messaging:
         self._register(
             options.tag, lambda runtime: runtime.flow_endpoint(definition, options, store)
         )
+        received = EndpointDescription(
+            name=options.tag, destination=target, key=key, body_type=body_type
+        )
+        outputs = (*definition.composition.destinations(), definition.to)
+        self._descriptions[options.tag] = [
+            received,
+            *(describe_sending(options.tag, each) for each in outputs if each is not None),
+        ]
 
     def outbox(self, store: StateStore | None = None, *, name: str = "outbox") -> Outbox:
         """Return an outbox in the database of a store, default that of this application.
@@ -480,12 +482,14 @@ class Messaging:
             self._register(
                 name, lambda runtime: runtime.tap_endpoint(handler, name, queue, bindings)
             )
-            self._descriptions[name] = EndpointDescription(
-                name=name,
-                destination=PointToPoint(queue),
-                body_type=handler.body_type,
-                function=function,
-            )
+            self._descriptions[name] = [
+                EndpointDescription(
+                    name=name,
+                    destination=PointToPoint(queue),
+                    body_type=handler.body_type,
+                    function=function,
+                )
+            ]
             return function
 
         return register

@@ -54,12 +54,12 @@ class Keeper(Actor[Any]):
                 self.unhandled(message)
 
 
-def life(
+def incarnation(
     disk: Disk,
     story: Callable[[ActorSystem, DurableMailboxes], Coroutine[Any, Any, T]],
     transport: MemoryTransport | None = None,
 ) -> T:
-    """One life of a process that keeps its mail there."""
+    """One incarnation of a process that keeps its mail there."""
 
     async def live() -> T:
         async with ActorSystem("test", transport=transport) as system:

@@ -62,7 +62,7 @@ class Clerk(Actor[Double | Leave | Divide | Carry]):
 
 
 class World:
-    """Where a server and its client find each other, in several lives."""
+    """Where a server and its client find each other, in several incarnations."""
 
     def __init__(self, kind: str, url: str = "") -> None:
         self._kind = kind
@@ -165,7 +165,7 @@ async def test_another_life_of_the_asker_is_not_answered(kind: str) -> None:
 
 @in_a_loop
 async def test_on_tcp_the_ask_ends_with_the_connection() -> None:
-    """R2: the asker cannot know whether there is a next life; the message is handled in it all the same."""
+    """R2: the asker cannot know whether there is a next incarnation; the message is handled in it all the same."""
     disk = MemoryDisk()
     listening = TcpTransport("127.0.0.1:0")
     calling = TcpTransport(nodes={})
@@ -195,7 +195,7 @@ async def test_who_waits_for_what_is_not_attempted_any_more_is_told() -> None:
             asking = clerk_of(client).ask_future(Double(1), SECONDS)
             await left_waiting(boxes, 1)
             [(entry, _)] = boxes._journal.pending_of("clerk")
-            for _ in range(3):  # as lives that ended in the midst of the handler
+            for _ in range(3):  # as incarnations that ended in the midst of the handler
                 boxes._journal.record_attempt(entry)
         async with office(there.server(), disk, attempts=3) as (system, _):
             with pytest.raises(ActorStoppedError, match="3 attempts"):
@@ -253,7 +253,7 @@ def test_a_record_that_says_who_asked_is_read_by_the_last_version() -> None:
 
 @in_a_loop
 async def test_a_stranger_stays_one() -> None:
-    """R5: on an untrusted node what the clerk does not know is no failure of it, in a later life either."""
+    """R5: on an untrusted node what the clerk does not know is no failure of it, in a later incarnation either."""
     disk = MemoryDisk()
     async with (
         world("memory") as there,

@@ -35,7 +35,7 @@ class Quiet(MailboxJournal):
         pass
 
 
-class Life:
+class Incarnation:
     """Of a node with a durable mailbox: what it knows of what came, and what its disk knows."""
 
     def __init__(self, disk: Disk, gaps: int = FEW) -> None:
@@ -63,13 +63,13 @@ class HeldBack(RuleBasedStateMachine):
         self.plain: list[int] = []
         self.handled: set[int] = set()
         self.most = 0  # unsettled at a time
-        # Given, to later lives: until all have come, there may be so many more ranges.
+        # Given, to later incarnations: until all have come, there may be so many more ranges.
         self.again = 0
 
     @initialize(seed=st.integers(0, 1000))
     def begin(self, seed: int) -> None:
         self.disk = SimulatedDisk(seed)
-        self.life = Life(self.disk)
+        self.incarnation = Incarnation(self.disk)
 
     @rule(count=st.integers(1, 3))
     def lose(self, count: int) -> None:
@@ -80,7 +80,7 @@ class HeldBack(RuleBasedStateMachine):
     def hold(self, durables: list[bool]) -> None:
         for durable in durables:
             self.number += 2
-            self.life.comes(self.number)
+            self.incarnation.comes(self.number)
             self.held[self.number] = durable
 
     @rule(durable=st.booleans(), times=st.integers(1, 2 * FEW))
@@ -88,15 +88,15 @@ class HeldBack(RuleBasedStateMachine):
         """In turns with the other kind, so that there are gaps."""
         for turn in range(times):
             self.number += 1
-            self.life.comes(self.number)
+            self.incarnation.comes(self.number)
             self._take(self.number, durable=durable is bool(turn % 2))
 
     def _take(self, number: int, *, durable: bool) -> None:
         if durable:
-            assert enter(self.life.mailbox_journal, number) is not None
+            assert enter(self.incarnation.mailbox_journal, number) is not None
             self.entered.append(number)
         else:
-            self.life.settle(number)
+            self.incarnation.settle(number)
             self.plain.append(number)
 
     @precondition(lambda self: self.held)
@@ -107,68 +107,69 @@ class HeldBack(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        assert wait_until_synced(self.life.mailbox_journal) is None
+        assert wait_until_synced(self.incarnation.mailbox_journal) is None
         for number in self.entered:
-            self.life.settle(number)
+            self.incarnation.settle(number)
         self.settled += self.entered
         self.entered.clear()
 
     @rule()
     def write(self) -> None:
-        self.life.mailbox_journal.flush()
+        self.incarnation.mailbox_journal.flush()
 
     @rule(count=st.integers(1, 5))
     def handle(self, count: int) -> None:
-        for entry, record in self.life.mailbox_journal.pending_of("box")[:count]:
+        for entry, record in self.incarnation.mailbox_journal.pending_of("box")[:count]:
             assert record.origin is not None
-            self.life.mailbox_journal.record_handled(entry)
+            self.incarnation.mailbox_journal.record_handled(entry)
             self.handled.add(record.origin[1])
 
     @rule()
     def repeat(self) -> None:
         """Whatever came before."""
-        look = self.life.replay.history_of(SENDER).status_of
+        look = self.incarnation.replay.history_of(SENDER).status_of
         assert all(look(number) is FrameStatus.SETTLED for number in self.plain)
         assert all(look(number) is FrameStatus.PENDING for number in [*self.held, *self.entered])
         assert all(
-            enter(self.life.mailbox_journal, n) is None for n in [*self.entered, *self.settled]
+            enter(self.incarnation.mailbox_journal, n) is None
+            for n in [*self.entered, *self.settled]
         )
 
     @rule(waits=st.booleans())
     def close(self, waits: bool) -> None:
         before = self._known()
-        self.life.mailbox_journal.close()
-        self.life = Life(self.disk)
+        self.incarnation.mailbox_journal.close()
+        self.incarnation = Incarnation(self.disk)
         assert self._known() == before
         self._given_again(waits)
 
     def _known(self) -> set[int]:
-        known = self.life.mailbox_journal._sequences_of(SENDER)
+        known = self.incarnation.mailbox_journal._sequences_of(SENDER)
         return {number for number in range(self.number) if number in known}
 
     @rule(waits=st.booleans())
     def lose_power(self, waits: bool) -> None:
         with self.disk._lock:
             after = self.disk.crash()
-        self.life.mailbox_journal.close()
+        self.incarnation.mailbox_journal.close()
         self.disk = after
-        self.life = Life(after)
+        self.incarnation = Incarnation(after)
         self._given_again(waits)
 
     def _given_again(self, waits: bool) -> None:
         """In order; who it is for is there from the start, unless it waits."""
-        self.plain.clear()  # a node remembers for as long as it lives
-        assert all(enter(self.life.mailbox_journal, n) is None for n in self.settled)
+        self.plain.clear()  # a node remembers until it ends
+        assert all(enter(self.incarnation.mailbox_journal, n) is None for n in self.settled)
         for number in sorted([*self.held, *self.entered]):
-            self.life.comes(number)
+            self.incarnation.comes(number)
             self.again += 1
             if number in self.entered:
-                enter(self.life.mailbox_journal, number)  # if it was not safe, it is new
+                enter(self.incarnation.mailbox_journal, number)  # if it was not safe, it is new
             elif not waits:
                 self._take(number, durable=self.held.pop(number))
         left = {
             record.origin[1]
-            for _, record in self.life.mailbox_journal.pending_of("box")
+            for _, record in self.incarnation.mailbox_journal.pending_of("box")
             if record.origin
         }
         came = {*self.entered, *self.settled}
@@ -178,75 +179,75 @@ class HeldBack(RuleBasedStateMachine):
     def is_bounded(self) -> None:
         self.most = max(self.most, len(self.held) + len(self.entered))
         for each in (
-            self.life.mailbox_journal._sequences_of(SENDER),
-            self.life.replay.history_of(SENDER),
+            self.incarnation.mailbox_journal._sequences_of(SENDER),
+            self.incarnation.replay.history_of(SENDER),
         ):
             each.check()
             assert each.range_count <= FEW + self.again
             assert len(each.excluded) <= self.most + FEW
 
     def teardown(self) -> None:
-        self.life.mailbox_journal.close()
+        self.incarnation.mailbox_journal.close()
 
 
 TestHeldBack = HeldBack.TestCase
 TestHeldBack.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
-def alternately(life: Life) -> None:
+def alternately(incarnation: Incarnation) -> None:
     """Much that is sent later than 1: every other for a durable mailbox."""
     for number in range(2, 3 * RANGES_MAX):
-        life.comes(number)
+        incarnation.comes(number)
         if number % 2:
-            assert enter(life.mailbox_journal, number) is not None
-        life.settle(number)
+            assert enter(incarnation.mailbox_journal, number) is not None
+        incarnation.settle(number)
 
 
-@pytest.mark.parametrize("lives", [1, 2])
-def test_what_is_held_back_is_new_behind_any_number_of_others(lives: int) -> None:
+@pytest.mark.parametrize("incarnations", [1, 2])
+def test_what_is_held_back_is_new_behind_any_number_of_others(incarnations: int) -> None:
     disk = MemoryDisk()
-    life = Life(disk, RANGES_MAX)
-    life.comes(1)
-    alternately(life)
-    if lives == 2:
-        life.mailbox_journal.close()
-        life = Life(disk, RANGES_MAX)
-        life.comes(1)
-    assert enter(life.mailbox_journal, 1) is not None
-    assert enter(life.mailbox_journal, 1) is None
-    assert enter(life.mailbox_journal, 3) is None
-    life.mailbox_journal.close()
+    incarnation = Incarnation(disk, RANGES_MAX)
+    incarnation.comes(1)
+    alternately(incarnation)
+    if incarnations == 2:
+        incarnation.mailbox_journal.close()
+        incarnation = Incarnation(disk, RANGES_MAX)
+        incarnation.comes(1)
+    assert enter(incarnation.mailbox_journal, 1) is not None
+    assert enter(incarnation.mailbox_journal, 1) is None
+    assert enter(incarnation.mailbox_journal, 3) is None
+    incarnation.mailbox_journal.close()
 
 
 def test_what_comes_for_the_first_time_is_new_behind_any_number_of_others() -> None:
     """It took another way. What filled the gaps is known, so nothing was taken for settled."""
-    life = Life(MemoryDisk(), RANGES_MAX)
-    alternately(life)
-    life.comes(1)
-    assert enter(life.mailbox_journal, 1) is not None
-    life.mailbox_journal.close()
+    incarnation = Incarnation(MemoryDisk(), RANGES_MAX)
+    alternately(incarnation)
+    incarnation.comes(1)
+    assert enter(incarnation.mailbox_journal, 1) is not None
+    incarnation.mailbox_journal.close()
 
 
 def test_what_is_given_again_is_new_behind_others_that_are() -> None:
-    """The first of them may be one gap too many. The next has not come yet, in this life."""
+    """The first of them may be one gap too many. The next has not come yet, in this incarnation."""
     disk, taken = MemoryDisk(), range(2 * FEW, 4 * FEW, 2)
-    life = Life(disk)
+    incarnation = Incarnation(disk)
     for number in taken:
-        assert enter(life.mailbox_journal, number) is not None
-    life.mailbox_journal.close()
-    life = Life(disk)
+        assert enter(incarnation.mailbox_journal, number) is not None
+    incarnation.mailbox_journal.close()
+    incarnation = Incarnation(disk)
     given = range(2, 2 * FEW, 2)
     for number in given:
-        life.comes(number)
-        assert enter(life.mailbox_journal, number) is not None
+        incarnation.comes(number)
+        assert enter(incarnation.mailbox_journal, number) is not None
     for number in (*given, *taken):
-        assert enter(life.mailbox_journal, number) is None
-    life.comes(8 * FEW)
-    assert enter(life.mailbox_journal, 8 * FEW) is not None
+        assert enter(incarnation.mailbox_journal, number) is None
+    incarnation.comes(8 * FEW)
+    assert enter(incarnation.mailbox_journal, 8 * FEW) is not None
     assert (
-        life.mailbox_journal._sequences_of(SENDER).range_count <= FEW
+        incarnation.mailbox_journal._sequences_of(SENDER).range_count <= FEW
     )  # all that was to come again has
-    life.mailbox_journal.close()
+    incarnation.mailbox_journal.close()
 
 
 def test_wherever_the_journal_was_cut_what_is_known_is_there() -> None:
@@ -285,15 +286,15 @@ def test_a_journal_without_notes_of_what_is_held_is_read_and_narrowed(
                 assert entry is not None
                 mailbox_journal.record_handled(entry)
                 assert wait_until_synced(mailbox_journal) is None
-    life = Life(disk)
-    assert life.mailbox_journal._sequences_of(SENDER).range_count > FEW
-    life.comes(1)
-    life.comes(602)
-    assert enter(life.mailbox_journal, 602) is not None
-    assert life.mailbox_journal._sequences_of(SENDER).range_count <= FEW
-    assert all(enter(life.mailbox_journal, number) is None for number in range(2, 600, 2))
-    assert enter(life.mailbox_journal, 1) is not None
-    life.mailbox_journal.close()
+    incarnation = Incarnation(disk)
+    assert incarnation.mailbox_journal._sequences_of(SENDER).range_count > FEW
+    incarnation.comes(1)
+    incarnation.comes(602)
+    assert enter(incarnation.mailbox_journal, 602) is not None
+    assert incarnation.mailbox_journal._sequences_of(SENDER).range_count <= FEW
+    assert all(enter(incarnation.mailbox_journal, number) is None for number in range(2, 600, 2))
+    assert enter(incarnation.mailbox_journal, 1) is not None
+    incarnation.mailbox_journal.close()
 
 
 def _old_summary(following: int, origins: dict[bytes, Any]) -> tuple[Any, ...]:

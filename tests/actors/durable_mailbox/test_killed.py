@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from .mail_life import ATTEMPTS, POISON
+from .mail_incarnation import ATTEMPTS, POISON
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = 8
@@ -21,7 +21,7 @@ def begin(folder: Path, first: int) -> subprocess.Popen[str]:
     command = [
         sys.executable,
         "-m",
-        "tests.actors.durable_mailbox.mail_life",
+        "tests.actors.durable_mailbox.mail_incarnation",
         str(folder),
         str(first),
     ]
@@ -29,7 +29,7 @@ def begin(folder: Path, first: int) -> subprocess.Popen[str]:
 
 
 def killed_after(folder: Path, first: int, messages: int) -> list[int]:
-    """The numbers that were reported safe in a life that is killed after so many of them, if not before."""
+    """The numbers that were reported safe in an incarnation that is killed after so many of them, if not before."""
     with begin(folder, first) as process:
         assert process.stdout is not None
         safe: list[int] = []

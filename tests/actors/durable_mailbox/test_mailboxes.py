@@ -19,7 +19,7 @@ from recado.actors.testkit import Probe
 from recado.journal.disk import MemoryDisk
 from recado.simulator.disk import SimulatedDisk
 
-from .mail import ALWAYS, Keeper, Odd, Put, life
+from .mail import ALWAYS, Keeper, Odd, Put, incarnation
 
 
 def test_a_failure_gives_the_message_again_before_all_others() -> None:
@@ -35,7 +35,7 @@ def test_a_failure_gives_the_message_again_before_all_others() -> None:
         assert await asyncio.gather(*asks) == [0, 1, 2, 3]  # who asks sees nothing of it
 
     failures = {1: 4, 3: 1}
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
     assert handled == [0, 1, 2, 3]
     assert failures == {1: 0, 3: 0}
 
@@ -62,7 +62,7 @@ def test_after_so_many_attempts_it_is_a_dead_letter_and_who_asked_is_told() -> N
         assert (letter.message, letter.recipient) == (Put(1), ref)
         assert boxes.pending_counts() == {}
 
-    life(disk, story)
+    incarnation(disk, story)
     assert handled == [0, 2]
     assert failures == {1: 97}
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_written_down_is_refused_and_the_sender_does_not_fail() -
             await ref.ask(Odd())  # type: ignore[arg-type]
         assert await ref.ask(Put(1)) == 1
 
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
 
 
 def test_a_mailbox_is_one_actors_and_free_when_that_is_gone() -> None:
@@ -106,10 +106,10 @@ def test_a_mailbox_is_one_actors_and_free_when_that_is_gone() -> None:
         ref.tell(Put(1))  # to the one that is gone: what is in its mailbox is not lost
         assert await again.ask(Put(2)) == 2
 
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
     assert handled == [1, 2]
     with pytest.raises(ValueError, match="at least 1"):
-        life(MemoryDisk(), _never)
+        incarnation(MemoryDisk(), _never)
 
 
 async def _never(system: ActorSystem, boxes: DurableMailboxes) -> None:
@@ -143,8 +143,8 @@ def test_what_is_stashed_is_not_acknowledged() -> None:
         assert await ref.ask(Put(3)) == 3
         assert boxes.pending_counts() == {}
 
-    life(disk, first)
-    life(disk, second)
+    incarnation(disk, first)
+    incarnation(disk, second)
     assert handled == [1, 2, 3]
 
 
@@ -157,7 +157,7 @@ def test_a_disk_that_fails_is_told_to_who_waits() -> None:
         with pytest.raises(OSError):  # noqa: PT011 - which one is the disk's matter
             await ref.tell_wait(Put(1))
 
-    life(disk, story)
+    incarnation(disk, story)
 
 
 def test_a_folder_is_one_systems(tmp_path: Path) -> None:

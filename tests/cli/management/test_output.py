@@ -15,9 +15,11 @@ from recado.cli.management.output import (
     Output,
     count,
     fit,
+    format_byte_rate,
     format_bytes,
     format_rate,
     format_value,
+    key,
     plural,
     plural_or_unknown,
     text,
@@ -103,12 +105,28 @@ def test_no_color(monkeypatch: pytest.MonkeyPatch, no_color: str | None, is_colo
 
 
 def test_widths_are_reduced_to_the_terminal() -> None:
-    assert fit([10, 50, 40], 200) == [10, 50, 40]
-    assert sum(fit([10, 50, 40], 64)) + 4 == 64
-    assert fit([10, 50, 40], 10) == [10, 12, 12], "no column vanishes"
+    least = [12, 12, 12]
+    assert fit([10, 50, 40], 200, least) == [10, 50, 40]
+    assert fit([10, 50, 40], 64, least) == [10, 25, 25]
+    assert fit([10, 50, 40], 10, least) == [10, 12, 12], "no column vanishes"
+
+
+def test_the_names_of_objects_are_cut_last() -> None:
+    columns = (key("name", "name"), text("client", "client"), text("host", "host"))
+    item = {"name": "n" * 40, "client": "c" * 30, "host": "h" * 20}
+
+    def render(width: int) -> list[int]:
+        (row,) = list(Output(Form.TABLE).render(columns, [item], width))[1:]
+        return [len(cell) for cell in row.split()]
+
+    assert render(94) == [40, 30, 20]
+    assert render(70) == [40, 13, 13]
+    assert render(60) == [32, 12, 12]
+    assert render(20) == [20, 12, 12]
 
 
 def test_values() -> None:
+    assert format_value({"rate": 0.1 + 0.2}) == "rate=0.3"
     assert format_value({"a": [1, "b"], "c": {"d": False}}) == "a=[1, b], c={d=no}"
     assert [format_bytes(each) for each in (0, 1023, 1536, 1 << 40, None)] == [
         "0 B",
@@ -117,6 +135,7 @@ def test_values() -> None:
         "1.0 TiB",
         "",
     ]
+    assert [format_byte_rate(each) for each in (0, 2048.5, None)] == ["0 B/s", "2.0 KiB/s", ""]
     assert [format_rate(each) for each in (0.0, 0.25, 1234.5, None)] == [
         "0/s",
         "0.2/s",

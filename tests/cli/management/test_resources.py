@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import io
+import time
+from pathlib import Path
 
 import pika
 import pytest
 
 import recado
+from workshop.time_limit import scale
 
 from .conftest import Run
 
@@ -19,6 +22,7 @@ RESOURCES = (
 
 
 COMMANDS_WITHOUT_VERBS = ("status", "top", "publish", "get", "tap", "events", "bench")
+TIME_LIMIT_S = 30.0
 DESTRUCTIVE_VERBS = frozenset({"alter", "delete", "purge", "move", "replay", "close"})
 
 
@@ -106,11 +110,22 @@ def test_a_dry_run_finds_what_the_server_would_refuse(recado_on: Run) -> None:
         (("queues", "move", "jobs", "--to", "none"), 3),
         (("queues", "move", "jobs", "--to", "jobs"), 2),
         (("exchanges", "delete", "amq.topic"), 4),
+        (("exchanges", "delete", ""), 4),
+        (("bindings", "delete", "", "jobs", "jobs"), 4),
         (("exchanges", "delete", "e", "--if-unused"), 1),
     )
     for words, status in cases:
         assert recado_on(*words, "--dry-run").status == status, words
         assert recado_on(*words).status == status, words
+
+
+def test_empty_names(recado_on: Run) -> None:
+    """Their paths would be those of all objects."""
+    assert recado_on("exchanges", "show", "", "--json").json["name"] == ""
+    for words in (("queues", "show"), ("queues", "delete"), ("users", "delete"), ("get",)):
+        done = recado_on(*words, "")
+        assert (done.status, done.err) == (2, "recado: a name is empty\n")
+    assert recado_on("queues", "list", "-V", "").status == 2
 
 
 def test_hints(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +135,8 @@ def test_hints(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "`recado queues alter`" in declared.err
     missing = recado_on("publish", "none", "key", "body")
     assert (missing.status, "no exchange 'none' in vhost '/'" in missing.err) == (3, True)
+    nobody = recado_on("permissions", "declare", "nobody")
+    assert (nobody.status, "there is no such user" in nobody.err) == (3, True)
     terminal = io.StringIO("one\n")
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -341,6 +358,21 @@ def test_status(recado_on: Run) -> None:
     assert f"recado {recado.__version__}, with the API of RabbitMQ" in done.out
     assert done.rows[-1] == ["alarms", ""]
     assert recado_on("status", "--json").json["alarms"] == []
+
+
+def test_the_status_during_an_alarm(run: Run, tmp_path: Path) -> None:
+    config: dict[str, dict[str, object]] = {
+        "node": {"data": str(tmp_path / "data")},
+        "broker": {"disk_free_min_bytes": 1 << 60},
+        "management": {"port": 0},
+    }
+    with recado.Broker(config=config) as broker:
+        url = f"http://guest:guest@127.0.0.1:{broker.management_port}"
+        end_at = time.monotonic() + scale(TIME_LIMIT_S)
+        while (done := run("status", "--url", url)).status == 0:
+            assert time.monotonic() < end_at, done
+    assert (done.status, done.rows[-1][0]) == (1, "alarms")
+    assert done.rows[-1][1].startswith("disk on ")
 
 
 def test_peek_and_move(recado_on: Run) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -50,9 +51,9 @@ class Screen:
 
 
 @contextmanager
-def top(*flags: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+def top(*flags: str, columns: int = 100) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
     control, terminal = pty.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     command = [sys.executable, "-m", "recado", "top", "--interval", "0.2", *flags]
     process = subprocess.Popen(
         command,
@@ -99,6 +100,16 @@ def test_more_queues_than_lines(recado_on: Run) -> None:
     lines = seen[seen.index(b"\x1b[H") : seen.index(b"\x1b[J")].splitlines()
     assert len(lines) == 24
     assert lines[-3].endswith(b"more\x1b[0m\x1b[K")
+
+
+def test_a_narrow_terminal(recado_on: Run) -> None:
+    """A line that wraps would push the first one out of the screen."""
+    recado_on("queues", "declare", "a-queue-with-a-long-name")
+    with top(columns=50) as (screen, _):
+        seen = screen.wait_for(b"q quit", b"\x1b[J").decode()
+    lines = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", seen).splitlines()
+    assert len(lines) > 6
+    assert max(map(len, lines)) == 50
 
 
 def test_a_server_that_goes_away() -> None:

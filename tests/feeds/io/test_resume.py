@@ -1,4 +1,4 @@
-"""A publisher that goes on as an earlier life of its own: what it publishes once more is there once."""
+"""A publisher that goes on as an earlier incarnation of its own: what it publishes once more is there once."""
 
 from __future__ import annotations
 

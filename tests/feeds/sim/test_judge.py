@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from bench.feeds_sim import history as h
-from bench.feeds_sim.history import Life, Mark, Policy
+from bench.feeds_sim.history import Incarnation, Mark, Policy
 from bench.feeds_sim.judge import judge
 from bench.feeds_sim.verdict import Rule
 
@@ -23,36 +23,36 @@ def published(upto: int = 9, publisher: str = "p", first: int = 1) -> h.Publishe
 
 
 def began(
-    life: Life = S1,
+    incarnation: Incarnation = S1,
     policy: Policy = Policy.VECTOR,
     vector: dict[str, int] | None = None,
     **qualities: Any,
 ) -> list[h.AnyEvent]:
     """And in a view at once."""
-    begins = h.Began(0, life, policy, vector or {}, **qualities)
-    return [begins, viewed(life, members=(life,))]
+    begins = h.Began(0, incarnation, policy, vector or {}, **qualities)
+    return [begins, viewed(incarnation, members=(incarnation,))]
 
 
 def viewed(
-    life: Life = S1,
+    incarnation: Incarnation = S1,
     view: str | None = None,
     cut: dict[str, int] | None = None,
-    members: tuple[Life, ...] = MEMBERS,
+    members: tuple[Incarnation, ...] = MEMBERS,
     archives: int = 3,
 ) -> h.Installed:
-    return h.Installed(0, life, view or f"1 {life}", members, archives, cut or {})
+    return h.Installed(0, incarnation, view or f"1 {incarnation}", members, archives, cut or {})
 
 
 def got(
     *sequences: int,
-    life: Life = S1,
+    incarnation: Incarnation = S1,
     mark: Mark = Mark.LIVE,
     publisher: str = "p",
     view: str | None = None,
 ) -> list[h.AnyEvent]:
     """One by one; the content of a message is its sequence."""
     return [
-        h.Delivered(0, life, publisher, each, (each,), view or f"1 {life}", mark)
+        h.Delivered(0, incarnation, publisher, each, (each,), view or f"1 {incarnation}", mark)
         for each in sequences
     ]
 
@@ -72,7 +72,7 @@ def broken(*parts: Part) -> list[Rule]:
     return [violation.rule for violation in judge(events).violations]
 
 
-# ── deliveries to one life ────────────────────────────────────────────────────────────────────────
+# ── deliveries to one incarnation ────────────────────────────────────────────────────────────────────────
 
 
 def test_all_in_order_is_right() -> None:
@@ -95,12 +95,12 @@ def test_order() -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-def test_no_policy_allows_a_gap_within_a_life(policy: Policy) -> None:
+def test_no_policy_allows_a_gap_within_a_incarnation(policy: Policy) -> None:
     assert broken(published(), began(policy=policy), got(1, 2, 3)) == []
     assert broken(published(), began(policy=policy), got(1, 3)) == [Rule.GAP]
 
 
-# ── where a life begins ───────────────────────────────────────────────────────────────────────────
+# ── where an incarnation begins ───────────────────────────────────────────────────────────────────────────
 
 
 def test_a_vector_is_followed_by_the_next_message() -> None:
@@ -116,16 +116,16 @@ def test_a_vector_is_followed_by_the_next_message() -> None:
 def test_a_vector_may_be_older_than_what_was_given_but_hides_no_gap() -> None:
     before = [published(), *began(), *got(1, 2, 3, 4, 5), h.Ended(0, S1)]
     again = began(S2, vector={"p": 2})
-    assert broken(before, again, got(3, 4, 5, 6, life=S2)) == []
-    assert broken(before, again, got(6, life=S2)) == [Rule.GAP]
+    assert broken(before, again, got(3, 4, 5, 6, incarnation=S2)) == []
+    assert broken(before, again, got(6, incarnation=S2)) == [Rule.GAP]
 
 
 def test_who_wants_nothing_resent_begins_anywhere_but_gets_nothing_twice() -> None:
     policy = Policy.NONE
     assert broken(published(), began(policy=policy), got(4, 5)) == []
     before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
-    assert broken(before, began(S2, policy), got(6, 7, life=S2)) == []
-    assert broken(before, began(S2, policy), got(3, 4, life=S2)) == [Rule.REPEAT]
+    assert broken(before, began(S2, policy), got(6, 7, incarnation=S2)) == []
+    assert broken(before, began(S2, policy), got(3, 4, incarnation=S2)) == [Rule.REPEAT]
 
 
 def test_what_was_not_confirmed_may_come_twice_if_it_is_sent_again() -> None:
@@ -133,12 +133,14 @@ def test_what_was_not_confirmed_may_come_twice_if_it_is_sent_again() -> None:
     before = [published(), h.Confirmed(0, "p", 2), *began(), *got(1, 2, 3), h.Ended(0, S1)]
     again: list[h.AnyEvent] = [h.Began(1, S2, Policy.NONE, {}), viewed(S2, members=(S2,))]
     cast_again = h.CastAgain(2, "p")
-    assert broken(before, again, cast_again, got(3, 4, life=S2)) == []
-    assert broken(before, again, cast_again, got(2, 3, life=S2)) == [Rule.REPEAT], "confirmed"
-    assert broken(before, h.CastAgain(0.5, "p"), again, got(3, 4, life=S2)) == [Rule.REPEAT]
-    assert broken(before, again, h.CastAgain(2, "q"), got(3, 4, life=S2)) == [Rule.REPEAT]
+    assert broken(before, again, cast_again, got(3, 4, incarnation=S2)) == []
+    assert broken(before, again, cast_again, got(2, 3, incarnation=S2)) == [Rule.REPEAT], (
+        "confirmed"
+    )
+    assert broken(before, h.CastAgain(0.5, "p"), again, got(3, 4, incarnation=S2)) == [Rule.REPEAT]
+    assert broken(before, again, h.CastAgain(2, "q"), got(3, 4, incarnation=S2)) == [Rule.REPEAT]
     known = viewed(S2, "2", {"p": 3}, (S2, T1))
-    late = got(3, 4, life=S2, view="2")
+    late = got(3, 4, incarnation=S2, view="2")
     assert broken(before, again, known, cast_again, late) == [Rule.VIEWS], "a member has it"
 
 
@@ -149,7 +151,7 @@ def test_an_archive_need_not_know_what_an_excluded_subscriber_got() -> None:
     excluded = [viewed(("a1", 1), "2", members=alone), *got(2)]
     missed = h.Classified(0, "a1", "s", "p", 2, 1, Mark.MISSED)
     assert broken(before, excluded, missed) == []
-    again = [*began(S2, Policy.PESSIMISTIC), *got(2, life=S2, mark=Mark.MISSED)]
+    again = [*began(S2, Policy.PESSIMISTIC), *got(2, incarnation=S2, mark=Mark.MISSED)]
     assert broken(before, excluded, h.Ended(0, S1), again) == []
     earlier = h.Classified(0, "a1", "s", "p", 1, 1, Mark.MISSED)
     assert broken(before, excluded, earlier) == [Rule.CERTAINTY]
@@ -167,33 +169,33 @@ def test_the_pessimist_has_no_gap_and_repeats_are_uncertain(policy: Policy) -> N
     again = began(S2, policy)
 
     def second(*sequences: int, mark: Mark) -> list[h.AnyEvent]:
-        return got(*sequences, life=S2, mark=mark)
+        return got(*sequences, incarnation=S2, mark=mark)
 
     assert broken(before, again, second(4, mark=Mark.MISSED), second(5, mark=Mark.LIVE)) == []
     assert broken(before, again, second(2, 3, 4, mark=Mark.UNCERTAIN)) == []
     assert broken(before, again, second(5, mark=Mark.MISSED)) == [Rule.GAP]
     assert broken(before, again, second(3, 4, mark=Mark.MISSED)) == [Rule.MARK]
     assert broken(before, again, second(3, mark=Mark.LIVE)) == [Rule.MARK]
-    other = [published(publisher="q"), *got(2, publisher="q", life=S2, mark=Mark.MISSED)]
+    other = [published(publisher="q"), *got(2, publisher="q", incarnation=S2, mark=Mark.MISSED)]
     assert broken(before, again, other) == [Rule.GAP]
 
 
 def test_who_never_began_at_the_beginning_has_no_claim_to_it() -> None:
     before = [published(), *began(policy=Policy.NONE), *got(4), h.Ended(0, S1)]
     again = began(S2, Policy.PESSIMISTIC)
-    assert broken(before, again, got(5, life=S2)) == []
-    assert broken(before, again, got(6, life=S2)) == [Rule.GAP]
-    other = [published(publisher="q"), *got(2, publisher="q", life=S2)]
+    assert broken(before, again, got(5, incarnation=S2)) == []
+    assert broken(before, again, got(6, incarnation=S2)) == [Rule.GAP]
+    other = [published(publisher="q"), *got(2, publisher="q", incarnation=S2)]
     assert broken(before, again, other) == []
 
 
 def test_what_an_earlier_life_was_given_is_no_gap_for_the_pessimist() -> None:
-    """The second life was told to repeat it, and did not come that far."""
+    """The second incarnation was told to repeat it, and did not come that far."""
     before = [published(), *began(), *got(1, 2, 3, 4, 5), h.Ended(0, S1)]
-    second = [*began(S2, vector={"p": 2}), *got(3, life=S2), h.Ended(0, S2)]
+    second = [*began(S2, vector={"p": 2}), *got(3, incarnation=S2), h.Ended(0, S2)]
     third = began(("s", 3), Policy.PESSIMISTIC)
-    assert broken(before, second, third, got(6, life=("s", 3))) == []
-    assert broken(before, second, third, got(7, life=("s", 3))) == [Rule.GAP]
+    assert broken(before, second, third, got(6, incarnation=("s", 3))) == []
+    assert broken(before, second, third, got(7, incarnation=("s", 3))) == [Rule.GAP]
 
 
 # ── certainty ─────────────────────────────────────────────────────────────────────────────────────
@@ -202,8 +204,8 @@ def test_what_an_earlier_life_was_given_is_no_gap_for_the_pessimist() -> None:
 def test_nothing_that_was_given_is_missed() -> None:
     before = [published(), *began(), *got(1, 2, 3), h.Ended(0, S1)]
     again = began(S2, vector={"p": 2})
-    assert broken(before, again, got(3, life=S2, mark=Mark.UNCERTAIN)) == []
-    assert broken(before, again, got(3, life=S2, mark=Mark.MISSED)) == [Rule.CERTAINTY]
+    assert broken(before, again, got(3, incarnation=S2, mark=Mark.UNCERTAIN)) == []
+    assert broken(before, again, got(3, incarnation=S2, mark=Mark.MISSED)) == [Rule.CERTAINTY]
 
 
 def test_what_an_archive_says_of_one_that_is_down() -> None:
@@ -246,13 +248,13 @@ def test_total_order_is_that_of_all_in_a_view() -> None:
     views = [viewed(S1, "2"), viewed(T1, "2")]
     one = [*got(1, view="2"), *got(1, publisher="q", view="2"), *got(2, view="2")]
     same = [
-        *got(1, life=T1, view="2"),
-        *got(1, publisher="q", life=T1, view="2"),
-        *got(2, life=T1, view="2"),
+        *got(1, incarnation=T1, view="2"),
+        *got(1, publisher="q", incarnation=T1, view="2"),
+        *got(2, incarnation=T1, view="2"),
     ]
     other = [
-        *got(1, publisher="q", life=T1, view="2"),
-        *got(1, 2, life=T1, view="2"),
+        *got(1, publisher="q", incarnation=T1, view="2"),
+        *got(1, 2, incarnation=T1, view="2"),
     ]
     cut = {"p": 2, "q": 1}
     together = [viewed(S1, "3", cut), viewed(T1, "3", cut)]
@@ -385,7 +387,7 @@ def test_what_is_lost_is_told_and_really_lost() -> None:
     assert broken(start, confirmed, got(1), told) == [Rule.LOST]
     later = [*got(1), h.Ended(0, S1), *began(S2, Policy.PESSIMISTIC)]
     told_later = h.ToldLost(0, S2, "p", 2, 3)
-    assert broken(start, later, told_later, got(4, life=S2)) == []
+    assert broken(start, later, told_later, got(4, incarnation=S2)) == []
 
 
 def test_a_history_that_cannot_be_is_refused() -> None:
@@ -418,9 +420,9 @@ def test_what_all_archives_had_comes_out_of_a_hole() -> None:
 def test_what_a_name_was_told_to_be_lost_it_may_get_later() -> None:
     first = [*began(), *got(1), h.ToldLost(0, S1, "p", 2, 3), *got(4), h.Ended(0, S1)]
     again = began(S2, Policy.PESSIMISTIC)
-    missed = got(2, 3, life=S2, mark=Mark.MISSED)
-    assert broken(published(), first, again, missed, got(5, life=S2)) == []
-    assert broken(published(), first, again, missed, got(6, life=S2)) == [Rule.GAP]
+    missed = got(2, 3, incarnation=S2, mark=Mark.MISSED)
+    assert broken(published(), first, again, missed, got(5, incarnation=S2)) == []
+    assert broken(published(), first, again, missed, got(6, incarnation=S2)) == [Rule.GAP]
 
 
 @pytest.mark.parametrize(

@@ -200,5 +200,5 @@ def test_a_machine_whose_folder_was_removed_may_have_it_back() -> None:
 
 def test_each_district_is_fine_by_itself() -> None:
     for district in DISTRICTS:
-        outcome = live_through(1, Script((district,), lives=2))
+        outcome = live_through(1, Script((district,), incarnations=2))
         assert outcome.problems == [], district.name

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .command import Resource, list_command, show_command
-from .output import count, text
+from .output import count, key, text
 
 COLUMNS = (
-    text("name", "name"),
+    key("name", "name"),
     text("vhost", "vhost"),
     text("state", "state"),
     text("stale", "stale"),

@@ -53,7 +53,12 @@ class UnreachableError(Exception):
 
 
 def path_of(*segments: str) -> str:
-    """Return a path below `/api`; names may contain any character."""
+    """Return a path below `/api`; names may contain any character.
+
+    Raises `ValueError` if one is empty, because the path would be that of all objects.
+    """
+    if not all(segments):
+        raise ValueError("a name is empty")
     return "/".join(["/api", *(quote(segment, safe="") for segment in segments)])
 
 
@@ -92,6 +97,7 @@ def describe_path(path: str) -> str:
         case [name, *_] if collection in WITHOUT_VHOST:
             return f"{kind} '{name}'"
         case [vhost, "e", source, "q" | "e", destination, *_] if collection == "bindings":
+            source = source.removeprefix(DEFAULT_EXCHANGE)
             return f"binding of '{source}' to '{destination}' in vhost '{vhost}'"
         case [vhost, name, *_] if kind is not None:
             name = "" if name == DEFAULT_EXCHANGE and collection == "exchanges" else name
@@ -273,6 +279,10 @@ class ManagementApi:
                 if reason.lower() == phrase.lower():
                     reason = f"it does not exist, or user '{self.address.user}' may not see it"
                 return ObjectNotFoundError(status, f"not found: {what}: {_shorten(reason)}")
+            case http.client.BAD_REQUEST if reason == "vhost_or_user_not_found":
+                return ObjectNotFoundError(
+                    status, f"not found: {what}: there is no such user, or no such vhost"
+                )
             case http.client.BAD_REQUEST if _shorten(reason) != reason:
                 return ObjectNotFoundError(status, f"not found: {_shorten(reason)}")
             # RabbitMQ writes `not_authorized` if the login failed, `not_authorised` if a permission is missing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .api import DEFAULT_EXCHANGE, ObjectNotFoundError, path_of
+from .api import DEFAULT_EXCHANGE, AccessDeniedError, ObjectNotFoundError, path_of
 from .command import (
     Command,
     Invocation,
@@ -76,6 +76,8 @@ def _delete(call: Invocation) -> None:
     ]
     if not found:
         raise ObjectNotFoundError(404, f"not found: {_describe(call)}, with the given arguments")
+    if call.is_dry_run and not args.source:
+        raise AccessDeniedError(403, f"access refused: {_describe(call)}: of the default exchange")
     if confirm(call, f"delete {_describe(call)}", found[0]):
         # The key is already encoded once by the server; in a path it is encoded again.
         call.api.delete(_path(call, found[0]["properties_key"]))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from .command import Resource, list_command, show_command
-from .output import count, rate, text
+from .output import count, key, rate, text
 
 COLUMNS = (
-    text("name", "name"),
+    key("name", "name"),
     text("user", "user"),
     text("vhost", "vhost"),
     text("state", "state"),
     text("confirms", "confirm"),
-    text("transaction", "transactional"),
+    text("tx", "transactional"),
     count("prefetch", "prefetch_count"),
     count("unacked", "messages_unacknowledged"),
     count("unconfirmed", "messages_unconfirmed"),

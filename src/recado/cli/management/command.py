@@ -11,7 +11,7 @@ import msgspec
 
 from recado.cli import EXIT_FAILED, EXIT_OK, print_verbs
 
-from .api import REQUEST_TIMEOUT_S, ManagementApi, path_of
+from .api import DEFAULT_EXCHANGE, REQUEST_TIMEOUT_S, ManagementApi, path_of
 from .output import Form, JsonObject, Output, TableColumn
 from .server_address import parse_url, select_context
 
@@ -254,7 +254,10 @@ def show_command(
 
     def execute(call: Invocation) -> None:
         vhost = [call.vhost] if has_vhost else []
-        item = call.api.get(path_of(plural, *vhost, call.args.name))
+        name = call.args.name
+        if plural == "exchanges" and not name:
+            name = DEFAULT_EXCHANGE
+        item = call.api.get(path_of(plural, *vhost, name))
         if check is not None:
             check(call, item)
         call.output.fields(item, order)

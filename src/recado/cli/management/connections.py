@@ -8,10 +8,10 @@ from typing import Any
 
 from .api import ObjectNotFoundError, path_of
 from .command import Command, Invocation, Resource, confirm, list_command, show_command
-from .output import count, plural, rate, text
+from .output import byte_rate, count, key, plural, text
 
 COLUMNS = (
-    text("name", "name"),
+    key("name", "name"),
     text("user", "user"),
     text("vhost", "vhost"),
     text("state", "state"),
@@ -19,8 +19,8 @@ COLUMNS = (
     text("client", "client_properties.product"),
     text("version", "client_properties.version"),
     count("channels", "channels"),
-    rate("bytes in", "recv_oct_details.rate"),
-    rate("bytes out", "send_oct_details.rate"),
+    byte_rate("in", "recv_oct_details.rate"),
+    byte_rate("out", "send_oct_details.rate"),
 )
 SHOWN_FIRST = ("name", "user", "vhost", "state", "channels", "connected_at", "client_properties")
 

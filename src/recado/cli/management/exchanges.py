@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .api import AccessDeniedError, ManagementError, path_of
+from .api import DEFAULT_EXCHANGE, AccessDeniedError, ManagementError, path_of
 from .command import (
     Command,
     Invocation,
@@ -18,11 +18,11 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import plural, rate, text
+from .output import key, plural, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("type", "type"),
     text("durable", "durable"),
     text("internal", "internal"),
@@ -36,7 +36,7 @@ SHOWN_FIRST = ("name", "vhost", "type", "durable", "auto_delete", "internal", "a
 
 
 def _path(call: Invocation) -> str:
-    return path_of("exchanges", call.vhost, call.args.name)
+    return path_of("exchanges", call.vhost, call.args.name or DEFAULT_EXCHANGE)
 
 
 def _describe(call: Invocation) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from .command import Resource, list_command, show_command
-from .output import count, duration, text
+from .output import count, duration, key, text
 
 COLUMNS = (
-    text("name", "name"),
+    key("name", "name"),
     text("vhost", "vhost"),
     count("queues", "queue_count"),
     count("archives", "archive_count"),

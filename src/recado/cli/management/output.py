@@ -27,6 +27,8 @@ from recado.cli.terminal import (
 GAP: Final = "  "
 CELL_MIN_COUNT: Final = 12
 """Characters that a column keeps when a table is wider than the terminal."""
+KEY_MIN_COUNT: Final = 20
+"""As `CELL_MIN_COUNT`, for a column that names objects, which is reduced after all others."""
 
 JsonObject = Mapping[str, Any]
 
@@ -46,6 +48,8 @@ class TableColumn(NamedTuple):
     read: Callable[[JsonObject], Any]
     show: Callable[[Any], str] = str
     is_number: bool = False
+    is_key: bool = False
+    """Whether it names the object, so that other commands need it whole."""
 
 
 def read_path(path: str) -> Callable[[JsonObject], Any]:
@@ -67,6 +71,10 @@ def text(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_value)
 
 
+def key(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_value, is_key=True)
+
+
 def count(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_count, is_number=True)
 
@@ -75,12 +83,12 @@ def rate(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_rate, is_number=True)
 
 
+def byte_rate(title: str, path: str) -> TableColumn:
+    return TableColumn(title, read_path(path), format_byte_rate, is_number=True)
+
+
 def duration(title: str, path: str) -> TableColumn:
     return TableColumn(title, read_path(path), format_seconds, is_number=True)
-
-
-def size(title: str, path: str) -> TableColumn:
-    return TableColumn(title, read_path(path), format_bytes, is_number=True)
 
 
 def format_value(value: Any) -> str:
@@ -90,6 +98,8 @@ def format_value(value: Any) -> str:
             return ""
         case bool():
             return "yes" if value else "no"
+        case float():
+            return str(round(value, 2))
         case dict():
             return ", ".join(f"{key}={_format_inner(each)}" for key, each in sorted(value.items()))
         case list():
@@ -142,6 +152,10 @@ def format_bytes(value: Any) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def format_byte_rate(value: Any) -> str:
+    return f"{format_bytes(value)}/s" if isinstance(value, int | float) else ""
 
 
 class Output:
@@ -207,38 +221,50 @@ class Output:
         self._stream.write(f"{line}\n")
 
     def render(
-        self, columns: Sequence[TableColumn], items: Iterable[JsonObject], width: int
+        self,
+        columns: Sequence[TableColumn],
+        items: Iterable[JsonObject],
+        width: int,
+        *,
+        is_screen: bool = False,
     ) -> Iterator[str]:
-        """Yield the lines of a table, cut to a width."""
+        """Yield the lines of a table, whose columns are reduced to fit into a width.
+
+        Lines that are too long nevertheless are cut for a screen, which must not wrap.
+        """
         rows = [[_escape(column.show(column.read(item))) for column in columns] for item in items]
         titles = [column.title for column in columns]
         widths = [max(map(width_of_text, cells)) for cells in zip(titles, *rows, strict=True)]
-        widths = fit(widths, width)
-        yield self.paint(_join(columns, titles, widths), Colour.BOLD)
-        for row in rows:
-            yield _join(columns, row, widths)
+        least = [KEY_MIN_COUNT if column.is_key else CELL_MIN_COUNT for column in columns]
+        kept = [
+            wide if column.is_key else few
+            for column, wide, few in zip(columns, widths, least, strict=True)
+        ]
+        widths = fit(fit(widths, width, kept), width, least)
+        for index, row in enumerate([titles, *rows]):
+            line = _join(columns, row, widths)
+            if is_screen:
+                line = cut_text(line, width)
+            yield line if index else self.paint(line, Colour.BOLD)
 
 
-def fit(widths: Sequence[int], available: int) -> list[int]:
-    """Return the widths of columns, the widest reduced until all fit or each has `CELL_MIN_COUNT`.
+def fit(widths: Sequence[int], available: int, least: Sequence[int]) -> list[int]:
+    """Return the widths of columns, the widest reduced until all fit or each has its least width.
 
-    Each round cuts the widest column down to the second widest.
+    Each round cuts the widest column that can be cut, down to the second widest of these.
     """
     fitted = list(widths)
     excess = sum(fitted) + len(GAP) * (len(fitted) - 1) - available
     while excess > 0:
-        widest = max(range(len(fitted)), key=fitted.__getitem__)
-        if fitted[widest] <= CELL_MIN_COUNT:
+        reducible = [index for index, width in enumerate(fitted) if width > least[index]]
+        if not reducible:
             break
-        cut = min(excess, max(1, fitted[widest] - max(CELL_MIN_COUNT, _second(fitted, widest))))
+        widest, *others = sorted(reducible, key=fitted.__getitem__, reverse=True)
+        second = fitted[others[0]] if others else 0
+        cut = min(excess, max(1, fitted[widest] - max(least[widest], second)))
         fitted[widest] -= cut
         excess -= cut
     return fitted
-
-
-def _second(widths: Sequence[int], widest: int) -> int:
-    """Return the width of the second widest column; `widest` is the index of the widest one."""
-    return max((width for index, width in enumerate(widths) if index != widest), default=0)
 
 
 def _join(columns: Sequence[TableColumn], cells: Sequence[str], widths: Sequence[int]) -> str:

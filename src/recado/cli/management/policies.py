@@ -15,11 +15,11 @@ from .command import (
     parse_pairs,
     report_declared,
 )
-from .output import TableColumn, read_path, text
+from .output import TableColumn, key, read_path, text
 
 COLUMNS = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("pattern", "pattern"),
     text("apply to", "apply-to"),
     TableColumn("priority", read_path("priority"), str, is_number=True),

@@ -24,11 +24,11 @@ from .command import (
     show_command,
 )
 from .messages import add_rendering, print_messages, render_request
-from .output import count, plural, plural_or_unknown, rate, text
+from .output import count, key, plural, plural_or_unknown, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("type", "type"),
     text("durable", "durable"),
     text("policy", "policy"),

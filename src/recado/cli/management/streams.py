@@ -18,11 +18,11 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import JsonObject, count, plural_or_unknown, rate, text
+from .output import JsonObject, count, key, plural_or_unknown, rate, text
 
 COLUMNS = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("policy", "policy"),
     count("messages", "messages"),
     count("consumers", "consumers"),

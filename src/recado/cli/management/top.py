@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from recado.cli.terminal import Colour, width_of
+from recado.cli.terminal import Colour, cut_text, width_of
 
 from .api import UnreachableError, path_of
 from .command import Command, Invocation
-from .output import Form, JsonObject, TableColumn, count, format_count, plural, rate, text
+from .output import Form, JsonObject, TableColumn, count, format_count, key, plural, rate, text
 
 INTERVAL_S: Final = 2.0
 INTERVAL_MIN_S: Final = 0.2
@@ -56,7 +56,7 @@ ORDERS: Final = (
 )
 COLUMNS: Final = (
     text("vhost", "vhost"),
-    text("name", "name"),
+    key("name", "name"),
     text("type", "type"),
     count("messages", "messages"),
     count("ready", "messages_ready"),
@@ -98,23 +98,24 @@ def read_server(call: Invocation, order: Order, row_count: int) -> Reading:
 def render(
     call: Invocation, reading: Reading, order: Order, *, row_count: int, note: str
 ) -> Iterator[str]:
-    """Yield the lines of a screen."""
-    output, overview = call.output, reading.overview
+    """Yield the lines of a screen, none wider than it."""
+    output, overview, width = call.output, reading.overview, width_of(sys.stdout)
     totals, lengths = overview.get("object_totals", {}), overview.get("queue_totals", {})
-    yield output.paint(f"{call.api.address}  {time.strftime('%H:%M:%S')}  {note}", Colour.BOLD)
-    yield "  ".join(
+    heading = f"{call.api.address}  {time.strftime('%H:%M:%S')}  {note}"
+    yield output.paint(cut_text(heading, width), Colour.BOLD)
+    objects = (
         plural(totals.get(f"{noun}s", 0), noun)
         for noun in ("connection", "channel", "consumer", "queue")
     )
-    yield (
-        f"{format_count(lengths.get('messages_ready', 0))} ready"
-        f"  {format_count(lengths.get('messages_unacknowledged', 0))} unacked"
-    )
-    yield "  ".join(f"{title} {shown}" for title, shown in _rates(overview))
+    ready = f"{format_count(lengths.get('messages_ready', 0))} ready"
+    unacked = f"{format_count(lengths.get('messages_unacknowledged', 0))} unacked"
+    rates = (f"{title} {shown}" for title, shown in _rates(overview))
+    for parts in (objects, (ready, unacked), rates):
+        yield cut_text("  ".join(parts), width)
     yield ""
     titled = [_mark(column, order) for column in COLUMNS]
     shown = reading.queues[:row_count]
-    yield from output.render(titled, shown, width_of(sys.stdout))
+    yield from output.render(titled, shown, width, is_screen=True)
     if reading.queue_count > len(shown):
         hidden = reading.queue_count - len(shown)
         yield output.paint(f"… {hidden:,} more", Colour.DIM)
@@ -194,6 +195,8 @@ def _show_live(call: Invocation, order: Order) -> None:
 
 
 def _draw(stream: Any, lines: Sequence[str]) -> None:
+    *above, keys = lines
+    lines = [*above, cut_text(keys, width_of(stream))]
     body = "\n".join(f"{line}{CLEAR_LINE}" for line in lines)
     stream.write(f"{HOME}{body}{CLEAR_BELOW}")
     stream.flush()

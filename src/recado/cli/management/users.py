@@ -17,9 +17,9 @@ from .command import (
     report_declared,
     show_command,
 )
-from .output import plural, text
+from .output import key, plural, text
 
-COLUMNS = (text("name", "name"), text("tags", "tags"), text("limits", "limits"))
+COLUMNS = (key("name", "name"), text("tags", "tags"), text("limits", "limits"))
 PASSWORD_VARIABLE = "RECADO_NEW_PASSWORD"
 
 

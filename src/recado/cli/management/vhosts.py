@@ -19,6 +19,7 @@ from .output import (
     TableColumn,
     count,
     format_value,
+    key,
     plural,
     plural_or_unknown,
     read_path,
@@ -32,7 +33,7 @@ def _show_type(value: Any) -> str:
 
 
 COLUMNS = (
-    text("name", "name"),
+    key("name", "name"),
     text("description", "description"),
     text("tags", "tags"),
     TableColumn("default queue type", read_path("default_queue_type"), _show_type),

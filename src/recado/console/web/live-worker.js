@@ -26,12 +26,12 @@ export function attach(port) {
 
 const SUBJECTS = ["queue", "exchange", "binding", "policy", "operator_policy", "vhost", "user", "permission", "topic_permission", "connection", "channel", "consumer", "alarm"];
 const VERBS = ["created", "changed", "deleted", "opened", "closed", "blocked", "unblocked", "set", "cleared"];
-const GATHER_MS = 250; // a client that starts causes many changes
+const CHANGES_DELAY_MS = 250; // a client that starts causes many changes
 const RETRY_MS = 10_000;
 let source = null;
 let sourceDue = 0;
 const changed = new Set();
-let gathering = 0;
+let changesTimer = 0;
 
 function followChanges() {
   const isWanted = wanting("changes").length > 0;
@@ -57,11 +57,11 @@ function followChanges() {
 
 function note(subjects) {
   for (const each of subjects) changed.add(each);
-  gathering ||= setTimeout(() => {
-    gathering = 0;
+  changesTimer ||= setTimeout(() => {
+    changesTimer = 0;
     send("changes", { topic: "changes", status: "live", subjects: [...changed] });
     changed.clear();
-  }, GATHER_MS);
+  }, CHANGES_DELAY_MS);
 }
 
 // ── samples ───────────────────────────────────────────────────────────────────────────────────────

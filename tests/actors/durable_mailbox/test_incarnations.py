@@ -35,7 +35,7 @@ from tests.actors.remote.sender import Sender
 from tests.actors.values import EXAMPLES, Ask, BestBid, Bid, Carry, Echoing, Rank, alike
 from tests.feeds.io.loop import until
 
-from .mail import ALWAYS, Introduce, Keeper, Put, life
+from .mail import ALWAYS, Introduce, Keeper, Put, incarnation
 
 
 class Deal(Message[None]):
@@ -69,14 +69,14 @@ def test_what_was_taken_is_handled_in_the_next_life_in_order() -> None:
         assert await ref.ask(Put(6)) == 6
         assert boxes.pending_counts() == {}
 
-    life(disk, first)
+    incarnation(disk, first)
     assert handled == [1]
-    life(disk, second)
+    incarnation(disk, second)
     assert handled == [1, 2, 3, 4, 5, 6]
 
 
 def test_attempts_are_counted_over_lives() -> None:
-    """Each life ends in the midst of the handler; the fourth does not try any more."""
+    """Each incarnation ends in the midst of the handler; the fourth does not try any more."""
     disk = SimulatedDisk()
     begun: list[int] = []
 
@@ -98,7 +98,7 @@ def test_attempts_are_counted_over_lives() -> None:
     crashed: list[SimulatedDisk] = []
     dead_letters = []
     for _ in range(4):
-        dead_letters.append(life(disk, story))
+        dead_letters.append(incarnation(disk, story))
         disk = crashed[-1]
         disk.close()
     assert begun.count(1) == 3
@@ -122,8 +122,8 @@ def test_what_comes_again_from_another_node_is_taken_once() -> None:
         await ref.tell_wait(Put(8))
         await ref.ask(Put(9))
 
-    life(disk, story, MemoryTransport(MemoryNetwork()))
-    life(disk, story, MemoryTransport(MemoryNetwork()))
+    incarnation(disk, story, MemoryTransport(MemoryNetwork()))
+    incarnation(disk, story, MemoryTransport(MemoryNetwork()))
     assert handled == [1, 2, 3, 8, 9, 8, 9]
     # As often as it came: the broker has each of them.
     assert settled == [(number, True) for number in (1, 1, 2, 2, 3)] * 2
@@ -195,7 +195,7 @@ def test_senders_and_references_in_messages_are_found_again() -> None:
     async def second(system: ActorSystem, boxes: DurableMailboxes) -> list[Any]:
         answers: list[Any] = []
         handled: list[int] = []
-        # The old reference names the old life of the asker (AD2), so nobody gets these answers.
+        # The old reference names the old incarnation of the asker (AD2), so nobody gets these answers.
         await system.spawn(lambda: Asker(None, answers), name="asker")
         ref = await system.spawn(
             lambda: Keeper(handled), name="keeper", mailbox=boxes.mailbox("keeper")
@@ -205,8 +205,8 @@ def test_senders_and_references_in_messages_are_found_again() -> None:
         assert system.dead_letter_count == 2
         return answers
 
-    life(disk, first)
-    assert life(disk, second) == []
+    incarnation(disk, first)
+    assert incarnation(disk, second) == []
 
 
 def test_who_asked_in_an_earlier_life_gets_no_answer_and_the_handler_does_not_fail() -> None:
@@ -230,8 +230,8 @@ def test_who_asked_in_an_earlier_life_gets_no_answer_and_the_handler_does_not_fa
         )
         assert await ref.ask(Put(3)) == 3
 
-    life(disk, first)
-    life(disk, second)
+    incarnation(disk, first)
+    incarnation(disk, second)
     assert handled == [1, 3]  # Put(2) was told by nobody, and to reply to that is a failure
 
 
@@ -298,9 +298,9 @@ def test_an_unreadable_record_is_a_dead_letter_and_does_not_block_the_others(
         await system.spawn(lambda: Keeper(handled), name="a", mailbox=boxes.mailbox("a"))
         assert system.dead_letter_count == 0
 
-    life(disk, first)
-    life(disk, second)
-    life(disk, third)
+    incarnation(disk, first)
+    incarnation(disk, second)
+    incarnation(disk, third)
     assert handled == [1, 3, 4]
 
 
@@ -319,7 +319,7 @@ def test_the_asker_of_an_unreadable_record_learns_the_reason() -> None:
         with pytest.raises(InvalidEnvelopeError, match=r"nobody\.Knows"):
             await asked
 
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
 
 
 def test_messages_of_all_types_come_back_in_the_next_life_as_they_were() -> None:
@@ -345,8 +345,8 @@ def test_messages_of_all_types_come_back_in_the_next_life_as_they_were() -> None
         assert await ref.ask(Carry(1)) == 1
         assert boxes.pending_counts() == {}
 
-    life(disk, first)
-    life(disk, second)
+    incarnation(disk, first)
+    incarnation(disk, second)
     *came, to_itself, last = seen
     assert last == Carry(1)
     assert isinstance(to_itself, Carry)
@@ -367,7 +367,7 @@ def test_messages_of_all_types_come_back_in_the_next_life_as_they_were() -> None
 def test_after_a_loss_of_power_what_was_safe_is_handled_or_dead(
     failures: list[int], attempts: int, moment: int, seed: int
 ) -> None:
-    """The power goes in the midst of it; what was promised by then is handled in this life or the next."""
+    """The power goes in the midst of it; what was promised by then is handled in this incarnation or the next."""
     disk = SimulatedDisk(seed)
     promised: list[int] = []
     handled: list[int] = []
@@ -408,8 +408,8 @@ def test_after_a_loss_of_power_what_was_safe_is_handled_or_dead(
         await ref.ask(Put(-1))
         assert boxes.pending_counts() == {}
 
-    after = life(disk, first)
-    life(after, second)
+    after = incarnation(disk, first)
+    incarnation(after, second)
     assert set(promised) <= set(handled) | set(dead_numbers)
 
 
@@ -429,7 +429,7 @@ def test_what_an_old_reference_is_told_goes_to_who_has_the_mailbox_now(threads: 
         await until(lambda: handled == [1])
         await until(lambda: boxes.pending_counts() == {})
 
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
 
 
 def test_what_is_told_while_a_mailbox_changes_hands_is_handled_once() -> None:
@@ -462,5 +462,5 @@ def test_what_is_told_while_a_mailbox_changes_hands_is_handled_once() -> None:
         await telling
         await until(lambda: boxes.pending_counts() == {})
 
-    life(MemoryDisk(), story)
+    incarnation(MemoryDisk(), story)
     assert handled == list(range(told))

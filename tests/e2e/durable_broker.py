@@ -16,7 +16,9 @@ from workshop import peers
 
 
 @contextmanager
-def life(folder: Path, stop: signal.Signals = signal.SIGKILL) -> Iterator[BlockingChannel]:
+def durable_broker(
+    folder: Path, stop: signal.Signals = signal.SIGKILL
+) -> Iterator[BlockingChannel]:
     """A broker for as long as the block lasts, and a channel with confirms that does not see its end."""
     with peers.recado(data=folder, stop=stop) as server:
         connection = BlockingConnection(pika.URLParameters(server.url))

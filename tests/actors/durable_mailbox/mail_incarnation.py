@@ -1,4 +1,4 @@
-"""One life of a process with a durable mailbox, `python -m … FOLDER FIRST`: it sends itself mail until killed.
+"""One incarnation of a process with a durable mailbox, `python -m … FOLDER FIRST`: it sends itself mail until killed.
 
 stdout            safe NUMBER     that message is on disk
 FOLDER/handled    NUMBER          a line when its handler begins
