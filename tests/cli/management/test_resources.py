@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import time
 from pathlib import Path
 
@@ -255,6 +256,32 @@ def test_users_and_permissions(recado_on: Run, monkeypatch: pytest.MonkeyPatch) 
     assert recado_on("users", "show", "ana", "--json").json["tags"] == ["monitoring"]
     assert recado_on("users", "delete", "ana").status == 0
     assert recado_on("vhosts", "delete", "shop", "--json").json["queues"] == 0
+
+
+def test_a_password_that_is_kept(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECADO_NEW_PASSWORD", "a long one")
+    assert recado_on("users", "declare", "ana").status == 0
+    monkeypatch.delenv("RECADO_NEW_PASSWORD")
+    changed = ("--tags", "administrator", "--keep-password")
+    assert recado_on("users", "declare", "ana", *changed).status == 0
+    monkeypatch.setenv("RECADO_PASSWORD", "a long one")
+    url = os.environ["RECADO_URL"].replace("guest:guest@", "ana@")
+    assert recado_on("users", "show", "ana", "--url", url, "--json").json["tags"] == [
+        "administrator"
+    ]
+    assert recado_on("users", "declare", "nobody", *changed).status == 3
+
+
+@pytest.mark.parametrize(("again", "status"), [("two", 2), ("one", 0)])
+def test_a_password_is_typed_twice(
+    recado_on: Run, monkeypatch: pytest.MonkeyPatch, again: str, status: int
+) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    answers = iter(["one", again])
+    monkeypatch.setattr("getpass.getpass", lambda _: next(answers))
+    assert recado_on("users", "declare", "ana").status == status
 
 
 def test_a_password_from_standard_input(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import getpass
 import os
 import sys
 
-from .api import path_of
+from .api import ObjectNotFoundError, path_of
 from .command import (
     Command,
     Invocation,
@@ -28,8 +28,12 @@ def _add_declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tags", metavar="TAG,…", help="management, policymaker, monitoring, administrator"
     )
-    parser.add_argument(
+    password = parser.add_mutually_exclusive_group()
+    password.add_argument(
         "--password-hash", metavar="TEXT", help="instead of a password, as RabbitMQ exports it"
+    )
+    password.add_argument(
+        "--keep-password", action="store_true", help="of a user that exists: change only its tags"
     )
 
 
@@ -40,7 +44,12 @@ def _declare(call: Invocation) -> None:
     if tags is None:
         tags = "" if known is None else known["tags"]
     body = {"tags": ",".join(tags) if isinstance(tags, list) else tags}
-    if args.password_hash is not None:
+    if args.keep_password:
+        if known is None:
+            raise ObjectNotFoundError(404, f"not found: user '{args.name}', whose password to keep")
+        body["password_hash"] = known["password_hash"]
+        body["hashing_algorithm"] = known["hashing_algorithm"]
+    elif args.password_hash is not None:
         body["password_hash"] = args.password_hash
     else:
         body["password"] = _read_password(args.name)
@@ -54,7 +63,10 @@ def _read_password(name: str) -> str:
     if given is not None:
         return given
     if sys.stdin.isatty():
-        return getpass.getpass(f"password of {name}: ")
+        typed = getpass.getpass(f"password of {name}: ")
+        if getpass.getpass("the same again: ") != typed:
+            raise ValueError("the two passwords differ; nothing was changed")
+        return typed
     line = sys.stdin.readline().rstrip("\r\n")
     if not line:
         raise ValueError(
