@@ -322,3 +322,22 @@ async def test_the_ids_of_messages_stay_the_same(tmp_path: Path) -> None:
             outbox.add(connection, "q", Message(body=1, message_id="m1", key="k"))
         connection.close()
         assert b"m1" in await store.run(read)
+
+
+@pytest.mark.parametrize("turns", range(5))
+@in_a_loop
+async def test_a_dispatcher_that_wakes_up_can_be_stopped(tmp_path: Path, turns: int) -> None:
+    """However many turns of the event loop are between both."""
+    async with opened(SqliteStore(tmp_path / "program.db")) as store:
+        outbox = Outbox(store, encode=encode, publish=Broker().publish, poll=60)
+        await outbox.start()
+
+        async def is_held() -> bool:
+            return bool(outbox.partitions)
+
+        await until(is_held)
+        await asyncio.sleep(0.05)  # it waits for the next message
+        outbox.wake()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await soon(outbox.stop())

@@ -5,9 +5,13 @@ publisher, requester, endpoint, processor, tap                    what it runs
 handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed
+flow, flow_processor                                              steps in transactions
+outbox                                                            messages in a program's own transactions
+process_manager                                                   processes of many steps, driven by messages
 routing/                                                          steps that decide where messages go
 management/                                                       steps that observe and control
 transformation/                                                   steps that change what messages contain
+state/                                                            what steps remember, in a database
 translation/                                                      objects to bodies and back, by content type
 """
 
@@ -56,12 +60,18 @@ from .management import (
 from .message import DeliveryInfo, Message
 from .message_sequence import MessageSequence, begin_sequence, end_sequence, sequence_of
 from .messaging import Health, Messaging
+from .outbox import Outbox
+from .process_manager import ProcessManager, RunningProcess
 from .retry import Retry
 from .routing import (
     ROUTING_SLIP_HEADER,
+    Aggregator,
     ContentRouter,
+    Delayer,
     DynamicRouter,
     Filter,
+    IdempotentReceiver,
+    MessageField,
     MessagePredicate,
     MessageSelector,
     Recipient,
@@ -69,6 +79,7 @@ from .routing import (
     RecipientLike,
     RecipientList,
     RegexRouter,
+    Resequencer,
     RoutingRule,
     RoutingSlip,
     RuleChange,
@@ -79,6 +90,7 @@ from .routing import (
     routing_slip_of,
     to_predicate,
 )
+from .state import MemoryStore, SqliteStore, StateStore, StoreTransaction
 from .step import (
     AnyFlowStep,
     AsyncOutputs,
@@ -118,6 +130,7 @@ __all__ = [
     "CONTROL_EXCHANGE",
     "HISTORY_HEADER",
     "ROUTING_SLIP_HEADER",
+    "Aggregator",
     "AnyFlowStep",
     "AsyncOutputs",
     "CanonicalModel",
@@ -133,6 +146,7 @@ __all__ = [
     "ControlBus",
     "ControlCommand",
     "ControlConsole",
+    "Delayer",
     "DeliveryInfo",
     "Destination",
     "DestinationLike",
@@ -152,10 +166,13 @@ __all__ = [
     "Harness",
     "Health",
     "HistoryEntry",
+    "IdempotentReceiver",
     "Interceptor",
     "LogStream",
     "MemoryClaimStore",
+    "MemoryStore",
     "Message",
+    "MessageField",
     "MessageHistory",
     "MessagePredicate",
     "MessageSelector",
@@ -165,10 +182,12 @@ __all__ = [
     "Normaliser",
     "NotConfirmedError",
     "ObjectClaimStore",
+    "Outbox",
     "Output",
     "Outputs",
     "PauseEndpoint",
     "PointToPoint",
+    "ProcessManager",
     "ProgramState",
     "ProxiedRequest",
     "PublishSubscribe",
@@ -182,21 +201,26 @@ __all__ = [
     "RejectMessageError",
     "ReplyError",
     "RequestTimeoutError",
+    "Resequencer",
     "ResumeEndpoint",
     "Retry",
     "RoutingRule",
     "RoutingSlip",
     "RuleChange",
     "RuleRemoval",
+    "RunningProcess",
     "SelectorLike",
     "Send",
     "SetConcurrency",
     "SetDetour",
     "SmartProxy",
     "Splitter",
+    "SqliteStore",
     "StateError",
+    "StateStore",
     "StateTransaction",
     "StatefulStep",
+    "StoreTransaction",
     "TestMessageSeparator",
     "TranslationError",
     "Translator",

@@ -54,7 +54,7 @@ from .processor import ProcessorOptions
 from .publisher import EncodedPublish
 from .retry import NO_RETRY, Retry
 from .runtime import FlowDefinition, Runtime
-from .state import SqliteStore, StateStore
+from .state import StateStore, to_store
 from .step import AnyFlowStep
 from .subscription_options import SubscriptionOptions, require_queue, to_retry
 from .translation import Translator, Translators
@@ -106,8 +106,8 @@ class Messaging:
             invalid: where messages go that cannot be translated.
             translators: additional formats, see `recado.patterns.translation`.
             wait_for_broker: retry the first connection too.
-            store: where stateful steps keep their state: a store, or the path of an SQLite file. Default: the file
-                `state.sqlite` in `data`, or `<name>.sqlite` in the current folder.
+            store: where stateful steps keep their state: a store, the path of an SQLite file, or a URL
+                `postgresql://…`. Default: the file `state.sqlite` in `data`, or `<name>.sqlite` in the current folder.
             shutdown_timeout: seconds to wait for running handlers at the end, before they are cancelled.
         """
         self.name = name
@@ -140,7 +140,7 @@ class Messaging:
             store = (
                 f"{self.name}.sqlite" if self._data is None else Path(self._data, "state.sqlite")
             )
-        return SqliteStore(store)
+        return to_store(store)
 
     # ── starting and stopping ─────────────────────────────────────────────────────────────────────────────
 
@@ -162,9 +162,11 @@ class Messaging:
             url = self._url
             if url is None:
                 url = (await stack.enter_async_context(Broker(data=self._data))).url
-            if self._needs_store or self._outboxes:
-                await self._store.open()
-                stack.push_async_callback(self._store.close)
+            stores = [self._store] if self._needs_store else []
+            stores += [each.store for each in self._outboxes]
+            for store in dict.fromkeys(stores):
+                await store.open()
+                stack.push_async_callback(store.close)
             self._runtime = runtime = await self._connect(url, stack)
             for outbox in self._outboxes:
                 await outbox.start()
@@ -438,7 +440,7 @@ class Messaging:
     def outbox(self, store: StateStore | None = None, *, name: str = "outbox") -> Outbox:
         """Return an outbox in the database of a store, default that of this application.
 
-        It is dispatched while the application is started.
+        It is dispatched while the application is started, which also opens and closes the store.
         """
         outbox = Outbox(
             store or self._store,

@@ -85,9 +85,9 @@ class Outbox:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name: Final = name
+        self.store: Final = store
         self.published_count = 0
         self.failed_count = 0
-        self._store = store
         self._encode = encode
         self._publish = publish
         self._poll = poll
@@ -150,7 +150,7 @@ class Outbox:
 
     async def oldest_age(self) -> float:
         """Return the age of the oldest row in seconds, 0 if there is none. A metric: an alarm when it grows."""
-        added_at = await self._store.run(
+        added_at = await self.store.run(
             lambda transaction: [transaction.oldest_output(each) for each in self._partitions]
         )
         found = [each for each in added_at if each is not None]
@@ -189,7 +189,7 @@ class Outbox:
             await asyncio.gather(*late, return_exceptions=True)
         if tasks:
             with suppress(StateError):  # otherwise they expire
-                await self._store.run(partial(self._release, held))
+                await self.store.run(partial(self._release, held))
 
     def _release(self, names: frozenset[str], transaction: StoreTransaction) -> None:
         for name in (*names, self._presence_prefix + self._owner):
@@ -203,7 +203,7 @@ class Outbox:
             released = leaving - self._dispatching.keys()
             share = partial(self._share, frozenset(self._held), leaving, released)
             try:
-                held, surplus = await self._store.run(share, locks=[f"outbox {self.name}"])
+                held, surplus = await self.store.run(share, locks=[f"outbox {self.name}"])
             except StateError as error:
                 log.warning("leases not renewed (outbox=%s error=%s)", self.name, error)
             else:
@@ -258,7 +258,7 @@ class Outbox:
             idle = self._held - self._dispatching.keys()
             if idle and self._is_holding:
                 try:
-                    found = await self._store.run(partial(self._read, idle, self._held_up_keys()))
+                    found = await self.store.run(partial(self._read, idle, self._held_up_keys()))
                 except StateError as error:
                     log.warning("outbox not read (outbox=%s error=%s)", self.name, error)
                     found = {}
@@ -266,7 +266,9 @@ class Outbox:
                     task = asyncio.create_task(self._dispatch(name, rows))
                     self._dispatching[name] = task
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wakeup.wait(), self._poll)
+                # `wait_for` loses a cancellation that comes together with the event (Python 3.11).
+                async with asyncio.timeout(self._poll):
+                    await self._wakeup.wait()
 
     def _held_up_keys(self) -> frozenset[str]:
         now = asyncio.get_running_loop().time()
@@ -301,7 +303,7 @@ class Outbox:
             )
             ids = [number for numbers in confirmed for number in numbers]
             if ids:
-                await self._store.run(lambda transaction: transaction.remove_outputs(ids))
+                await self.store.run(lambda transaction: transaction.remove_outputs(ids))
                 self.published_count += len(ids)
         except StateError as error:
             log.warning("published messages not removed (outbox=%s error=%s)", self.name, error)

@@ -8,22 +8,40 @@ dynamic_router.py     rules that control messages change
 recipient_list.py     copies for several destinations
 splitter.py           a message for each part
 routing_slip.py       destinations listed in the message
+
+with state:
+
+message_field.py          fields by which messages are grouped
+aggregator.py             one message for a group
+resequencer.py            messages in the order of their numbers
+idempotent_receiver.py    a message that was seen before is dropped
+delayer.py                messages wait for a time
 """
 
+from .aggregator import Aggregator, Combine
 from .content_router import ContentRouter
+from .delayer import Delayer
 from .dynamic_router import DynamicRouter, RoutingRule, RuleChange, RuleRemoval
 from .filter import Filter
+from .idempotent_receiver import IdempotentReceiver
+from .message_field import MessageField
 from .message_selector import MessagePredicate, MessageSelector, SelectorLike, to_predicate
 from .recipient_list import Recipient, RecipientFunction, RecipientLike, RecipientList
 from .regex_router import RegexRouter
+from .resequencer import Resequencer
 from .routing_slip import ROUTING_SLIP_HEADER, RoutingSlip, attach_routing_slip, routing_slip_of
 from .splitter import Splitter
 
 __all__ = [
     "ROUTING_SLIP_HEADER",
+    "Aggregator",
+    "Combine",
     "ContentRouter",
+    "Delayer",
     "DynamicRouter",
     "Filter",
+    "IdempotentReceiver",
+    "MessageField",
     "MessagePredicate",
     "MessageSelector",
     "Recipient",
@@ -31,6 +49,7 @@ __all__ = [
     "RecipientLike",
     "RecipientList",
     "RegexRouter",
+    "Resequencer",
     "RoutingRule",
     "RoutingSlip",
     "RuleChange",

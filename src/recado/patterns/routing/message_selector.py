@@ -113,7 +113,7 @@ def _body_text(message: Message[Any]) -> bytes | None:
         return None
 
 
-def _body_object(message: Message[Any]) -> Any:
+def body_object(message: Message[Any]) -> Any:
     body = message.body
     if type(body) is dict:
         return body
@@ -148,5 +148,5 @@ _PATHS: Final[dict[str, str | Callable[[Any], Any]]] = {
     "expiration": _expiration,
     "timestamp": _timestamp,
     "body": _body_text,
-    "json": _body_object,
+    "json": body_object,
 }
