@@ -446,6 +446,39 @@ async def test_an_endpoint_consumes_again(app: Messaging, name: Name, harm: str)
         assert app.health().is_healthy
 
 
+class AddUser:
+    """Adds the name of a user, unless the message has one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def should_apply(self, message: Message[object]) -> bool:
+        return "user" not in message.headers
+
+    def apply(self, message: Message[object]) -> Message[object]:
+        return message.with_headers(user=self.name)
+
+
+@in_a_loop
+async def test_enrichers_are_applied_in_order(app: Messaging, name: Name) -> None:
+    orders, seen = name("orders"), Collected()
+
+    async def count(message: Message[object]) -> Message[object]:
+        return message.with_headers(letters=len(message.headers["user"]))
+
+    @app.subscribe(orders)
+    async def handle(message: Message[Order]) -> None:
+        seen.add((message.headers["user"], message.headers["letters"]))
+
+    app.enrich(AddUser("Ana"))
+    app.enrich(AddUser("never applied"))
+    app.enrich(count)
+    async with app:
+        await app.publish(orders, Order(1))
+        await app.publish_many(orders, [Message(body=Order(2), headers={"user": "Li"})])
+        assert await seen.wait(2) == [("Ana", 3), ("Li", 2)]
+
+
 def test_compositions_that_cannot_work_are_refused() -> None:
     app = Messaging()
 

@@ -79,7 +79,7 @@ async def test_a_connection_that_is_lost(server: Server, name: Name, harm: str) 
                 else:
                     wire.stall()
                     async with asyncio.timeout(scale(30)):
-                        while app.health().is_healthy:
+                        while app.health().is_healthy:  # noqa: ASYNC110  there is no event for it
                             await asyncio.sleep(0.05)
                     wire.cut()
                     wire.go_on()
@@ -96,7 +96,7 @@ async def test_a_broker_that_is_killed_and_restarted(
     def start() -> AbstractContextManager[Server]:
         if broker == "recado":
             return peers.recado(port=port, data=tmp_path, stop=signal.SIGKILL)
-        return peers.rabbitmq(port=port, data=tmp_path)
+        return peers.rabbitmq(port=port, data=tmp_path, stop=signal.SIGTERM)
 
     queue, seen = name("numbers"), Collected()
     with ExitStack() as first:
@@ -145,7 +145,7 @@ async def test_handlers_that_outlast_the_ack_timeout(broker: str, name: Name) ->
         async with app:
             await app.publish(queue, 0)
             async with asyncio.timeout(scale(60)):
-                while (0, 2) not in seen.items:
+                while (0, 2) not in seen.items:  # noqa: ASYNC110  there is no event for it
                     await asyncio.sleep(0.05)
             publisher = Publisher(app, queue)
             async with consuming_again(app, seen, publisher):

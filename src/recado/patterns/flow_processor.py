@@ -78,6 +78,10 @@ class FlowProcessor:
     ) -> None:
         self.flow = flow
         self.running_count = 0
+<<<<<<< HEAD
+=======
+        self.handled_count = 0
+>>>>>>> 7ac97cc9 (Enrich messages, and test reconnections of endpoints)
         self.failed_count = 0
         self._body_type = body_type
         self._options = options
@@ -173,6 +177,7 @@ class FlowProcessor:
         self, delivery: Delivery, message: Message[Any], result: FlowResult, queue: str
     ) -> None:
         if result.error is None:
+            self.handled_count += 1
             delivery.ack()
         else:
             self.failed_count += 1

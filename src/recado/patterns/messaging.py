@@ -57,6 +57,7 @@ from .runtime import FlowDefinition, Runtime
 from .state import StateStore, to_store
 from .step import AnyFlowStep
 from .subscription_options import SubscriptionOptions, require_queue, to_retry
+from .transformation.enricher import Enricher, EnricherLike, apply_enrichers, to_enricher
 from .translation import Translator, Translators
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -127,6 +128,7 @@ class Messaging:
         self._descriptions: dict[str, list[EndpointDescription]] = {}
         self._tags: set[str] = set()
         self._outboxes: list[Outbox] = []
+        self._enrichers: list[Enricher] = []
         self._needs_store = False
         self._runtime: Runtime | None = None
         self._starting: set[asyncio.Task[None]] = set()
@@ -535,6 +537,13 @@ class Messaging:
 
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────────
 
+    def enrich(self, enricher: EnricherLike) -> None:
+        """Apply an enricher to every message that `publish`, `publish_many` and `request` send from now on.
+
+        Enrichers are applied in the order in which they were added; see `recado.patterns.transformation`.
+        """
+        self._enrichers.append(to_enricher(enricher))
+
     async def publish(self, to: DestinationLike, body: object, *, key: str = "") -> None:
         """Publish a message, and wait until the broker has confirmed it.
 
@@ -547,8 +556,8 @@ class Messaging:
         """
         runtime = self._require_runtime()
         destination = await runtime.declarer.declare(to)
-        if isinstance(body, Message):
-            message = self._to_message(body, key)
+        if self._enrichers or isinstance(body, Message):
+            message = await self._to_message(body, key)
             publish = self.encoder.to_destination(message, destination)
         else:
             publish = self.encoder.body_to_destination(body, destination, key)
@@ -568,8 +577,8 @@ class Messaging:
         destination = await runtime.declarer.declare(to)
         publishes = []
         for body in bodies:
-            if isinstance(body, Message):
-                message = self._to_message(body, key)
+            if self._enrichers or isinstance(body, Message):
+                message = await self._to_message(body, key)
                 publishes.append(self.encoder.to_destination(message, destination))
             else:
                 publishes.append(self.encoder.body_to_destination(body, destination, key))
@@ -579,9 +588,14 @@ class Messaging:
         """Publish a message that is encoded already, and wait for its confirm."""
         await self._require_runtime().publisher.publish(publish)
 
-    def _to_message(self, body: object, key: str) -> Message[Any]:
+    async def _to_message(self, body: object, key: str) -> Message[Any]:
         message = body if isinstance(body, Message) else Message(body=body)
-        return message.replace(key=key) if key else message
+        if key:
+            message = message.replace(key=key)
+        if self._enrichers:
+            enriched = apply_enrichers(message, self._enrichers)
+            message = enriched if isinstance(enriched, Message) else await enriched
+        return message
 
     @overload
     async def request(
@@ -618,7 +632,7 @@ class Messaging:
         """
         runtime = self._require_runtime()
         destination = await runtime.declarer.declare(to)
-        message = self._to_message(body, key)
+        message = await self._to_message(body, key)
         message_id = message.message_id or self.encoder.new_message_id()
         request = message.replace(
             message_id=message_id,
