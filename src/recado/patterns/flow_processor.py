@@ -78,10 +78,6 @@ class FlowProcessor:
     ) -> None:
         self.flow = flow
         self.running_count = 0
-<<<<<<< HEAD
-=======
-        self.handled_count = 0
->>>>>>> 7ac97cc9 (Enrich messages, and test reconnections of endpoints)
         self.failed_count = 0
         self._body_type = body_type
         self._options = options
@@ -177,7 +173,6 @@ class FlowProcessor:
         self, delivery: Delivery, message: Message[Any], result: FlowResult, queue: str
     ) -> None:
         if result.error is None:
-            self.handled_count += 1
             delivery.ack()
         else:
             self.failed_count += 1
