@@ -18,6 +18,7 @@ from recado.patterns.errors import (
     ReplyError,
     RequestTimeoutError,
 )
+from recado.patterns.limits import CircuitBreaker
 from recado.patterns.message import Message
 from recado.patterns.messaging import Messaging
 from recado.patterns.retry import Retry
@@ -502,3 +503,44 @@ def test_compositions_that_cannot_work_are_refused() -> None:
         app.subscribe("orders")(handle)
     with pytest.raises(CompositionError, match="must accept one argument"):
         app.subscribe("others")(lambda: None)
+
+
+@in_a_loop
+async def test_a_breaker_suspends_an_endpoint(app: Messaging, name: Name) -> None:
+    orders, attempts = name("orders"), Collected()
+    works = asyncio.Event()
+
+    @app.subscribe(orders, breaker=CircuitBreaker(failures=2, reset=0.3))
+    async def handle(order: Order) -> None:
+        attempts.add(order.id)
+        if not works.is_set():
+            raise ValueError("the database is down")
+
+    async with app:
+        await app.publish_many(orders, [Order(n) for n in range(10)])
+        await attempts.wait(2)
+        async with asyncio.timeout(30):
+            while app.health().is_healthy:  # noqa: ASYNC110  there is no event for it
+                await asyncio.sleep(0.005)
+        assert "endpoint 'handle' has no consumer" in app.health().problems[0]
+        works.set()
+        assert sorted(set(await attempts.wait(10))) == list(range(10))  # type: ignore[type-var]
+        async with asyncio.timeout(30):
+            while not app.health().is_healthy:  # noqa: ASYNC110  there is no event for it
+                await asyncio.sleep(0.005)
+
+
+@in_a_loop
+async def test_a_rate_is_a_maximum(app: Messaging, name: Name) -> None:
+    orders, seen = name("orders"), Collected()
+
+    @app.subscribe(orders, rate=50.0)
+    async def handle(order: Order) -> None:
+        seen.add(asyncio.get_running_loop().time())
+
+    async with app:
+        await app.publish_many(orders, [Order(n) for n in range(6)])
+        times = await seen.wait(6)
+    assert isinstance(times[0], float)
+    assert isinstance(times[-1], float)
+    assert times[-1] - times[0] > 5 / 50 * 0.9

@@ -32,6 +32,7 @@ from .errors import (
 )
 from .harness import HandledMessage, Harness, PublishedMessage
 from .interceptor import Interceptor
+from .limits import CircuitBreaker
 from .management import (
     CONTROL_EXCHANGE,
     HISTORY_HEADER,
@@ -134,6 +135,7 @@ __all__ = [
     "AnyFlowStep",
     "AsyncOutputs",
     "CanonicalModel",
+    "CircuitBreaker",
     "Claim",
     "ClaimCheck",
     "ClaimError",

@@ -59,6 +59,7 @@ class EndpointState(Enum):
     STARTING = "starting"
     CONSUMING = "consuming"
     PAUSED = "paused"
+    SUSPENDED = "suspended"
 
 
 class EndpointSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +147,7 @@ class MessageEndpoint:
         self._task: asyncio.Task[None] | None = None
         self._consumer: RobustConsumer | None = None
         self._started = asyncio.Event()
+        self._suspension: asyncio.Task[None] | None = None
 
     def _name_queue(self) -> str:
         destination = self.source.destination
@@ -179,16 +181,37 @@ class MessageEndpoint:
 
     async def stop(self, grace: float = 30.0) -> None:
         """Stop consuming, and wait up to `grace` seconds for running handlers before they are cancelled."""
+        await self._cancel_suspension()
         await self._end(EndpointState.STOPPED, grace)
 
     async def pause(self, grace: float = 30.0) -> None:
         """Stop consuming until `resume`; like `stop` otherwise."""
         if self.state is not EndpointState.STOPPED:
+            await self._cancel_suspension()
             await self._end(EndpointState.PAUSED, grace)
 
     def resume(self) -> None:
         """Consume again after `pause`."""
         if self.state is EndpointState.PAUSED:
+            self.start()
+
+    async def _cancel_suspension(self) -> None:
+        suspension, self._suspension = self._suspension, None
+        if suspension is not None:
+            suspension.cancel()
+            await asyncio.wait([suspension])
+
+    def suspend(self, seconds: float) -> None:
+        """Pause for some seconds; called by the processor, from one of its handlers."""
+        if self._suspension is None:
+            log.warning("endpoint suspended (tag=%s seconds=%.1f)", self.tag, seconds)
+            self._suspension = asyncio.create_task(self._suspend(seconds))
+
+    async def _suspend(self, seconds: float) -> None:
+        await self._end(EndpointState.SUSPENDED, seconds)
+        await asyncio.sleep(seconds)
+        self._suspension = None
+        if self.state is EndpointState.SUSPENDED:
             self.start()
 
     async def _end(self, state: EndpointState, grace: float) -> None:

@@ -48,6 +48,7 @@ from .failure import attempt_number
 from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor
+from .limits import CircuitBreaker
 from .message import DeliveryInfo, Message, received_message
 from .outbox import Outbox
 from .processor import ProcessorOptions
@@ -323,6 +324,8 @@ class Messaging:
         concurrency: int = 1,
         prefetch: int | None = None,
         timeout: float | None = None,
+        rate: float | None = None,
+        breaker: CircuitBreaker | None = None,
         offset: str | int | None = None,
         tag: str | None = None,
     ) -> Callable[[F], F]:
@@ -344,6 +347,8 @@ class Messaging:
             prefetch: unacknowledged deliveries of the consumer. Default 100, with `retry` equal to `concurrency`,
                 so that an attempt is counted only for messages that a lost worker was handling.
             timeout: seconds that a handler may run before the attempt fails.
+            rate: how many messages are handled per second at most.
+            breaker: suspends the endpoint after several failures in a row.
             offset: where a stream begins: `first`, `last`, `next` or an offset.
             tag: the name of the endpoint; default that of the function.
         """
@@ -363,6 +368,8 @@ class Messaging:
                 concurrency=concurrency,
                 prefetch=prefetch,
                 timeout=timeout,
+                rate=rate,
+                breaker=breaker,
             )
             self._register(options.tag, lambda runtime: runtime.handler_endpoint(handler, options))
             self._descriptions[options.tag] = [

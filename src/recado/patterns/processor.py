@@ -37,6 +37,7 @@ from .failure import (
 )
 from .handler import Handler
 from .interceptor import Interceptor, Proceed, intercept_handler
+from .limits import CircuitBreaker, FailureCount, Pacer
 from .message import DeliveryInfo, Message, received_message
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .retry import Retry
@@ -68,6 +69,8 @@ class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
     selected: Selected | None = None
     unselected: Destination | None = None  # None: messages that are not selected are dropped
     interceptors: Sequence[Interceptor] = ()
+    rate: float | None = None
+    breaker: CircuitBreaker | None = None
 
 
 class DeliverySettlement:
@@ -184,6 +187,9 @@ class HandlerProcessor:
         self._needs_message = (
             handler.wants_message or options.selected is not None or bool(options.interceptors)
         )
+        self.on_suspend: Callable[[float], object] | None = None  # called when the breaker opens
+        self._pacer = None if options.rate is None else Pacer(options.rate)
+        self._failures = None if options.breaker is None else FailureCount(options.breaker)
         self._counts_attempts = options.retry.attempts > 1
 
     def set_concurrency(self, concurrency: int) -> None:
@@ -201,6 +207,8 @@ class HandlerProcessor:
 
     async def _work(self, consumer: RobustConsumer, queue: str) -> None:
         async for delivery in consumer:
+            if self._pacer is not None:
+                await self._pacer.wait()
             self.running_count += 1
             try:
                 await self._process(delivery, queue)
@@ -236,10 +244,10 @@ class HandlerProcessor:
         try:
             await self._call(body)
         except Exception as error:  # noqa: BLE001 - of the program
-            self.failed_count += 1
+            self._record_failure()
             await self._settlement.retry_or_park(delivery, delivery.properties, queue, error, 1)
         else:
-            self.handled_count += 1
+            self._record_success()
             delivery.ack()
 
     async def _process_message(
@@ -281,12 +289,12 @@ class HandlerProcessor:
         try:
             result = await call()
         except Exception as error:  # noqa: BLE001 - of the program
-            self.failed_count += 1
+            self._record_failure()
             again = await settlement.retry_or_park(delivery, properties, queue, error, attempt)
             if not again and properties.reply_to is not None:
                 self._reply_error(properties, error)
             return
-        self.handled_count += 1
+        self._record_success()
         if result is None or properties.reply_to is None:
             delivery.ack()
         else:
@@ -305,6 +313,18 @@ class HandlerProcessor:
             raise HandlerTimeoutError(
                 f"handler {self.handler.name} ran longer than {timeout} s"
             ) from error
+
+    def _record_success(self) -> None:
+        self.handled_count += 1
+        if self._failures is not None:
+            self._failures.record_success()
+
+    def _record_failure(self) -> None:
+        self.failed_count += 1
+        if self._failures is not None and self._failures.record_failure():
+            assert self.options.breaker is not None
+            if self.on_suspend is not None:
+                self.on_suspend(self.options.breaker.reset)
 
     # ── replies ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -98,7 +98,9 @@ class Runtime:
             await self.declarer.declare(options.invalid)
 
         source = options.source(selects_at_broker=selects)
-        return self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)
+        endpoint = self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)
+        processor.on_suspend = endpoint.suspend
+        return endpoint
 
     def flow_endpoint(
         self, flow: FlowDefinition, options: SubscriptionOptions, store: StateStore | None

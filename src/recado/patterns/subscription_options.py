@@ -15,6 +15,7 @@ from .destination import (
 from .endpoint import EndpointSource
 from .errors import CompositionError
 from .interceptor import Interceptor
+from .limits import CircuitBreaker
 from .processor import ProcessorOptions
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
@@ -37,6 +38,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     prefetch: int | None = None
     timeout: float | None = None
+    rate: float | None = None
+    breaker: CircuitBreaker | None = None
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -71,6 +74,9 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.timeout is not None and self.timeout <= 0:
             raise self._error(f"timeout={self.timeout} must be more than 0 seconds")
 
+        if self.rate is not None and self.rate <= 0:
+            raise self._error(f"rate={self.rate} must be more than 0 messages per second")
+
     def _error(self, problem: str) -> CompositionError:
         return CompositionError(f"endpoint '{self.tag}': {problem}")
 
@@ -84,7 +90,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         """The number of unacknowledged deliveries of the consumer."""
         if self.prefetch is not None:
             return self.prefetch
-        if self.retry.attempts > 1:
+        if self.retry.attempts > 1 or self.rate is not None:
             return self.concurrency
         return max(PREFETCH_MIN_COUNT, 2 * self.concurrency)
 
@@ -111,6 +117,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             invalid=self.invalid,
             concurrency=self.concurrency,
             timeout=self.timeout,
+            rate=self.rate,
+            breaker=self.breaker,
             selected=MessageSelector(self.selector or "") if is_selected_here else None,
             unselected=self.dead_letter if self._is_alone else None,
             interceptors=interceptors,
