@@ -29,6 +29,28 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+FAMILIES = {
+    "Integration styles": "File Transfer, Shared Database, Remote Procedure Invocation, Messaging",
+    "Messaging systems": "Message Channel, Message, Pipes and Filters, Message Router, Message Translator,"
+    " Message Endpoint",
+    "Messaging channels": "Point-to-Point Channel, Publish-Subscribe Channel, Datatype Channel,"
+    " Invalid Message Channel, Dead Letter Channel, Guaranteed Delivery, Channel Adapter, Messaging Bridge,"
+    " Message Bus",
+    "Message construction": "Command Message, Document Message, Event Message, Request-Reply, Return Address,"
+    " Correlation Identifier, Message Sequence, Message Expiration, Format Indicator",
+    "Message routing": "Content-Based Router, Message Filter, Dynamic Router, Recipient List, Splitter,"
+    " Aggregator, Resequencer, Composed Message Processor, Scatter-Gather, Routing Slip, Process Manager,"
+    " Message Broker",
+    "Message transformation": "Envelope Wrapper, Content Enricher, Content Filter, Claim Check, Normalizer,"
+    " Canonical Data Model",
+    "Messaging endpoints": "Messaging Gateway, Messaging Mapper, Transactional Client, Polling Consumer,"
+    " Event-Driven Consumer, Competing Consumers, Message Dispatcher, Selective Consumer, Durable Subscriber,"
+    " Idempotent Receiver, Service Activator",
+    "System management": "Control Bus, Detour, Wire Tap, Message History, Message Store, Smart Proxy,"
+    " Test Message, Channel Purger",
+}
+
+
 def run(code: str, url: str) -> None:
     """Run an example, in which `await` may stand by itself."""
     names: dict[str, object] = {"URL": url}
@@ -69,6 +91,18 @@ def test_every_name_of_the_catalogue_exists() -> None:
                     found = recado.patterns.Messaging("amqp://localhost")
                 assert hasattr(found, part), f"{pattern}: {name}"
                 found = getattr(found, part)
+
+
+def test_the_catalogue_has_the_65_patterns_of_the_book() -> None:
+    found = {
+        title: re.findall(r"^### (.+)$", text, re.MULTILINE)
+        for title, text in re.findall(
+            r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE
+        )
+    }
+    expected = {title: patterns.split(", ") for title, patterns in FAMILIES.items()}
+    assert {title: found[title] for title in expected} == expected
+    assert sum(map(len, expected.values())) == 65
 
 
 def test_every_pattern_has_a_section_with_a_diagram() -> None:

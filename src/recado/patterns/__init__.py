@@ -88,7 +88,9 @@ from .routing import (
     SelectorLike,
     Splitter,
     attach_routing_slip,
+    composed_message_processor,
     routing_slip_of,
+    scatter_gather,
     to_predicate,
 )
 from .state import MemoryStore, SqliteStore, StateStore, StoreTransaction
@@ -234,11 +236,13 @@ __all__ = [
     "apply_enrichers",
     "attach_routing_slip",
     "begin_sequence",
+    "composed_message_processor",
     "end_sequence",
     "history_of",
     "is_test_message",
     "purge",
     "routing_slip_of",
+    "scatter_gather",
     "send_test_message",
     "sequence_of",
     "to_enricher",

@@ -15,6 +15,7 @@ message_field.py          fields by which messages are grouped
 aggregator.py             one message for a group
 resequencer.py            messages in the order of their numbers
 idempotent_receiver.py    a message that was seen before is dropped
+scatter_gather.py         several services are asked, and their replies combined
 delayer.py                messages wait for a time
 """
 
@@ -30,6 +31,7 @@ from .recipient_list import Recipient, RecipientFunction, RecipientLike, Recipie
 from .regex_router import RegexRouter
 from .resequencer import Resequencer
 from .routing_slip import ROUTING_SLIP_HEADER, RoutingSlip, attach_routing_slip, routing_slip_of
+from .scatter_gather import composed_message_processor, scatter_gather
 from .splitter import Splitter
 
 __all__ = [
@@ -57,6 +59,8 @@ __all__ = [
     "SelectorLike",
     "Splitter",
     "attach_routing_slip",
+    "composed_message_processor",
     "routing_slip_of",
+    "scatter_gather",
     "to_predicate",
 ]
