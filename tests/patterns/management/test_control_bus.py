@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from recado.client import ChannelClosedByBrokerError
 from recado.patterns import (
     CONTROL_EXCHANGE,
     ControlBus,
@@ -25,6 +26,7 @@ from recado.patterns import (
     SetDetour,
 )
 from tests.client.running import in_a_loop
+from tests.e2e import people
 from workshop.peers import Server
 
 Name = Callable[[str], str]
@@ -133,3 +135,16 @@ async def test_every_program_of_a_name_answers(server: Server, name: Name) -> No
         assert shops[1].app.health().is_healthy
         assert shops[1].app.endpoints["handle"].is_consuming
         assert await console.ask(ReadState(), name("nobody"), timeout=0.05) == []
+
+
+@in_a_loop
+async def test_permission_to_write_is_permission_to_command(server: Server, name: Name) -> None:
+    program = name("shop")
+    vhost = f"{server.host}:{server.port}/{people.OTHER}"
+    shop = Shop(f"amqp://guest:guest@{vhost}", program, name("orders"))
+    intruder = Messaging(f"amqp://{people.LIMITED}:{people.SECRET}@{vhost}")
+    async with shop.app, intruder:
+        with pytest.raises(ChannelClosedByBrokerError) as refusal:
+            await intruder.publish(CONTROL_EXCHANGE, PauseEndpoint("handle"), key=program)
+        assert refusal.value.reply_code == 403
+        assert shop.app.endpoints["handle"].is_consuming
