@@ -111,10 +111,12 @@ class ProviderSignIn:
             renewed = await self._console.authenticate_token(tokens.access_token, "")
         except (ProviderError, ApiError) as error:
             log.warning("token of a console session not renewed: %s (user=%r)", error, user.name)
-            renewal.task, renewal.due_ms = None, now_ms() + RETRY_MS
+            renewal.due_ms = now_ms() + RETRY_MS
             if session.is_expired(now_ms()):
                 self._console.sessions.close(session_id)
             return
+        finally:
+            renewal.task = None
         if renewed.name != user.name or MANAGEMENT_TAGS.isdisjoint(renewed.tags):
             log.warning(
                 "closing console session: its new token is of another user, or without a tag (user=%r)",

@@ -175,24 +175,20 @@ def reveal_message(request: ApiRequest) -> Answer:
     if not request.console.message_policy.may_reveal(request.user):
         raise not_authorised("the user may not reveal masked fields")
     queue, body = find_readable_queue(request), read_body(request, MessageToReveal)
+    is_stream = isinstance(queue, Stream)
     settings = PeekSettings(
         count=1,
         bytes_max=GET_MAX_BYTES,
         body_bytes_max=FULL_ACCESS.body_bytes_max(body.truncate),
-        message_filter=FULL_ACCESS.parse_selector(f"offset = {body.offset}"),
+        message_filter=None if is_stream else FULL_ACCESS.parse_selector(f"offset = {body.offset}"),
     )
-    start = checks.stream_offset(Int64(body.offset))
-    reader = (
-        StreamMessages(queue, start, request.now_ms)
-        if isinstance(queue, Stream)
-        else _open_reader(queue, msgspec.UNSET, request.now_ms)
-    )
+    reader = _open_reader(queue, body.offset if is_stream else msgspec.UNSET, request.now_ms)
     is_revealed = False
 
     async def wait() -> Answer:
         nonlocal is_revealed
         messages = await run_broker_steps(request, peek(reader, settings, request.now_ms))
-        if not messages:
+        if not messages or messages[0].offset != body.offset:
             raise not_found()
         is_revealed = True
         return Answer(body=peeked_object(messages[0], FULL_ACCESS, body.encoding, body.truncate))
