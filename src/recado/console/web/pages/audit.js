@@ -19,11 +19,11 @@ function Lines({ rows }) {
     <thead><tr><th scope="col">Time</th><th scope="col" class="hide-s">User</th><th scope="col">Action</th><th scope="col">Object</th><th scope="col" class="hide-m">Outcome</th><th scope="col" class="hide-l">Address</th></tr></thead>
     <tbody>${rows.map((each) => html`<tr key=${each.number}>
       <td class="when" title=${each.at}>${format.dateTime(Date.parse(each.at))}</td>
-      <td class="hide-s"><${UserLink} name=${each.user} /></td>
+      <td class="word hide-s"><${UserLink} name=${each.user} /></td>
       <td title=${each.action}>${actionText(each)}<div class="only-s muted">by <${UserLink} name=${each.user} /></div></td>
       <td><${Name}>${objectText(each)}<//></td>
       <td class="hide-m">${detailsText(each)}</td>
-      <td class="hide-l">${each.address}</td>
+      <td class="word hide-l" title=${each.address}>${each.address}</td>
     </tr>`)}</tbody></table></div>`;
 }
 
