@@ -93,7 +93,7 @@ class Messaging:
         data: str | PathLike[str] | None = None,
         dead_letter: DestinationLike = DEAD_LETTERS,
         invalid: DestinationLike = INVALID_MESSAGES,
-        translators: Sequence[Translator] = (),
+        translators: Translators | Sequence[Translator] = (),
         wait_for_broker: bool = False,
         store: StateStore | str | PathLike[str] | None = None,
         shutdown_timeout: float = 30.0,
@@ -106,7 +106,7 @@ class Messaging:
             data: folder of the embedded broker, for everything durable; None keeps it in memory.
             dead_letter: where failed messages go, unless an endpoint names another destination.
             invalid: where messages go that cannot be translated.
-            translators: additional formats, see `recado.patterns.translation`.
+            translators: additional formats, or a registry with limits of its own, see `recado.patterns.translation`.
             wait_for_broker: retry the first connection too.
             store: where stateful steps keep their state: a store, the path of an SQLite file, or a URL
                 `postgresql://…`. Default: the file `state.sqlite` in `data`, or `<name>.sqlite` in the current folder.
@@ -114,7 +114,9 @@ class Messaging:
         """
         self.name = name
         self.shutdown_timeout = shutdown_timeout
-        self.translators = Translators(*translators)
+        self.translators = (
+            translators if isinstance(translators, Translators) else Translators(*translators)
+        )
         self._interceptors: list[Interceptor] = []
         self.encoder = MessageEncoder(self.translators, self._interceptors)
         self.endpoints: dict[str, MessageEndpoint] = {}

@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from recado.patterns.errors import TranslationError
-from recado.patterns.translation import Translators
+from recado.patterns.translation import Translators, XmlTranslator
 from tests.patterns.translation.shop import Item
 
 XML = "application/xml"
@@ -229,7 +229,7 @@ MIB_BYTES = 1 << 20
         ("<!DOCTYPE a><a/>", "declarations are not accepted"),
         ("<a>&b;</a>", "Entity 'b' not defined"),
         ("<a>" * (4 * MIB_BYTES), "nested deeper than 100 levels"),
-        ("<a>" + "<b/>" * (3 * MIB_BYTES) + "</a>", "more than 500000 elements"),
+        ("<a>" + "<b/>" * (3 * MIB_BYTES) + "</a>", "more than 100000 elements"),
         (
             "<a " + " ".join(f"b{n}=''" for n in range(2000)) + "/>",
             "more than 1000 attributes",
@@ -255,3 +255,11 @@ def test_documents_made_to_harm(body: str, text: str, target: Any) -> None:
 def test_large_texts() -> None:
     text = "x" * (15 * MIB_BYTES)
     assert decode(f"<a>{text}</a>", str) == text
+
+
+def test_the_number_of_elements_is_an_option() -> None:
+    registry = Translators(XmlTranslator(elements_max=3))
+    assert registry.decode(b"<a><b/><b/></a>", XML, list[str]) == ["", ""]
+    for body in (b"<a><b/><b/><b/></a>", b"<a b='' c='' d=''/>"):
+        with pytest.raises(TranslationError, match="more than 3 elements"):
+            registry.decode(body, XML, list[str])

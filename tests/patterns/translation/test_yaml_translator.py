@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from recado.patterns.errors import TranslationError
-from recado.patterns.translation import Translators
+from recado.patterns.translation import Translators, YamlTranslator
 from tests.patterns.translation.shop import Item
 
 YAML = "application/yaml"
@@ -98,7 +98,7 @@ MIB_BYTES = 1 << 20
         ("{a: " * (4 * MIB_BYTES), "nested deeper than 100 levels"),
         ("- " * (8 * MIB_BYTES), "nested deeper than 100 levels"),
         ("? " * (8 * MIB_BYTES), "nested deeper than 100 levels"),
-        ("[" + "1," * 300_000 + "]", "more than 200000 values"),
+        ("[" + "1," * 300_000 + "]", "more than 100000 values"),
         (
             "".join(f"%TAG !a{n}! tag:a\n" for n in range(500_000)) + "--- a",
             "more than 100 tag directives",
@@ -141,3 +141,10 @@ def test_charset() -> None:
     body, used = registry.encode({"a": "é"}, "text/yaml; charset=utf-16")
     assert body.decode("utf-16") == "a: é\n"
     assert registry.decode(body, used, dict[str, str]) == {"a": "é"}
+
+
+def test_the_number_of_values_is_an_option() -> None:
+    registry = Translators(YamlTranslator(values_max=3))
+    assert registry.decode(b"[1, 2]", YAML, list[int]) == [1, 2]
+    with pytest.raises(TranslationError, match="more than 3 values"):
+        registry.decode(b"[1, 2, 3]", YAML, list[int])

@@ -10,5 +10,7 @@ object_model         types that msgspec does not know
 
 from .translator import Decode, Encode, Translator
 from .translators import Translators
+from .xml_translator import XmlTranslator
+from .yaml_translator import YamlTranslator
 
-__all__ = ["Decode", "Encode", "Translator", "Translators"]
+__all__ = ["Decode", "Encode", "Translator", "Translators", "XmlTranslator", "YamlTranslator"]
