@@ -91,9 +91,12 @@ def rabbitmq(
     plugins: Sequence[str] = (),
     management: bool = False,
     settings: Mapping[str, str] | None = None,
+    advanced: str = "[].",
     stop: signal.Signals = signal.SIGKILL,
 ) -> Iterator[Server]:
-    """Start Debian's RabbitMQ as a plain process; `settings` are lines of its rabbitmq.conf.
+    """Start Debian's RabbitMQ as a plain process.
+
+    `settings` are lines of its rabbitmq.conf, `advanced` is the Erlang term of its advanced.config.
 
     By default it is stopped by SIGKILL: a graceful stop takes 6 seconds, and what classic queues have confirmed is
     on disk. Quorum queues of 3.10 that are not empty find no leader after it.
@@ -118,6 +121,7 @@ def rabbitmq(
             plugins = [*plugins, "rabbitmq_management"]
         config = folder / "rabbitmq.conf"
         config.write_text("".join(f"{key} = {value}\n" for key, value in lines.items()))
+        (folder / "advanced.config").write_text(advanced + "\n")
         enabled = folder / "enabled_plugins"
         enabled.write_text(f"[{','.join(plugins)}].\n")
         names = {
@@ -129,6 +133,7 @@ def rabbitmq(
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_LOGS": "-",
             "RABBITMQ_CONFIG_FILE": str(config),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
             "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(enabled),
             "ERL_EPMD_PORT": str(mapper),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+import recado
+from recado.broker import consumer_timeout
 from recado.patterns import Message, Messaging, Retry
 from tests.client.faulty import Faulty, faulty_wire
 from tests.client.running import in_a_loop
@@ -124,17 +126,24 @@ async def test_a_broker_that_is_killed_and_restarted(
 
 @pytest.mark.parametrize("broker", ["recado", "rabbitmq"])
 @in_a_loop
-async def test_handlers_that_outlast_the_ack_timeout(broker: str, name: Name) -> None:
-    """The broker closes the channel and redelivers; the endpoint consumes on."""
-    settings = {"consumer_timeout": str(ACK_TIMEOUT_MS), "channel_tick_interval": "500"}
-    config = f"[broker]\nconsumer_timeout = {ACK_TIMEOUT_MS / 1000}\n"
-    with ExitStack() as stack:
-        begin = (
-            peers.recado(config=config) if broker == "recado" else peers.rabbitmq(settings=settings)
-        )
-        server = await asyncio.to_thread(stack.enter_context, begin)
+async def test_handlers_that_outlast_the_ack_timeout(
+    broker: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker closes the channel and redelivers; the endpoint consumes on, and the handler goes on."""
+    # Both brokers look for late acknowledgements once a minute, unless they are told otherwise.
+    monkeypatch.setattr(consumer_timeout, "CHECK_INTERVAL_MS", 500)
+    async with AsyncExitStack() as stack:
+        if broker == "recado":
+            config = {"broker": {"consumer_timeout": ACK_TIMEOUT_MS / 1000}}
+            url = (await stack.enter_async_context(recado.Broker(config=config))).url
+        else:
+            rabbitmq = peers.rabbitmq(
+                settings={"consumer_timeout": str(ACK_TIMEOUT_MS)},
+                advanced="[{rabbit, [{channel_tick_interval, 500}]}].",
+            )
+            url = (await asyncio.to_thread(stack.enter_context, rabbitmq)).url
         queue, seen, held = name("numbers"), Collected(), asyncio.Event()
-        app = Messaging(server.url, shutdown_timeout=0.1)
+        app = Messaging(url, shutdown_timeout=0.1)
 
         @app.subscribe(queue, retry=Retry(5), concurrency=2)
         async def handle(message: Message[int]) -> None:

@@ -42,6 +42,7 @@ log = logging.getLogger("recado.patterns")
 RESTART_DELAY_INITIAL_S = 0.05
 RESTART_DELAY_MAX_S = 1.0
 
+CLOSED_GRACE_S = 0.5  # within which most handlers end after their channel has closed
 WATCH_INTERVAL_S = 1.5
 MISSING_MAX_COUNT = (
     2  # consecutive checks: a consumer appears in the count a moment after its start
@@ -147,6 +148,7 @@ class MessageEndpoint:
         self._task: asyncio.Task[None] | None = None
         self._consumer: RobustConsumer | None = None
         self._started = asyncio.Event()
+        self._detached: set[asyncio.Future[Any]] = set()  # processors whose channel has closed
         self._suspension: asyncio.Task[None] | None = None
 
     def _name_queue(self) -> str:
@@ -225,6 +227,10 @@ class MessageEndpoint:
                 task.cancel()
             with suppress(asyncio.CancelledError, ClientError):
                 await task
+        if self._detached:
+            _, late = await asyncio.wait(self._detached, timeout=grace)
+            for each in late:
+                each.cancel()
         self.state = state
 
     # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
@@ -285,11 +291,40 @@ class MessageEndpoint:
             self._started.set()
             watching = asyncio.create_task(self._watch(self._consumer))
             try:
-                await self.processor.run(self._consumer, self.queue)
+                await self._process(channel, self._consumer)
             finally:
                 self._consumer = None
                 watching.cancel()
                 await asyncio.wait([watching])
+
+    async def _process(self, channel: RobustChannel, consumer: RobustConsumer) -> None:
+        """Run the processor until the consumer ends, or until the channel has closed.
+
+        Handlers that are then still running, such as those that have exceeded the broker's timeout for
+        acknowledgements, go on beside the next consumer; their acknowledgements have no effect.
+        """
+        closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        channel.on_end = lambda error: None if closed.done() else closed.set_result(error)
+        running: asyncio.Future[Any] = asyncio.create_task(self.processor.run(consumer, self.queue))
+        try:
+            await asyncio.wait([running, closed], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await asyncio.wait([running], timeout=CLOSED_GRACE_S)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running])
+            raise
+        if running.done():
+            running.result()
+            return
+        self._detached.add(running)
+        running.add_done_callback(self._handle_detached_end)
+        raise closed.result()
+
+    def _handle_detached_end(self, running: "asyncio.Future[Any]") -> None:
+        self._detached.discard(running)
+        if not running.cancelled():
+            running.exception()  # that of the channel, which is known
 
     async def _watch(self, consumer: RobustConsumer) -> None:
         """End the consumer if the broker has lost it without a notice.

@@ -201,9 +201,11 @@ class HandlerProcessor:
         if self.options.concurrency == 1:
             await self._work(consumer, queue)
         else:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(self.options.concurrency):
-                    group.create_task(self._work(consumer, queue))
+            # Not a TaskGroup: the consumer's end must not cancel the handlers that run.
+            workers = [self._work(consumer, queue) for _ in range(self.options.concurrency)]
+            for result in await asyncio.gather(*workers, return_exceptions=True):
+                if isinstance(result, BaseException):
+                    raise result
 
     async def _work(self, consumer: RobustConsumer, queue: str) -> None:
         async for delivery in consumer:
