@@ -26,6 +26,7 @@ RTL_NAME: Final = "طلبات.جديدة"
 SECRET: Final = "a long one"
 MASKED_FIELDS: Final = ("json.card.number", "headers.authorization")
 CARD_NUMBER: Final = "4111 1111 1111 1111"
+BASIC: Final = f"Basic {base64.b64encode(b'guest:guest').decode()}"
 _EVERYTHING: Final = {"configure": ".*", "write": ".*", "read": ".*"}
 _BATCH_PERIOD_S: Final = 0.1
 
@@ -137,7 +138,7 @@ def running(data: Path | None = None, **management: Any) -> Iterator[recado.Brok
     with recado.Broker(config=config) as broker:
         broker.import_definitions(DEFINITIONS)
         with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
-            _publish_samples(connection.channel())
+            publish_samples(connection.channel())
             _publish_status(connection.channel())
         if data is not None:
             _publish_on_feed(broker.url)
@@ -147,7 +148,6 @@ def running(data: Path | None = None, **management: Any) -> Iterator[recado.Brok
 
 def _make_audited_changes(broker: recado.Broker) -> None:
     """Change something over HTTP, so that the audit log has lines."""
-    token = base64.b64encode(b"guest:guest").decode()
     changes: list[tuple[str, str, Any]] = [
         ("PUT", "queues/shop/returns", {"durable": True}),
         ("PUT", "user-limits/app/max-connections", {"value": 50}),
@@ -164,7 +164,7 @@ def _make_audited_changes(broker: recado.Broker) -> None:
             f"http://127.0.0.1:{broker.management_port}/api/{path}",
             method=method,
             data=json.dumps(body).encode(),
-            headers={"authorization": f"Basic {token}", "content-type": "application/json"},
+            headers={"authorization": BASIC, "content-type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=30) as answer:
             answer.read()
@@ -232,7 +232,7 @@ def _publish_status(channel: Any) -> None:
         channel.basic_publish("recado.status", key, json.dumps(record))
 
 
-def _publish_samples(channel: Any) -> None:
+def publish_samples(channel: Any) -> None:
     for number in range(40):
         body = json.dumps({"id": number, "price": 3 * number, "lines": [{"sku": "A-1", "n": 2}]})
         properties = pika.BasicProperties(

@@ -2,23 +2,39 @@
 
 The pictures are in docs/console/, with a palette of 256 colours so that they stay small. `docs/console/findings.md`
 lists what looking at them has found. With names of pages as arguments, only these are photographed.
+
+`--rabbitmq FOLDER` photographs the pages of RabbitMQ's console with the same queues and load instead, to compare.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import tempfile
+import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from urllib.parse import quote
 
+import pika
 from PIL import Image
 
+from . import peers
 from .chromium import launched
-from .console_scene import LONG_NAME, MARKUP, RTL_NAME, Load, publish_traced, running
+from .console_scene import (
+    BASIC,
+    DEFINITIONS,
+    LONG_NAME,
+    MARKUP,
+    RTL_NAME,
+    Load,
+    publish_samples,
+    publish_traced,
+    running,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -86,7 +102,60 @@ CLICKS: Final[dict[str, tuple[_Click, ...]]] = {
 }
 
 
+RABBITMQ_PAGES: Final = {
+    "overview": "#/",
+    "queues": "#/queues",
+    "queue": "#/queues/%2F/orders.paid",
+    "queue-long-name": f"#/queues/%2F/{LONG_NAME}",
+    "exchanges": "#/exchanges",
+    "exchange": "#/exchanges/%2F/orders",
+    "connections": "#/connections",
+    "channels": "#/channels",
+    "policies": "#/policies",
+    "virtual-hosts": "#/vhosts",
+    "users": "#/users",
+    "user": "#/users/app",
+    "limits": "#/limits",
+}
+
+
 def main(names: list[str]) -> None:
+    if names[:1] == ["--rabbitmq"]:
+        _photograph_rabbitmq(Path(names[1]))
+    else:
+        _photograph_console(names)
+
+
+def _photograph_rabbitmq(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    with peers.rabbitmq(management=True) as server, launched() as browser:
+        url = f"http://{server.host}:{server.http_port}"
+        request = urllib.request.Request(
+            f"{url}/api/definitions",
+            json.dumps(DEFINITIONS).encode(),
+            {"authorization": BASIC, "content-type": "application/json"},
+        )
+        urllib.request.urlopen(request).close()
+        with pika.BlockingConnection(pika.URLParameters(server.url)) as connection:
+            publish_samples(connection.channel())
+        load = Load(server.url)
+        try:
+            page = browser.new_context(reduced_motion="reduce").new_page()
+            page.goto(url)
+            page.locator("input[name=username]").fill("guest")
+            page.locator("input[name=password]").fill("guest")
+            page.locator("input[type=submit]").click()
+            page.wait_for_selector("#main h1")
+            page.wait_for_timeout(WARM_UP_MS)
+            for name, path in RABBITMQ_PAGES.items():
+                page.evaluate("path => { location.hash = path }", path)
+                page.wait_for_timeout(SETTLE_MS)
+                _photograph(page, name, folder)
+        finally:
+            load.stop()
+
+
+def _photograph_console(names: list[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
     chosen = {name: path for name, path in PAGES.items() if not names or name in names}
     with (
@@ -133,7 +202,7 @@ def main(names: list[str]) -> None:
             load.stop()
 
 
-def _photograph(page: Page, name: str) -> None:
+def _photograph(page: Page, name: str, folder: Path = FOLDER) -> None:
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         for size, (width, height) in SIZES.items():
@@ -141,7 +210,7 @@ def _photograph(page: Page, name: str) -> None:
             page.wait_for_timeout(150)
             picture = Image.open(io.BytesIO(page.screenshot()))
             palette = _reduce(picture.convert("RGB"))
-            palette.save(FOLDER / f"{name}-{theme}-{size}.png", optimize=True)
+            palette.save(folder / f"{name}-{theme}-{size}.png", optimize=True)
     print(name, flush=True)
 
 

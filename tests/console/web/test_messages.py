@@ -215,6 +215,38 @@ def test_a_stream_is_read_from_anywhere(signed_in: OpenPage, channel: Any) -> No
     page.get_by_text("No message").wait_for()
 
 
+def test_topic_permissions_are_set_and_removed(signed_in: OpenPage, api: Api) -> None:
+    assert api.put("/api/users/tom", {"password": "a long one", "tags": ""}) == 201
+    page = signed_in("#/users/tom")
+    page.get_by_role("button", name="Set topic permission").click()
+    page.get_by_label("Topic exchange").fill("orders")
+    page.get_by_role("dialog").get_by_label("Write").fill("^order")
+    page.get_by_role("dialog").get_by_role("button", name="Set topic permission").click()
+    page.get_by_role("row", name=re.compile("orders")).get_by_role("button", name="Remove").click()
+    found = api.get("/api/topic-permissions/%2F/tom")
+    assert [(each["exchange"], each["write"]) for each in found] == [("orders", "^order")]
+    page.get_by_role("button", name="Remove topic permission").click()
+    page.get_by_text("No topic permissions.").wait_for()
+
+
+def test_figures_beside_messages(signed_in: OpenPage, channel: Any) -> None:
+    """What RabbitMQ's console shows as well: ports, churn, rates of an exchange, the age of the first message."""
+    page = signed_in("#/")
+    page.get_by_role("row", name=re.compile("^amqp ")).wait_for()
+    page.get_by_role("row", name=re.compile("^Channels")).wait_for()
+    channel.exchange_declare("counted", "fanout", auto_delete=False)
+    channel.queue_declare("aged")
+    channel.queue_bind("aged", "counted")
+    channel.basic_publish("counted", "", b"x", pika.BasicProperties(timestamp=1))
+    page.get_by_role("link", name="Exchanges").click()
+    page.get_by_role("link", name="counted").click()
+    page.get_by_role("button", name="Chart").click()
+    page.locator("#chart-exchange-rates .plot").wait_for()
+    page.locator(".tile", has_text="Out").get_by_text("1 in all").wait_for()
+    page.goto(page.url.split("#")[0] + "#/queues/%2F/aged")
+    page.locator(".tile", has_text="First message").get_by_text("old, by its timestamp").wait_for()
+
+
 MESSAGE_PACK = bytes.fromhex("83a26964cf0020000000000001a46c697374930ac2c0a16bc403010203")
 
 

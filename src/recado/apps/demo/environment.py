@@ -99,6 +99,7 @@ class DemoEnvironment:
             "management": {
                 "port": ports["management.port"],
                 "metrics_port": ports["management.metrics_port"],
+                "status": True,  # the console shows the pipeline
             },
         }
         return recado.Broker(port=ports["server.port"], data=self.folder / "data", config=config)

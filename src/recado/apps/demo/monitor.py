@@ -136,6 +136,8 @@ class Monitor:
     is_recording: bool = True
     query: Any = None
     """The streaming query, once it runs."""
+    on_progress: Callable[[Sample], object] = lambda _: None
+    """Called for each sample while the query runs."""
 
     def __enter__(self) -> Self:
         self._started_at = monotonic()
@@ -177,6 +179,8 @@ class Monitor:
         )
         self.samples.append(sample)
         self.display.show(sample)
+        if self.query is not None:
+            self.on_progress(sample)
 
 
 def read_progress(query: Any) -> tuple[int, float, float]:

@@ -26,6 +26,8 @@ from recado.feeds.archive.errors import ArchiveError
 from recado.feeds.archive.follower import ArchiveFollower
 from recado.pipeline import preview, spark_session, start
 from recado.pipeline.builtin import bars, metrics
+from recado.pipeline.report import PipelineReport, SourceReport
+from recado.pipeline.status import now_ms, publish_run
 
 from .environment import STEP_TIMEOUT_S, DemoEnvironment
 from .market_publisher import MarketPublisher
@@ -109,23 +111,29 @@ def run_demo(
         pipeline = bars.bars_pipeline(
             str(environment.archive), lake, str(environment.folder / "state")
         )
-        query = monitor.query = start(pipeline, spark)
-        try:
-            market.open()
-            killed_at = kill_and_restart_recorder(
-                environment, settings, monitor, partial(check_failures, environment, market, query)
-            )
-            wait_until(lambda: has_market_ended(market, settings.ticks), "the market to end")
-            monitor.say(f"market ended: {settings.ticks:,} ticks confirmed", "market ended")
-            wait_until(lambda: has_caught_up(query, settings.ticks), "the stream to read all ticks")
-            query.processAllAvailable()  # write the bars that the last ticks close
-            wait_until(environment.has_recorder_finished, "the recorder to store all ticks")
-            monitor.say(f"recorder has {environment.recorded_count:,} ticks, each once")
-        except BaseException:
-            with suppress(Exception):  # Ctrl-C may have ended Spark as well
-                query.stop()
-            raise
-        query.stop()
+        with publish_progress(monitor, pipeline.name, environment.broker.url):
+            query = monitor.query = start(pipeline, spark)
+            try:
+                market.open()
+                killed_at = kill_and_restart_recorder(
+                    environment,
+                    settings,
+                    monitor,
+                    partial(check_failures, environment, market, query),
+                )
+                wait_until(lambda: has_market_ended(market, settings.ticks), "the market to end")
+                monitor.say(f"market ended: {settings.ticks:,} ticks confirmed", "market ended")
+                wait_until(
+                    lambda: has_caught_up(query, settings.ticks), "the stream to read all ticks"
+                )
+                query.processAllAvailable()  # write the bars that the last ticks close
+                wait_until(environment.has_recorder_finished, "the recorder to store all ticks")
+                monitor.say(f"recorder has {environment.recorded_count:,} ticks, each once")
+            except BaseException:
+                with suppress(Exception):  # Ctrl-C may have ended Spark as well
+                    query.stop()
+                raise
+            query.stop()
         table = spark.read.parquet(lake).cache()
         written, minutes = table.toArrow(), bars.widen_bars(table).toArrow()
         monitor.say(
@@ -243,6 +251,28 @@ def has_caught_up(query: Any, ticks: int) -> bool:
     if query.exception() is not None:
         raise query.exception()
     return read_progress(query)[0] >= ticks
+
+
+@contextmanager
+def publish_progress(monitor: Monitor, pipeline: str, url: str) -> Iterator[None]:
+    """Publish the progress of the stream to the broker, so that the web console shows the pipeline."""
+    with publish_run(pipeline, url) as status:
+
+        def update(sample: Sample) -> None:
+            progress = monitor.query.lastProgress
+            batch = progress["batchId"] if progress else -1
+            source = SourceReport(sample.computed, sample.rate, sample.lag)
+            report = PipelineReport(
+                pipeline, batch, batch + 1, sample.batch_seconds, sources={"quotes": source}
+            )
+            status.update(report, now_ms())
+
+        monitor.on_progress = update
+        try:
+            yield
+        finally:
+            monitor.on_progress = lambda _: None
+        status.finish(now_ms(), was_stopped=False)
 
 
 def find_differences(stream: pa.Table, batch: pa.Table) -> list[str]:

@@ -18,9 +18,9 @@ const labelOf = (options, value) => options.find(([each]) => each === value)?.[1
 const POLICY_COLUMNS = [
   { id: "name", label: "Name", value: (each) => each.name.toLowerCase(), cell: (each) => html`<${Name}>${each.name}<//>`, width: "w-l" },
   { id: "vhost", label: "Virtual host", value: (each) => each.vhost, cell: (each) => html`<${Name} muted=${true}>${each.vhost}<//>`, width: "w-m", hide: "hide-m" },
-  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>` },
+  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>`, width: "w-l" },
   { id: "apply-to", label: "Applies to", value: (each) => each["apply-to"], cell: (each) => labelOf(APPLY_TO, each["apply-to"]), width: "w-m", hide: "hide-m" },
-  { id: "definition", label: "Definition", sortable: false, value: () => "", cell: (each) => html`<code class="name">${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join(" ")}</code>`, hide: "hide-s" },
+  { id: "definition", label: "Definition", sortable: false, value: () => "", cell: (each) => html`<code class="name" title=${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join("\n")}>${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join(" ")}</code>`, hide: "hide-s" },
   { id: "priority", label: "Priority", number: true, value: (each) => each.priority, width: "w-s", hide: "hide-s" },
 ];
 
@@ -234,10 +234,9 @@ export function UserPage({ names: [name] }) {
         <${Panel} title="Permissions" id="permissions" flush=${true} actions=${html`<button class="button small" onClick=${() => openPermission({ user: name }, permissions.reload)}>Set permission</button>`}>
           ${permissions.data?.length ? html`<${PermissionTable} permissions=${permissions.data} by="vhost" reload=${permissions.reload} />` : html`<${Empty} title="This user may not enter any virtual host." command=${`recado permissions declare ${format.shell(name)} '.*' '.*' '.*'`} />`}
         <//>
-        <${Panel} title="Topic permissions" id="topics" flush=${true}>
+        <${Panel} title="Topic permissions" id="topics" flush=${true} actions=${html`<button class="button small" onClick=${() => openTopicPermission({ user: name }, topics.reload)}>Set topic permission</button>`}>
           ${topics.data?.length
-            ? html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad"><thead><tr><th scope="col">Virtual host</th><th scope="col">Exchange</th><th scope="col">Write</th><th scope="col">Read</th></tr></thead>
-              <tbody>${topics.data.map((each) => html`<tr key=${`${each.vhost}\n${each.exchange}`}><td><${Name}>${each.vhost}<//></td><td><${Name}>${each.exchange}<//></td><td><code>${each.write}</code></td><td><code>${each.read}</code></td></tr>`)}</tbody></table></div>`
+            ? html`<${TopicTable} permissions=${topics.data} reload=${topics.reload} />`
             : html`<${Empty} title="No topic permissions.">All routing keys are allowed on exchanges that the user may write to.<//>`}
         <//>
       </div>
@@ -292,6 +291,48 @@ function PermissionTable({ permissions, by, reload }) {
       <td><a href=${href([by === "user" ? "users" : "vhosts", each[by]])}><${Name}>${each[by]}<//></a></td>
       <td><code><${Name}>${each.configure}<//></code></td><td><code><${Name}>${each.write}<//></code></td><td><code><${Name}>${each.read}<//></code></td>
       <td><div class="cell-actions"><button class="button small" onClick=${() => openPermission(each, reload)}>Change</button><button class="button small danger" onClick=${() => ask(each)}>Remove</button></div></td></tr>`)}</tbody></table></div>`;
+}
+
+function TopicTable({ permissions, reload }) {
+  const ask = (each) =>
+    confirm({
+      title: `Remove the topic permission of ${each.user} on ${each.exchange || "(default)"}?`,
+      label: "Remove topic permission",
+      lines: [`All routing keys are then allowed for ${each.user} on this exchange in ${each.vhost}, as far as its permissions go.`],
+      submit: async () => {
+        await remove(at("topic-permissions", each.vhost, each.user, each.exchange || "amq.default"));
+        reload();
+      },
+      done: "The topic permission was removed.",
+    });
+  return html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
+    <thead><tr><th scope="col">Virtual host</th><th scope="col">Exchange</th><th scope="col">Write</th><th scope="col">Read</th><th scope="col"><span class="offscreen">Actions</span></th></tr></thead>
+    <tbody>${permissions.map((each) => html`<tr key=${`${each.vhost}\n${each.exchange}`}>
+      <td><${Name}>${each.vhost}<//></td><td><${Name}>${each.exchange || "(default)"}<//></td><td><code><${Name}>${each.write}<//></code></td><td><code><${Name}>${each.read}<//></code></td>
+      <td><div class="cell-actions"><button class="button small" onClick=${() => openTopicPermission(each, reload)}>Change</button><button class="button small danger" onClick=${() => ask(each)}>Remove</button></div></td></tr>`)}</tbody></table></div>`;
+}
+
+function openTopicPermission(given, reload) {
+  openDialog("Set a topic permission", (close) => html`<${TopicForm} given=${given} close=${close} reload=${reload} />`);
+}
+
+function TopicForm({ given, close, reload }) {
+  const vhosts = useVhosts();
+  const [vhost, setVhost] = useState(given.vhost ?? "/");
+  const [exchange, setExchange] = useState(given.exchange ?? "");
+  const [write, setWrite] = useState(given.write ?? ".*");
+  const [read, setRead] = useState(given.read ?? ".*");
+  const isChange = given.exchange !== undefined;
+  const submit = async () => {
+    await put(at("topic-permissions", vhost, given.user), { exchange, write, read });
+    reload();
+  };
+  return html`<${Form} submit=${submit} close=${close} label="Set topic permission" done="The routing keys of ${given.user} on ${exchange} are limited.">
+    <${SelectField} label="Virtual host" value=${vhost} onChange=${setVhost} options=${isChange ? [given.vhost] : vhosts} />
+    <${TextField} label="Topic exchange" value=${exchange} onChange=${setExchange} required=${!isChange} disabled=${isChange} />
+    <${TextField} label="Write" value=${write} onChange=${setWrite} hint="regular expression of routing keys to publish with" wide=${true} />
+    <${TextField} label="Read" value=${read} onChange=${setRead} hint="of routing keys to bind with" wide=${true} />
+  <//>`;
 }
 
 function openPermission(given, reload) {

@@ -1,9 +1,10 @@
 // Exchanges: the list, and one exchange with its bindings as a diagram, and publishing.
-import { at, put, remove } from "../api.js";
+import { at, get, put, remove } from "../api.js";
 import { Arguments, AreaField, Badge, CheckField, confirm, Empty, exchangeLabel, exchangeSegment, Features, Form, Loading, Name, openDialog, Page, Panel, parseJsonField, Problem, SelectField, Tabs, TextField, Tile } from "../components.js";
 import * as format from "../format.js";
-import { html, useState } from "../lib.js";
-import { useLoaded } from "../live.js";
+import { Chart } from "../chart.js";
+import { html, useEffect, useRef, useState } from "../lib.js";
+import { ratesOf, useLoaded } from "../live.js";
 import { go, href } from "../router.js";
 import { Diagram } from "./bindings.js";
 import { ListPage } from "./lists.js";
@@ -68,12 +69,42 @@ function DeclareForm({ close }) {
   <//>`;
 }
 
+const SAMPLES_MAX = 1_800; // an hour, every two seconds
+
+// The totals of an exchange: ten minutes from the node, then what this page has loaded.
+function useSamples(vhost, segment, exchange) {
+  const samples = useRef({ at: [], in: [], out: [] }).current;
+  const [, setTurn] = useState(0);
+  useEffect(() => {
+    get(`${at("exchanges", vhost, segment)}?msg_rates_age=600&msg_rates_incr=5`).then(({ message_stats: stats }) => {
+      const past = [...(stats?.publish_in_details?.samples ?? [])].reverse().filter((each) => !samples.at.length || each.timestamp < samples.at[0]);
+      const out = new Map((stats?.publish_out_details?.samples ?? []).map((each) => [each.timestamp, each.sample]));
+      samples.at.unshift(...past.map((each) => each.timestamp));
+      samples.in.unshift(...past.map((each) => each.sample));
+      samples.out.unshift(...past.map((each) => out.get(each.timestamp) ?? 0));
+      setTurn((turn) => turn + 1);
+    }, () => {});
+  }, [vhost, segment]);
+  useEffect(() => {
+    const now = Date.now();
+    if (!exchange || now <= (samples.at.at(-1) ?? 0)) return;
+    const stats = exchange.message_stats ?? {};
+    for (const [name, value] of [["at", now], ["in", stats.publish_in ?? 0], ["out", stats.publish_out ?? 0]]) {
+      samples[name].push(value);
+      if (samples[name].length > SAMPLES_MAX) samples[name].shift();
+    }
+    setTurn((turn) => turn + 1);
+  }, [exchange]);
+  return samples;
+}
+
 export function ExchangePage({ route, names: [vhost, segment] }) {
   const name = segment === "amq.default" ? "" : segment;
   const label = exchangeLabel(name);
   const { data: exchange, error, reload } = useLoaded(at("exchanges", vhost, segment), 2_000);
   const from = useLoaded(at("exchanges", vhost, segment, "bindings", "source"));
   const to = useLoaded(at("exchanges", vhost, segment, "bindings", "destination"));
+  const samples = useSamples(vhost, segment, exchange);
   const trail = [["Exchanges", ["exchanges"]]];
   const tab = route.query.tab ?? "bindings";
   if (!exchange) return html`<${Page} title=${label} trail=${trail}>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} />`}<//>`;
@@ -106,7 +137,7 @@ export function ExchangePage({ route, names: [vhost, segment] }) {
       <${Tile} label="Bindings" value=${name === "" ? "by name" : format.count(bindings.length)} hint="to queues and exchanges" />
       <${Tile} label="Policy" value=${exchange.policy ?? "none"} />
     </div>
-    <${Tabs} current=${tab} tabs=${[["bindings", "Bindings"], ["settings", "Settings"], ...(exchange.internal ? [] : [["publish", "Publish"]])]} />
+    <${Tabs} current=${tab} tabs=${[["bindings", "Bindings"], ["charts", "Chart"], ["settings", "Settings"], ...(exchange.internal ? [] : [["publish", "Publish"]])]} />
     ${tab === "bindings" && html`<${Panel} title="Bindings" id="bindings" actions=${name !== "" && html`<button class="button small" onClick=${() =>
         openDialog(`Bind ${label}`, (close) => html`<${BindForm} vhost=${vhost} source=${segment} close=${close} reload=${reloadBindings} />`)}>Add binding</button>`}>
       ${name === ""
@@ -117,6 +148,10 @@ export function ExchangePage({ route, names: [vhost, segment] }) {
             ? html`<${Diagram} bindings=${bindings} vhost=${vhost} focus=${["exchange", name]} /><${BindingTable} bindings=${bindings} vhost=${vhost} reload=${reloadBindings} />`
             : html`<${Empty} title="Nothing is bound to this exchange." command=${`recado bindings declare ${format.shell(name)} QUEUE "orders.#"`}>Its messages are dropped, or returned if they are mandatory.<//>`}
     <//>`}
+    ${tab === "charts" && html`<div class="grid"><${Chart} id="exchange-rates" title="Messages in and out" unit=${format.rate} times=${samples.at} seconds=${600} series=${[
+      { label: "In", color: "publish", values: ratesOf(samples.at, samples.in) },
+      { label: "Out", color: "deliver", values: ratesOf(samples.at, samples.out) },
+    ]} /></div>`}
     ${tab === "settings" && html`<${Panel} title="Declared" id="declared"><dl class="facts">
       <dt>Type</dt><dd>${exchange.type}</dd>
       <dt>Durable</dt><dd>${exchange.durable ? "yes: survives a restart" : "no"}</dd>

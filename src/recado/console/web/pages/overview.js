@@ -70,6 +70,7 @@ function NodeOverview({ route }) {
     ] },
     { id: "rates", title: "Message rates", unit: format.rate, series: [
       { label: "Publish", color: "publish", values: view.publish },
+      { label: "Confirm", color: "confirm", values: view.confirm },
       { label: "Deliver", color: "deliver", values: view.deliver_get },
       { label: "Acknowledge", color: "ack", values: view.ack },
       ...(nodeSeries.last("unroutable") ? [{ label: "Unroutable", color: "return", values: view.unroutable }] : []),
@@ -88,12 +89,12 @@ function NodeOverview({ route }) {
       ${(shown.length ? shown : charts).map((each) => html`<${Chart} key=${each.id} ...${each} times=${view.at} seconds=${rangeSeconds(range)}
         empty=${isDay ? "One sample per minute: the first come after two minutes." : "Samples arrive every second."} />`)}
     </div>
-    ${!chart && html`<${Busiest} />`}
+    ${!chart && html`<${Busiest} /><div class="columns"><${Churn} /><${Ports} /></div>`}
   <//>`;
 }
 
 function chartData(columns, seconds) {
-  if (!columns || !columns.at.length) return { at: [], publish: [], deliver_get: [], ack: [], unroutable: [], messages_ready: [], messages_unacknowledged: [], mem_used: [], loop_lag: [], fsync: [] };
+  if (!columns || !columns.at.length) return { at: [], publish: [], confirm: [], deliver_get: [], ack: [], unroutable: [], messages_ready: [], messages_unacknowledged: [], mem_used: [], loop_lag: [], fsync: [] };
   const times = columns.at;
   const begin = times[times.length - 1] - seconds * 1000 - 2_000;
   let first = times.findIndex((each) => each >= begin);
@@ -105,6 +106,7 @@ function chartData(columns, seconds) {
   return {
     at,
     publish: ratesOf(at, cut("publish")),
+    confirm: ratesOf(at, cut("confirm")),
     deliver_get: ratesOf(at, cut("deliver_get")),
     ack: ratesOf(at, cut("ack")),
     unroutable: ratesOf(at, cut("unroutable")),
@@ -161,6 +163,25 @@ function NodeTiles({ node }) {
 function meanSync() {
   const count = nodeSeries.last("fsync_count");
   return count ? `${format.duration(nodeSeries.last("fsync_us") / count / 1e6)} on average` : "nothing synced yet";
+}
+
+const CHURN = [["Connections", "connection_created", "connection_closed"], ["Channels", "channel_created", "channel_closed"], ["Queues", "queue_created", "queue_deleted"]];
+
+// Clients that connect for each message show here first.
+function Churn() {
+  const { data } = useLoaded("api/overview?columns=churn_rates", 5_000);
+  const churn = data?.churn_rates;
+  const cell = (name) => html`<td class="number">${format.rate(churn[`${name}_details`]?.rate ?? 0)}</td><td class="number muted">${format.brief(churn[name] ?? 0)}</td>`;
+  return html`<${Panel} title="Opened and closed" id="churn" flush=${true}>${!churn ? html`<${Loading} />` : html`<div class="scroller whole"><table class="table plain">
+    <thead><tr><th scope="col">What</th><th scope="col" class="number">Opened</th><th scope="col" class="number">in all</th><th scope="col" class="number">Closed</th><th scope="col" class="number">in all</th></tr></thead>
+    <tbody>${CHURN.map(([label, opened, closed]) => html`<tr key=${label}><td>${label}</td>${cell(opened)}${cell(closed)}</tr>`)}</tbody></table></div>`}<//>`;
+}
+
+function Ports() {
+  const { data } = useLoaded("api/overview?columns=listeners", 30_000);
+  return html`<${Panel} title="Ports" id="ports" flush=${true}>${!data ? html`<${Loading} />` : !data.listeners ? html`<${Empty} title="Shown to the tag monitoring." />` : html`<div class="scroller whole"><table class="table plain">
+    <thead><tr><th scope="col">Protocol</th><th scope="col">Address</th><th scope="col" class="number">Port</th></tr></thead>
+    <tbody>${data.listeners.map((each) => html`<tr key=${`${each.protocol}${each.port}`}><td>${each.protocol}</td><td>${each.ip_address}</td><td class="number">${each.port}</td></tr>`)}</tbody></table></div>`}<//>`;
 }
 
 function Busiest() {

@@ -256,8 +256,39 @@ function rateNow(samples, name) {
   return rates.length ? rates.reduce((one, other) => one + other, 0) / rates.length : 0;
 }
 
+const HEAD_PERIOD_MS = 5_000;
+
+// When the first message was published, if its publisher has set a timestamp; null if not, undefined if it is unknown.
+function useHead(queue) {
+  const [at_, setAt] = useState(undefined);
+  const isEmpty = queue.messages_ready === 0;
+  useEffect(() => {
+    if (isEmpty) return undefined;
+    let isGone = false;
+    let timer = 0;
+    const look = async () => {
+      try {
+        if (document.visibilityState === "visible") {
+          const [head] = await post(at("queues", queue.vhost, queue.name, "peek"), { count: 1, truncate: 0 });
+          if (!isGone && head) setAt(head.properties.timestamp ?? null);
+        }
+      } catch {
+        return; // the user may not read the queue
+      }
+      if (!isGone) timer = setTimeout(look, HEAD_PERIOD_MS);
+    };
+    look();
+    return () => {
+      isGone = true;
+      clearTimeout(timer);
+    };
+  }, [queue.vhost, queue.name, isEmpty]);
+  return isEmpty ? undefined : at_;
+}
+
 function QueueTiles({ queue, samples }) {
   const stats = queue.message_stats ?? {};
+  const head = useHead(queue);
   return html`<div class="tiles">
     <${Tile} label="Ready" value=${format.brief(queue.messages_ready)} hint="waiting for a consumer" />
     <${Tile} label="Unacknowledged" value=${format.brief(queue.messages_unacknowledged)} hint="with consumers" />
@@ -265,6 +296,7 @@ function QueueTiles({ queue, samples }) {
     <${Tile} label="Publish" value=${format.rate(rateNow(samples, "publish"))} hint="${format.brief(stats.publish ?? 0)} in all" />
     <${Tile} label="Deliver" value=${format.rate(rateNow(samples, "deliver"))} hint="${format.brief(stats.deliver_get ?? 0)} in all" />
     <${Tile} label="Acknowledge" value=${format.rate(rateNow(samples, "ack"))} hint="${format.brief(stats.ack ?? 0)} in all" />
+    <${Tile} label="First message" value=${head ? format.duration(Math.max(0, Date.now() / 1000 - head)) : format.NONE} hint=${head ? "old, by its timestamp" : head === null ? "has no timestamp" : "none is ready"} />
     <${Tile} label="Redelivered" value=${format.brief(stats.redeliver ?? 0)} hint="returned to the queue" />
   </div>`;
 }
