@@ -23,6 +23,11 @@ from recado.broker.replay import ReplayProgress, replay
 from recado.broker.routing import VhostAccess
 from recado.broker.run import Run
 from recado.broker.steps import run_to_completion
+from recado.broker.unacked_messages import (
+    ChosenDelivery,
+    RequeueProgress,
+    requeue_deliveries,
+)
 from recado.broker.work_queue import WorkQueue
 
 from .delayed_exchanges import delayed
@@ -173,6 +178,24 @@ def test_deliveries_and_settlements(stage: Stage) -> None:
     assert other.get(queue, no_ack=True, now=0)
     assert other.get(queue, no_ack=False, now=0)
     assert stage.notes.take() == ["delivered b q@1 to get settled", "delivered c q@2 to get"]
+
+
+def test_an_operator_requeues_and_the_client_acknowledges_later(stage: Stage) -> None:
+    """The late ack of a message that somebody else has by now is no ack of this message."""
+    queue = new_queue(stage.broker, "q")
+    assert isinstance(queue, WorkQueue)
+    consumer = consume(stage.channel, queue, "c")
+    stage.publish("q", b"a", b"b", b"c")
+    stage.channel.remove_consumer(consumer, 0)
+    stage.notes.take()
+    chosen = [ChosenDelivery(stage.channel, 2, 1)]
+    run_to_completion(requeue_deliveries(queue, chosen, RequeueProgress()))
+    consume(open_channel(stage.broker), queue, "d")
+    assert stage.notes.take() == ["requeue b q@1", "delivered b q@1 to d"]
+    stage.channel.settle(Settlement.ACK, 3, 0, multiple=True)
+    assert stage.notes.take() == ["ack a q@0", "ack c q@2"]
+    stage.channel.settle(Settlement.ACK, 2, 0, multiple=False)
+    assert stage.notes.take() == []
 
 
 def test_dead_letters_are_forwarded_with_their_positions(stage: Stage) -> None:

@@ -334,7 +334,7 @@ class Channel:
             raise _unknown_tag_error(tag)
         elif multiple:
             self._settle_up_to(settlement, tag, now)
-        else:
+        else:  # nothing, if the delivery was withdrawn
             self._settle(settlement, tag, tag, now)
 
     def withdraw(self, queue: Queue, tag: int, position: int) -> tuple[Run, DeliveryHolder] | None:
@@ -442,7 +442,7 @@ class Channel:
                     queues[queue] = {}
             for holder in holders:
                 queues[holder.queue][holder] = None
-            _return_runs(settlement, returned, background.now)
+            return_runs(settlement, returned, background.now)
             yield 1 + sum(map(len, returned.values()))  # a unit per run, with its journal record
         for queue, consumers in queues.items():
             queue.resume_delivery()
@@ -504,7 +504,8 @@ class Channel:
                 for start, end in entry.unsettled_ranges(low, high):
                     holder.queue.acknowledge(entry.run, start, end)
             for observer in holder.queue.observers:
-                observer.settled(holder.queue, entry.run, low, high, Settlement.ACK)
+                for start, end in entry.unsettled_ranges(low, high):
+                    observer.settled(holder.queue, entry.run, start, end, Settlement.ACK)
             count = self.unacked.settle(entry, low, high)
             self.acknowledged_count += count
             holder.queue.acknowledged_count += count
@@ -516,7 +517,7 @@ class Channel:
         returned, holders = self._collect_unacked(first, last)
         for holder in holders:
             holder.queue.wake(holder)
-        _return_runs(settlement, returned, now)
+        return_runs(settlement, returned, now)
         for holder in holders:
             self._dispatch_to(holder, now)
 
@@ -653,7 +654,7 @@ class Channel:
         return list(queues)
 
 
-def _return_runs(settlement: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
+def return_runs(settlement: Settlement, returned: dict[Queue, list[Run]], now: int) -> None:
     """Return delivered messages to their queues, which requeue or dead-letter them."""
     for queue, runs in returned.items():
         for observer in queue.observers:

@@ -64,7 +64,7 @@ class MessageObserver:
     def settled(
         self, queue: "Queue", run: "Run", low: int, high: int, settlement: "Settlement"
     ) -> None:
-        """Messages low..high-1 of a delivered run are acknowledged, requeued or rejected; some perhaps were before."""
+        """Messages low..high-1 of a delivered run are acknowledged, requeued or rejected."""
 
     def forwarded(self, queue: "Queue", run: "Run", reason: str, exchange: str | None) -> None:
         """Messages leave a queue for others, for a reason of `x-death` or as `FORWARDED`.

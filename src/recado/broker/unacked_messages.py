@@ -12,7 +12,7 @@ import msgspec
 
 from recado.amqp.frames import read_body_size
 
-from .channel import Channel
+from .channel import Channel, Settlement, return_runs
 from .consumer import Consumer
 from .run import Run
 from .steps import STEP_UNITS_MAX, Steps
@@ -121,7 +121,7 @@ def requeue_deliveries(
         now = queue.vhost.background.now
         for consumer in consumers:
             queue.wake(consumer)
-        queue.requeue(runs, now)
+        return_runs(Settlement.REQUEUE, {queue: runs}, now)
         for channel in limited:
             channel.resume(now)
         progress.requeued += len(runs)
