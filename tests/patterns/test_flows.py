@@ -141,6 +141,50 @@ async def test_a_failing_step_is_attempted_again(server: Server, name: Name) -> 
 
 
 @in_a_loop
+async def test_deadlines_are_met_while_messages_arrive(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    numbers, later, seen = name("numbers"), name("later"), Collected()
+    app.flow(numbers, AnnounceLater(), to=later)
+    collect(app, later, seen)
+    async with app:
+        number = 0
+        async with asyncio.timeout(60):
+            while not seen.items:
+                await app.publish(numbers, number)
+                number += 1
+
+
+@in_a_loop
+async def test_one_process_runs_a_flow_and_another_takes_over(
+    server: Server, name: Name, tmp_path: Path
+) -> None:
+    """The process on standby consumes nothing: it would keep messages from the other."""
+    numbers, sums, dead, seen = name("numbers"), name("sums"), name("dead"), Collected()
+    apps = []
+    for _ in range(2):
+        app = Messaging(server.url, dead_letter=dead, store=tmp_path / "shared.sqlite")
+        app.flow(numbers, Sum(), to=sums, tag="sums")
+        apps.append(app)
+    first, second = apps
+    collect(second, sums, seen)
+    async with second:
+        async with first:
+            for number in range(1, 21):
+                await first.publish(numbers, number)
+            await seen.wait(20)
+            states = {app.endpoints["sums"].state.value for app in apps}
+            assert states == {"consuming", "standby"}
+            assert first.health().is_healthy
+            assert second.health().is_healthy
+            await second.endpoints["sums"].pause()
+            await first.publish(numbers, 21)
+            await seen.wait(21)
+            second.endpoints["sums"].resume()
+        await second.publish(numbers, 22)
+        assert await seen.wait(22) == [n * (n + 1) // 2 for n in range(1, 23)]
+
+
+@in_a_loop
 async def test_an_outbox_is_dispatched(server: Server, name: Name, tmp_path: Path) -> None:
     import sqlite3
 

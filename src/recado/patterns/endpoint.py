@@ -7,6 +7,9 @@ acknowledgement came too late. The client below it reconnects by itself.
     STOPPED ── start ──→ STARTING ──→ CONSUMING ←── resume ── PAUSED
                             ↑  └──── error ──┘  └── pause ───→
 
+A flow with state runs in one process at a time. In the others its endpoint is on STANDBY, between STARTING and
+CONSUMING; it has no consumer, since deliveries would wait there in vain.
+
 PEP1  A started endpoint that is not paused consumes, or waits at most `RESTART_DELAY_MAX_S` to try again. That
       includes a consumer that the broker has lost without a notice: it is missed within
       `(MISSING_MAX_COUNT + 1) * WATCH_INTERVAL_S`, unless the queue has other consumers.
@@ -15,10 +18,10 @@ PEP2  `stop` and `pause` return when no handler runs any more; buffered deliveri
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from uuid import uuid4
 
 import msgspec
@@ -53,11 +56,15 @@ REFUSED_CODES = (403, 405, 406)  # access refused, resource locked, precondition
 MATCH_ALL_KEYS = {"topic": "#", "regex": ".*"}
 
 
+Activation: TypeAlias = Callable[[Callable[[], object]], AbstractAsyncContextManager[None]]
+
+
 class EndpointState(Enum):
     """What an endpoint does at the moment."""
 
     STOPPED = "stopped"
     STARTING = "starting"
+    STANDBY = "standby"  # another process runs this flow
     CONSUMING = "consuming"
     PAUSED = "paused"
     SUSPENDED = "suspended"
@@ -132,8 +139,13 @@ class MessageEndpoint:
         connection: RobustConnection,
         declarer: Declarer,
         prepare: Callable[[], Awaitable[object]],
+        activate: Activation | None = None,
     ) -> None:
-        """`prepare` declares the other destinations that the processor uses; it is awaited before consuming."""
+        """Make an endpoint, which is not started.
+
+        `prepare` declares the other destinations that the processor uses; it is awaited before consuming.
+        `activate` waits until this process may consume, and calls its argument if it has to wait.
+        """
         self.tag = tag
         self.source = source
         self.processor = processor
@@ -145,6 +157,7 @@ class MessageEndpoint:
         self._connection = connection
         self._declarer = declarer
         self._prepare = prepare
+        self._activate = activate or _activate_at_once
         self._task: asyncio.Task[None] | None = None
         self._consumer: RobustConsumer | None = None
         self._started = asyncio.Event()
@@ -171,7 +184,10 @@ class MessageEndpoint:
             self._task = asyncio.create_task(self._supervise(), name=f"endpoint {self.tag}")
 
     async def wait_started(self) -> None:
-        """Wait until the endpoint consumes for the first time; raises an error that retrying cannot mend."""
+        """Wait until the endpoint consumes for the first time, or is on standby.
+
+        Raises an error that retrying cannot mend.
+        """
         assert self._task is not None
         waiting = asyncio.ensure_future(self._started.wait())
         try:
@@ -273,7 +289,10 @@ class MessageEndpoint:
         """Consume until the consumer ends; returns if this program cancelled it."""
         await self._prepare()
         await self._declarer.declare(self.source.destination)
-        async with await self._connection.channel(confirms=False) as channel:
+        async with (
+            self._activate(self._stand_by),
+            await self._connection.channel(confirms=False) as channel,
+        ):
             self.channel = channel
             if isinstance(self.source.destination, PublishSubscribe):
                 await self._declare_queue(channel, self.source.destination)
@@ -326,6 +345,11 @@ class MessageEndpoint:
         if not running.cancelled():
             running.exception()  # that of the channel, which is known
 
+    def _stand_by(self) -> None:
+        log.info("endpoint on standby: another process runs the flow (tag=%s)", self.tag)
+        self.state = EndpointState.STANDBY
+        self._started.set()
+
     async def _watch(self, consumer: RobustConsumer) -> None:
         """End the consumer if the broker has lost it without a notice.
 
@@ -377,6 +401,12 @@ class MessageEndpoint:
         for another, another_key in self.source.more_bindings:
             await self._declarer.declare(another)
             await channel.bind_queue(self.queue, another.name, another_key)
+
+
+@asynccontextmanager
+async def _activate_at_once(on_standby: Callable[[], object]) -> AsyncIterator[None]:
+    """Most endpoints consume in all processes at the same time."""
+    yield
 
 
 def describe_endpoint(endpoint: MessageEndpoint) -> dict[str, Any]:

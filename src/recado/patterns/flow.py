@@ -202,12 +202,20 @@ class FlowRuntime:
 
     # ── starting and stopping ─────────────────────────────────────────────────────────────────────────────
 
-    async def start(self) -> list[FlowOutput]:
-        """Wait until this process may run the flow; return the stored outputs, which must be published first."""
+    async def start(self, on_standby: Callable[[], object] = lambda: None) -> list[FlowOutput]:
+        """Wait until this process may run the flow; return the stored outputs, which must be published first.
+
+        `on_standby` is called if another process runs it. Messages must not be consumed before this returns:
+        those that the broker has delivered to a process on standby would wait there.
+        """
         if not self.has_state:
             return []
-        while not await self._run(self._acquire):  # noqa: ASYNC110 - another process releases it
+        is_active = await self._run(self._acquire)
+        if not is_active:
+            on_standby()
+        while not is_active:
             await asyncio.sleep(LEASE_POLL_S)
+            is_active = await self._run(self._acquire)
         self._discarded.clear()
         self._renewal = asyncio.create_task(self._keep_lease(), name=f"lease of flow {self.name}")
         return await self._run(self._read_outputs)

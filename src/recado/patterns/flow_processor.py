@@ -10,7 +10,8 @@ PFP2  If publishing fails, nothing of the batch is acknowledged, and the flow st
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
@@ -28,6 +29,9 @@ from .translation import Translators
 log = logging.getLogger("recado.patterns")
 
 BATCH_MAX_COUNT = 200  # messages in one transaction
+EXPIRY_INTERVAL_S = (
+    0.005  # between two runs of steps with more entries that are due than they handle at once
+)
 FLUSH_AFTER_S = 0.5  # published outputs stay in the store for so long if no message follows
 
 EncodeTo = Callable[[Message[Any], Destination], EncodedPublish]
@@ -89,24 +93,32 @@ class FlowProcessor:
     def handled_count(self) -> int:
         return self.flow.processed_count
 
+    @asynccontextmanager
+    async def activate(self, on_standby: Callable[[], object]) -> AsyncIterator[None]:
+        """Wait until this process may run the flow, and publish the outputs that are stored."""
+        try:
+            await self._publish(await self.flow.start(on_standby))
+            yield
+        finally:
+            await self.flow.stop()
+
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries until the consumer ends."""
-        await self._publish(await self.flow.start())
         try:
             while True:
                 try:
                     async with asyncio.timeout(self._seconds_to_deadline()):
                         batch = await consumer.next_batch()
                 except TimeoutError:
-                    await self._expire()
-                    continue
-                if not batch:
-                    return
-                for first in range(0, len(batch), BATCH_MAX_COUNT):
-                    await self._process(batch[first : first + BATCH_MAX_COUNT], queue)
+                    await self.flow.flush()
+                else:
+                    if not batch:
+                        return
+                    for first in range(0, len(batch), BATCH_MAX_COUNT):
+                        await self._process(batch[first : first + BATCH_MAX_COUNT], queue)
+                await self._expire()
         finally:
             self.running_count = 0
-            await self.flow.stop()
 
     def _seconds_to_deadline(self) -> float | None:
         """Return how long to wait for deliveries, at most until the next deadline or flush."""
@@ -115,15 +127,15 @@ class FlowProcessor:
         deadline = self.flow.next_deadline
         if deadline is None:
             return FLUSH_AFTER_S
-        return min(max(deadline - time.time(), 0.0), FLUSH_AFTER_S)
+        return min(max(deadline - time.time(), EXPIRY_INTERVAL_S), FLUSH_AFTER_S)
 
     async def _expire(self) -> None:
-        self.running_count = 1
+        """Run the steps whose deadlines have passed, also while messages arrive without a pause."""
         deadline = self.flow.next_deadline
         if deadline is not None and deadline <= time.time():
+            self.running_count = 1
             await self._publish(await self.flow.expire())
-        await self.flow.flush()
-        self.running_count = 0
+            self.running_count = 0
 
     async def _publish(self, outputs: Sequence[FlowOutput]) -> None:
         if outputs:

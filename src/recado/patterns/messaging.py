@@ -280,7 +280,8 @@ class Messaging:
             problems.append("the publishing connection is lost, reconnecting")
         endpoints = list(self.endpoints.values())
         for each in endpoints:
-            if not each.is_consuming and each.state is not EndpointState.PAUSED:
+            idle = (EndpointState.PAUSED, EndpointState.STANDBY)
+            if not each.is_consuming and each.state not in idle:
                 problems.append(
                     f"endpoint '{each.tag}' has no consumer: {each.error or 'starting'}"
                 )

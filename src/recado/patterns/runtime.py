@@ -16,7 +16,7 @@ from .declaration import Declarer
 from .delay import Delay, ExchangeDelay, QueueDelay
 from .destination import Destination, PointToPoint, PublishSubscribe
 from .encoder import MessageEncoder
-from .endpoint import EndpointSource, MessageEndpoint, Processor
+from .endpoint import Activation, EndpointSource, MessageEndpoint, Processor
 from .errors import CompositionError
 from .flow import FlowComposition, FlowRuntime
 from .flow_processor import FlowProcessor, FlowPublisher
@@ -125,7 +125,9 @@ class Runtime:
                 await self.declarer.declare(each)
 
         source = options.source(selects_at_broker=selects)
-        return self._endpoint(options.tag, source, processor, options.prefetch_count, prepare)
+        return self._endpoint(
+            options.tag, source, processor, options.prefetch_count, prepare, processor.activate
+        )
 
     def tap_endpoint(
         self,
@@ -157,6 +159,7 @@ class Runtime:
         processor: Processor,
         prefetch: int,
         prepare: Callable[[], Awaitable[object]],
+        activate: Activation | None = None,
     ) -> MessageEndpoint:
         return MessageEndpoint(
             tag,
@@ -166,6 +169,7 @@ class Runtime:
             connection=self.consuming,
             declarer=self.declarer,
             prepare=prepare,
+            activate=activate,
         )
 
     async def close(self) -> None:
