@@ -69,8 +69,9 @@ class ActorsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     retry_max: Seconds = 0.3
     """The longest delay between two attempts to connect."""
     reconnect_timeout: Seconds | None = None
-    """How long to keep reconnecting before a link is closed (event LinkClosed). By default forever over AMQP,
-    and 600 s over TCP, where the next message creates a new link."""
+    """How long to keep reconnecting before a link is closed (event LinkClosed). By default forever over AMQP
+    (600 s, which is also the maximum, while the broker is there and the other node is not), and 600 s over TCP. The
+    next message to an absent node creates a new link."""
     send_buffer_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
 
     listen: str | None = None

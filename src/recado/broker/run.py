@@ -31,22 +31,23 @@ _PAYLOAD_OVERHEAD_BYTES = 48  # of a bytes object and its list entry
 
 
 class Origin:
-    """Exchange and routing key, as text and as the end of a deliver frame.
+    """Exchange and routing key, as text, as short strings, and as the end of a deliver frame.
 
     | … tag u64 | redelivered u8 | exchange shortstr | routing key shortstr | 0xCE |
     """
 
-    __slots__ = ("exchange", "first_delivery_end", "redelivery_end", "routing_key")
+    __slots__ = ("exchange", "first_delivery_end", "names", "redelivery_end", "routing_key")
 
     def __init__(self, exchange: str, routing_key: str) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
-        names = b"".join(
+        self.names = b"".join(
             len(name).to_bytes(1, "big") + name
             for name in (exchange.encode(), routing_key.encode())
         )
-        self.first_delivery_end = b"\x00" + names + b"\xce"
-        self.redelivery_end = b"\x01" + names + b"\xce"
+        """Exchange and routing key as short strings."""
+        self.first_delivery_end = b"\x00" + self.names + b"\xce"
+        self.redelivery_end = b"\x01" + self.names + b"\xce"
 
 
 class Run(msgspec.Struct, eq=False):

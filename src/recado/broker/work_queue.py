@@ -35,7 +35,7 @@ from .queue import ExclusiveOwner, Queue, QueueContext
 from .run import Run, first_position, merge_adjacent
 from .steps import STEP_UNITS_MAX, Steps, StepTask
 
-DISPATCHED_RUNS_MAX = 512  # per turn, if they may be paged in one by one: about 15 ms
+DISPATCHED_RUNS_MAX = 512  # per call of `dispatch`, if they may be paged in one by one: about 15 ms
 MEMORY_PRESSURE_MESSAGES_MAX = 1000
 """Unsettled messages per consumer of a long queue under memory pressure, because they are in memory."""
 DROPPED_BYTES_MAX = 1 << 20
@@ -627,7 +627,7 @@ class WorkQueue(Queue):
         self._stores_late = None
 
     def begin_survey(self, survey: ByteSurvey) -> None:
-        """Measure the ready messages in steps: those that the survey finds, and all that it does not."""
+        """Count bytes from zero: `survey` adds the messages present now, in steps; new ones are added as they come."""
         self._survey, self._ready_bytes, self._measures_bytes = survey, 0, True
 
     def is_surveyed_by(self, survey: ByteSurvey) -> bool:
@@ -725,7 +725,7 @@ class WorkQueue(Queue):
         self.pause_delivery()
 
     def rebucket(self, max_priority: int | None) -> Steps[None]:
-        """Distribute the messages in memory to buckets by other priorities; call `alter` in the last step."""
+        """Distribute messages in memory to buckets by other priorities; the caller calls `alter` in its last step."""
         highest = max_priority or 0
         new = self._new_buckets = [self._new_bucket(0)]
         runs_left = _RUNS_PER_STEP

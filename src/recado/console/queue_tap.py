@@ -1,7 +1,7 @@
 """Live views of queues: copies of the messages that enter a queue, for a page that reads them twice a second.
 
 A tap keeps a few messages until they are read, and counts the others as skipped. So a reader that is slow or gone costs
-no memory, and its consumers are delayed by the budget of `message_budget` at most.
+1 MiB at most, and the queue's consumers are delayed by `message_budget` at most.
 
 TAP1  A tap keeps at most `KEPT_MAX_COUNT` messages; when they have `KEPT_MAX_BYTES`, further ones are skipped until it
       is read.

@@ -1,8 +1,8 @@
 """The files of the web console, in memory: a page, its scripts, styles and licences.
 
 All files are read once, at the first request, in a thread. A request looks its path up in a table, so no path ever
-reaches the file system. Scripts and styles have addresses that contain a digest of all files
-(`static/1f0c9a2b/main.js`): browsers store them for ever, and a new version has new addresses. Addresses are
+reaches the file system. Scripts and styles have addresses that contain a digest of all files but the page
+(`static/1f0c9a2b77de/main.js`): browsers store them for ever, and a new version has new addresses. Addresses are
 relative, so the console works under any path of a reverse proxy.
 """
 

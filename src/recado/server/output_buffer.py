@@ -50,7 +50,7 @@ class OutputBuffer:
     )
 
     def __init__(self, on_output: Callable[[], None]) -> None:
-        """`on_output` is called each time the empty buffer gets output, and when held output is released."""
+        """`on_output` is called each time the empty buffer gets output, and when an empty held group is released."""
         self.output: list[bytes] = []
         # The client does not read fast enough: deliver no more messages. `Session.on_drained` clears it.
         self.congested = False

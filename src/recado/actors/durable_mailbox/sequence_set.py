@@ -6,10 +6,11 @@ bounds memory: it raises the floor over the lowest gaps, as if their numbers wer
 floor whose messages may still arrive are kept apart in `excluded`, and are not in the set.
 
 SQ1  A number that was added stays in the set.
-SQ2  `add` reports when there are more than `ranges_max` ranges. Then `compact` reduces them to at most half of
-     `ranges_max`: it first fills gaps with the numbers that were settled elsewhere (by another SequenceSet for
-     the same sender), then treats the lowest gaps as settled. It does not close gaps above `up_to`, where
-     numbers may still arrive; so there may be more ranges until they have arrived.
+SQ2  `add` reports when there are more than `ranges_max` ranges; if `compact` could not get to half of `ranges_max`,
+     only when there are `ranges_max // 2` more. `compact` reduces them to at most that half: it first fills gaps
+     with the numbers that were settled elsewhere (by another SequenceSet for the same sender), then treats the
+     lowest gaps as settled. It does not close gaps above `up_to`, where numbers may still arrive; so there may be
+     more ranges until they have arrived.
 SQ3  `compact` excludes the `unsettled` numbers that are below the new floor and not in the set. An excluded
      number stays so until it is added, or settled elsewhere. Of the numbers that earlier compactions have
      excluded, only the highest `ranges_max` are kept.

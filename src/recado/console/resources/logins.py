@@ -15,7 +15,7 @@ from .overview import check_node
 
 @API.add("GET", "/api/auth", Access.PUBLIC)
 def get_auth(request: ApiRequest) -> Answer:
-    """Return how users log in."""
+    """Return the OAuth settings of RabbitMQ's web pages: off, because the console has its own sign-in."""
     return Answer(body={"oauth_enabled": False})
 
 

@@ -213,7 +213,10 @@ class JournalStore(LsnTracker):
     def _record_ranges(
         self, index: QueueIndex, sets: list[tuple[int, RangeSet]], end_position: int
     ) -> Steps[None]:
-        """Record what recovery cannot know: among others the positions that were never stored, which are settled."""
+        """Record what recovery cannot know.
+
+        Among others these are the positions never stored, which count as settled (`QueueIndex.reserve`).
+        """
         for kind, positions in sets:
             position = 0
             while position < end_position and not index.deleted:
@@ -241,7 +244,7 @@ class JournalStore(LsnTracker):
             index,
             (index.queue_id | flag, run.first_position, expires_at),
             run.traits,
-            run.origin.first_delivery_end[1:-1],
+            run.origin.names,
             run.channel,
             run.frame_max,
             run.prefix,

@@ -106,7 +106,7 @@ class PagedOutBucket:
         self.stored_count = 0
         """Messages that can be read from the journal."""
         self.taken = RangeSet()
-        """Positions from `next_position` on that have left the queue and may not be settled yet."""
+        """Positions from `next_position` on that are not paged out any more, but may not be settled yet."""
         self.unwritten: list[tuple[PendingRun, QueueEntry]] = []
         """Messages after those, paged out in this turn and not written yet."""
         self.read_bytes = 0

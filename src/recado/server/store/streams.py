@@ -201,7 +201,7 @@ class StreamJournal:
         record = encode_run(
             ((0, offset, time),),
             run.traits,
-            run.origin.first_delivery_end[1:-1],
+            run.origin.names,
             run.channel,
             run.frame_max,
             run.prefix,

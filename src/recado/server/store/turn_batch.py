@@ -222,7 +222,7 @@ def _encode(pending: PendingRun, entries: list[QueueEntry]) -> bytes:
     return encode_run(
         destinations,
         pending.traits,
-        pending.origin.first_delivery_end[1:-1],
+        pending.origin.names,
         pending.channel,
         pending.frame_max,
         pending.prefix,

@@ -38,7 +38,7 @@ def check_names(node: str, client_id: str = "") -> None:
     """Raise ValueError if a name with these parts would be too long for AMQP, or if the node has no name."""
     if not node:
         raise ValueError("a node on a broker needs a name")
-    # One of these is the longest name; they are equally long with an empty client id.
+    # One of these is the longest name: the second, if the client id has more than one byte.
     names = inbound_exchange(node), outbound_queue(node, client_id)
     excess = max(len(name.encode()) for name in names) - SHORT_STRING_MAX_BYTES
     if excess > 0:

@@ -167,7 +167,10 @@ class EnvelopeWriter:
     def write_error(
         self, message_id: int, ask_id: int, target: str, failure: Failure, supervisor: str
     ) -> bytes:
-        """Encode an exception as the answer to an ask; `supervisor` is the address of the failed actor's."""
+        """Encode an exception as the answer to an ask.
+
+        `supervisor` is the address of the supervisor of the failed actor.
+        """
         envelope = self._answer_envelope(target)
         envelope.id = message_id
         envelope.answers = ask_id

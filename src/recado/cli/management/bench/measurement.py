@@ -22,8 +22,8 @@ CONNECTION_NAME: Final = "recado bench"
 CONNECTING_MAX_COUNT: Final = 50
 """Connections that are opened at the same time."""
 EXPIRY_S: Final = 60.0
-"""The broker deletes a queue that a killed bench has left after this time and that of the run. The time of the run
-is included because a queue without consumers counts as unused during it."""
+"""The broker deletes the queues of a killed bench when they were unused for the time of the run and this. The time of
+the run is included because a queue without consumers is unused from the start, and must outlive the run."""
 STREAM_MAX_BYTES: Final = 1 << 30  # the retention of a stream
 SEGMENT_MAX_BYTES: Final = 64 << 20  # of a stream: retention deletes whole segments
 CLEAN_UP_TIMEOUT_S: Final = 15.0

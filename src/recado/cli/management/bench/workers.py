@@ -1,7 +1,7 @@
 """The publishers and consumers of a bench, each on its own connection.
 
 A body begins with the time at which it was sent, which the consumers, in the same process, subtract from the time
-at which they receive it. Publishers wait while a queue has too many messages that no consumer has received yet, so
+at which they receive it. Publishers wait while a queue has too many messages that a consumer has still to receive, so
 that at most `BACKLOG_MAX_BYTES` of bodies wait in it (a stream also keeps those that were received).
 """
 
@@ -25,7 +25,7 @@ NS_PER_S: Final = 1_000_000_000
 
 
 class Backlog:
-    """The messages of a queue that were published and that a consumer has not received yet.
+    """The messages of a queue that were published and that a consumer has still to receive.
 
     Each consumer of a stream receives every message, so the slowest one counts.
     """
