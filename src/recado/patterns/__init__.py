@@ -1,6 +1,6 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
-messaging                                                         the application: endpoints, publishing, requests
+messaging, blocking                                               the application: endpoints, publishing, requests
 publisher, requester, endpoint, processor, tap                    what it runs
 handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
@@ -15,6 +15,7 @@ state/                                                            what steps rem
 translation/                                                      objects to bodies and back, by content type
 """
 
+from .blocking import BlockingMessaging, BlockingOutbox
 from .destination import Destination, DestinationLike, LogStream, PointToPoint, PublishSubscribe
 from .errors import (
     ClaimError,
@@ -136,6 +137,8 @@ __all__ = [
     "Aggregator",
     "AnyFlowStep",
     "AsyncOutputs",
+    "BlockingMessaging",
+    "BlockingOutbox",
     "CanonicalModel",
     "CircuitBreaker",
     "Claim",
