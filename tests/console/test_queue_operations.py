@@ -68,6 +68,21 @@ def payloads(api: Api, queue: str, **body: Any) -> list[str]:
     return [message["payload"] for message in reply.body]
 
 
+def test_offsets_of_a_stream(channel: BlockingChannel, api: Api) -> None:
+    channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+    for _ in range(5):
+        channel.basic_publish("", "s", b"x")
+    channel.basic_qos(prefetch_count=2)
+    channel.basic_consume("s", print, arguments={"x-stream-offset": 1})
+    found = api.get("/api/queues/%2F/s/offsets")
+    assert (found["first_offset"], found["durable_offset"], found["next_offset"]) == (0, 5, 5)
+    (consumer,) = found["consumers"]
+    assert (consumer["next_offset"], consumer["lag"]) == (3, 2)
+    assert consumer["channel_details"]["user"] == "guest"
+    channel.queue_declare("q")
+    assert api.request("GET", "/api/queues/%2F/q/offsets").status == 400
+
+
 def test_a_text_is_cut_between_characters(channel: BlockingChannel, api: Api) -> None:
     channel.queue_declare("q")
     channel.basic_publish("", "q", "añejo €".encode())

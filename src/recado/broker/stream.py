@@ -45,6 +45,11 @@ class Stream(Queue):
         self.ready = log.next_offset - log.first_offset
         self._trim()
 
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first message; retention has removed those before it."""
+        return self._log.first_offset
+
     # ── publishing ────────────────────────────────────────────────────────────────────────────────────
 
     def publish(self, run: Run, now: int) -> Sequence[int]:

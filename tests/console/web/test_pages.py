@@ -26,6 +26,7 @@ PAGES = {
     "a long name": f"#/queues/%2F/{LONG_NAME}",
     "a name from right to left": f"#/queues/%2F/{quote(RTL_NAME)}",
     "stream": "#/queues/%2F/orders.audit?tab=messages",
+    "offsets of a stream": "#/queues/%2F/orders.audit?tab=consumers",
     "exchanges": "#/exchanges",
     "exchange": "#/exchanges/%2F/orders",
     "dead letters": "#/dead-letters",

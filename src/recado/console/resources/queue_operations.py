@@ -22,6 +22,7 @@ from recado.broker.ready_messages import MessageReader, ReadyMessages, Selection
 from recado.broker.replay import ReplayProgress, replay
 from recado.broker.steps import Steps
 from recado.broker.stream import Stream
+from recado.broker.stream_consumer import StreamConsumer
 from recado.broker.work_queue import WorkQueue
 from recado.definitions.exporter import to_json_object
 
@@ -32,6 +33,7 @@ from ..message_access import FULL_ACCESS, MessageAccess
 from ..query import Listing
 from ..request import Answer, ApiError, ApiRequest, bad_request, not_authorised, not_found
 from ..routes import API, Content
+from .connections import channel_details
 from .definitions import DRY_RUN
 from .messages import GET_MAX_BYTES, GET_MAX_COUNT
 from .topology import access_to, find_queue, read_arguments
@@ -197,6 +199,34 @@ def reveal_message(request: ApiRequest) -> Answer:
         wait=wait,
         outcome=lambda: {"offset": body.offset, "revealed": is_revealed},
         is_change=False,
+    )
+
+
+# ── offsets ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@API.add("GET", "/api/queues/{vhost}/{queue}/offsets", Access.VHOST)
+def get_offsets(request: ApiRequest) -> Answer:
+    """Return the offsets of a stream, and how far each of its consumers is behind the last durable message."""
+    stream = find_queue(request)
+    if not isinstance(stream, Stream):
+        raise bad_request("only a stream has offsets")
+    return Answer(
+        body={
+            "first_offset": stream.first_offset,
+            "durable_offset": stream.durable_offset,
+            "next_offset": stream.next_position,
+            "consumers": [
+                {
+                    "consumer_tag": each.tag,
+                    "channel_details": channel_details(request, each.channel),
+                    "next_offset": each.next_offset,
+                    "lag": max(stream.durable_offset - each.next_offset, 0),
+                }
+                for each in stream.consumers
+                if isinstance(each, StreamConsumer)
+            ],
+        }
     )
 
 

@@ -245,7 +245,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     ${tab === "unacked" && html`<${UnackedTab} vhost=${vhost} name=${name} query=${route.query} total=${queue.messages_unacknowledged} />`}
     ${tab === "live" && html`<${LiveTab} vhost=${vhost} name=${name} query=${route.query} />`}
     ${tab === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${name} />`}
-    ${tab === "consumers" && html`<${QueueConsumers} queue=${queue} />`}
+    ${tab === "consumers" && (isStream ? html`<${StreamConsumers} queue=${queue} />` : html`<${QueueConsumers} queue=${queue} />`)}
     ${tab === "settings" && html`<${QueueSettings} queue=${queue} />`}
     ${tab === "publish" && html`<${Panel} title="Publish to this queue" id="publish"><${PublishForm} vhost=${vhost} exchange="" routingKey=${name} fixed=${true} /><//>`}
   <//>`;
@@ -380,6 +380,26 @@ export function BindForm({ vhost, source: givenSource, destination: givenDestina
     <${TextField} label="Routing key" value=${key} onChange=${setKey} hint="in a topic exchange, * is one word and # any number" />
     <${AreaField} label="Arguments" value=${values} onChange=${setValues} rows=${2} hint=${'JSON; for a headers exchange {"x-match": "all", "type": "order"}'} />
   <//>`;
+}
+
+function StreamConsumers({ queue }) {
+  const { data, error, reload } = useLoaded(at("queues", queue.vhost, queue.name, "offsets"), 2_000);
+  if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} />`;
+  return html`<div class="tiles">
+      <${Tile} label="First offset" value=${format.count(data.first_offset)} hint=${data.first_offset ? "older messages were removed by retention" : "nothing was removed yet"} />
+      <${Tile} label="Next offset" value=${format.count(data.next_offset)} hint=${data.durable_offset < data.next_offset ? `on disk up to ${format.count(data.durable_offset)}` : "all on disk"} />
+      <${Tile} label="Largest lag" value=${format.count(Math.max(0, ...data.consumers.map((each) => each.lag)))} hint="messages behind the last one" />
+    </div>
+    <${Panel} title="Consumers" id="consumers" flush=${data.consumers.length > 0}>${data.consumers.length
+      ? html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
+        <thead><tr><th scope="col">Tag</th><th scope="col">Channel</th><th scope="col" class="hide-s">User</th><th scope="col" class="number">Next offset</th><th scope="col" class="number">Lag</th></tr></thead>
+        <tbody>${data.consumers.map((each) => html`<tr key=${`${each.channel_details?.name}\n${each.consumer_tag}`}>
+          <td><code><${Name}>${each.consumer_tag}<//></code></td>
+          <td>${each.channel_details?.name ? html`<a href=${href(["channels", each.channel_details.name])}><${Name}>${each.channel_details.name}<//></a>` : format.NONE}</td>
+          <td class="hide-s">${each.channel_details?.user}</td>
+          <td class="number">${format.count(each.next_offset)}</td><td class="number">${format.count(each.lag)}</td>
+        </tr>`)}</tbody></table></div>`
+      : html`<${Empty} title="No client reads this stream." command=${`recado consume ${format.shell(queue.name)} --offset first`} />`}<//>`;
 }
 
 function QueueConsumers({ queue }) {
