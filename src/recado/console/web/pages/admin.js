@@ -16,9 +16,9 @@ const APPLY_TO = [["queues", "Queues"], ["exchanges", "Exchanges"], ["all", "Que
 const labelOf = (options, value) => options.find(([each]) => each === value)?.[1] ?? value;
 
 const POLICY_COLUMNS = [
-  { id: "name", label: "Name", value: (each) => each.name.toLowerCase(), cell: (each) => html`<${Name}>${each.name}<//>`, width: "w-l" },
+  { id: "name", label: "Name", value: (each) => each.name.toLowerCase(), cell: (each) => html`<${Name}>${each.name}<//>`, width: "w-m" },
   { id: "vhost", label: "Virtual host", value: (each) => each.vhost, cell: (each) => html`<${Name} muted=${true}>${each.vhost}<//>`, width: "w-m", hide: "hide-m" },
-  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>`, width: "w-l" },
+  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>` },
   { id: "apply-to", label: "Applies to", value: (each) => each["apply-to"], cell: (each) => labelOf(APPLY_TO, each["apply-to"]), width: "w-m", hide: "hide-m" },
   { id: "definition", label: "Definition", sortable: false, value: () => "", cell: (each) => html`<code class="name" title=${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join("\n")}>${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join(" ")}</code>`, hide: "hide-s" },
   { id: "priority", label: "Priority", number: true, value: (each) => each.priority, width: "w-s", hide: "hide-s" },

@@ -290,14 +290,14 @@ function QueueTiles({ queue, samples }) {
   const stats = queue.message_stats ?? {};
   const head = useHead(queue);
   return html`<div class="tiles">
-    <${Tile} label="Ready" value=${format.brief(queue.messages_ready)} hint="waiting for a consumer" />
+    <${Tile} label="Ready" value=${format.brief(queue.messages_ready)} hint="waiting" />
     <${Tile} label="Unacknowledged" value=${format.brief(queue.messages_unacknowledged)} hint="with consumers" />
-    <${Tile} label="Consumers" value=${format.count(queue.consumers)} hint=${queue.idle_since ? `unused since ${format.time(Date.parse(queue.idle_since))}` : "reading"} />
+    <${Tile} label="Consumers" value=${format.count(queue.consumers)} hint=${queue.idle_since ? `unused ${format.time(Date.parse(queue.idle_since))}` : "reading"} />
     <${Tile} label="Publish" value=${format.rate(rateNow(samples, "publish"))} hint="${format.brief(stats.publish ?? 0)} in all" />
     <${Tile} label="Deliver" value=${format.rate(rateNow(samples, "deliver"))} hint="${format.brief(stats.deliver_get ?? 0)} in all" />
     <${Tile} label="Acknowledge" value=${format.rate(rateNow(samples, "ack"))} hint="${format.brief(stats.ack ?? 0)} in all" />
-    <${Tile} label="First message" value=${head ? format.duration(Math.max(0, Date.now() / 1000 - head)) : format.NONE} hint=${head ? "old, by its timestamp" : head === null ? "has no timestamp" : "none is ready"} />
-    <${Tile} label="Redelivered" value=${format.brief(stats.redeliver ?? 0)} hint="returned to the queue" />
+    <${Tile} label="First message" value=${head ? format.duration(Math.max(0, Date.now() / 1000 - head)) : format.NONE} hint=${head ? "by its timestamp" : head === null ? "has no timestamp" : "none is ready"} />
+    <${Tile} label="Redelivered" value=${format.brief(stats.redeliver ?? 0)} hint="came back" />
   </div>`;
 }
 
@@ -399,7 +399,7 @@ function StreamConsumers({ queue }) {
           <td class="hide-s">${each.channel_details?.user}</td>
           <td class="number">${format.count(each.next_offset)}</td><td class="number">${format.count(each.lag)}</td>
         </tr>`)}</tbody></table></div>`
-      : html`<${Empty} title="No client reads this stream." command=${`recado consume ${format.shell(queue.name)} --offset first`} />`}<//>`;
+      : html`<${Empty} title="No client reads this stream." command=${`recado streams peek ${format.shell(queue.name)}`} />`}<//>`;
 }
 
 function QueueConsumers({ queue }) {
