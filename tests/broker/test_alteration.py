@@ -580,6 +580,7 @@ def test_a_client_that_leaves_does_not_stop_messages_that_change_priority() -> N
     steps.close()
     while stage.broker.background:
         stage.broker.tick(0)
+    assert not stage.queue.is_altering
     assert stage.queue.settings.max_priority == 2
     assert not stage.broker.definitions_locked
     assert stage.bodies() == by_rank(range(300), 2)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from base64 import b64encode
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from pika.exceptions import ChannelClosedByBroker
 import recado
 from recado.broker import alteration
 from recado.broker.steps import Steps
+from recado.broker.work_queue import WorkQueue
 from recado.server.server import Server
 
 from .http import Api
@@ -155,6 +158,47 @@ def test_the_audit_log(
         "altered": True,
         "changes": {"auto_delete": {"before": False, "after": True}},
     }
+
+
+def test_the_audit_log_tells_that_an_alteration_is_completed_without_its_client(
+    channel: BlockingChannel,
+    api: Api,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    channel.queue_declare("q")
+    fill(channel, "q", b"1")
+    has_started, may_end = threading.Event(), threading.Event()
+    rebucket = WorkQueue.rebucket
+
+    def slow(queue: WorkQueue, max_priority: int | None) -> Steps[None]:
+        has_started.set()
+        while not may_end.is_set():
+            yield 1
+        yield from rebucket(queue, max_priority)
+
+    monkeypatch.setattr(WorkQueue, "rebucket", slow)
+    deadline = time.monotonic() + 60
+    with caplog.at_level("INFO", logger="recado.audit"):
+        client = HTTPConnection("127.0.0.1", api.port, timeout=60)
+        authorization = "Basic " + b64encode(b"guest:guest").decode()
+        body = json.dumps({"arguments": {"x-max-priority": 2}})
+        client.request("POST", ALTER, body, {"Authorization": authorization})
+        try:
+            assert has_started.wait(60)
+            client.close()
+            while len(caplog.records) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert api.post(ALTER, {"auto_delete": True}).status == 409
+        finally:
+            may_end.set()
+    details = json.loads(caplog.records[1].getMessage())["details"]
+    assert details == {"altered": True, "changes": {"x-max-priority": {"before": None, "after": 2}}}
+    while api.post(ALTER, {"auto_delete": True}).status == 409:
+        assert time.monotonic() < deadline
+    assert api.get("/api/queues/%2F/q")["arguments"] == {"x-max-priority": 2}
+    assert drain(channel, "q") == [(b"1", False)]
 
 
 def test_one_alteration_at_a_time(

@@ -163,7 +163,7 @@ def alter(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None
 
     The caller sets `now` of the broker's background work before each step. If it closes the steps before the
     settings were replaced, the queue stays as it was, unless messages are changing buckets already: then the
-    alteration is completed in the background. No other alteration of the queue may be in progress
+    alteration is completed in the background, and `is_altering` until then. No other one may be in progress
     (`is_altering`). Raises `InvalidAlterationError` if a client has made this one impossible, and
     `NotFoundError` if the queue was deleted meanwhile.
     """
@@ -171,11 +171,11 @@ def alter(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None
     queue.is_altering = True
     try:
         yield from _replace_settings(broker, queue, settings)
-        if not queue.survives_restart and queue.has_stored_bindings:
-            yield from queue.vhost.forget_bindings(queue)
-            queue.has_stored_bindings = queue.deleted
+        yield from _forget_stored_bindings(queue)
     finally:
-        queue.is_altering = False
+        # If the caller has closed the steps while messages change buckets, `_complete` goes on with them.
+        is_completing = isinstance(queue, WorkQueue) and queue.is_frozen
+        queue.is_altering = is_completing and not queue.deleted
 
 
 def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -> Steps[None]:
@@ -201,7 +201,7 @@ def _replace_settings(broker: "Broker", queue: Queue, settings: QueueSettings) -
         while not task.is_done:
             yield task.advance(1)
     except GeneratorExit:
-        broker.background.start(_advance_to_end(task))  # the messages cannot stay in two places
+        broker.background.start(_complete(queue, task))  # the messages cannot stay in two places
         raise
     _check_exists(queue)
 
@@ -223,9 +223,20 @@ def _rebucket(broker: "Broker", queue: WorkQueue, settings: QueueSettings) -> St
         broker.definitions_locked = False
 
 
-def _advance_to_end(task: StepTask[None]) -> Steps[None]:
-    while not task.is_done:
-        yield task.advance(STEP_UNITS_MAX)
+def _complete(queue: Queue, task: StepTask[None]) -> Steps[None]:
+    try:
+        while not task.is_done:
+            yield task.advance(STEP_UNITS_MAX)
+        if not queue.deleted:
+            yield from _forget_stored_bindings(queue)
+    finally:
+        queue.is_altering = False
+
+
+def _forget_stored_bindings(queue: Queue) -> Steps[None]:
+    if not queue.survives_restart and queue.has_stored_bindings:
+        yield from queue.vhost.forget_bindings(queue)
+        queue.has_stored_bindings = queue.deleted
 
 
 def _check_exists(queue: Queue) -> None:

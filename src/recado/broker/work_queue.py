@@ -97,7 +97,6 @@ class WorkQueue(Queue):
         "_drop_retry_at",
         "_has_limits",
         "_has_ttl",
-        "_is_frozen",
         "_is_simple",
         "_measures_bytes",
         "_new_buckets",
@@ -108,6 +107,7 @@ class WorkQueue(Queue):
         "_stores_late",
         "_survey",
         "has_dead_letter_exchange",
+        "is_frozen",
     )
 
     def __init__(
@@ -128,7 +128,7 @@ class WorkQueue(Queue):
         self._buckets: list[PriorityBucket] = []  # by priority
         self._add_bucket()
         # While the queue gets other priorities: no message leaves, and they enter these buckets one after the other.
-        self._is_frozen = False
+        self.is_frozen = False
         self._new_buckets: list[PriorityBucket] = []
         self._rebucketing: StepTask[None] | None = None
         # Quorum queues store transient messages too.
@@ -392,7 +392,7 @@ class WorkQueue(Queue):
 
         In a priority queue these are the most urgent, as in RabbitMQ.
         """
-        if self._rejects_publishes or not self._has_limits or self._is_frozen:
+        if self._rejects_publishes or not self._has_limits or self.is_frozen:
             return
         length_max, bytes_max = self.settings.max_length, self.settings.max_length_bytes
         self._drop_budget.renew(now, DROPPED_RUNS_MIN)
@@ -410,7 +410,7 @@ class WorkQueue(Queue):
     def on_timer(self, now: int) -> int:
         """Drop expired messages at the front of each bucket, and continue postponed work."""
         self._timer_due = None
-        if self._is_frozen:
+        if self.is_frozen:
             self._set_timer(now + 1)
             return 1
         before = self.ready
@@ -431,7 +431,7 @@ class WorkQueue(Queue):
 
     def _set_ttl_timer(self) -> None:
         # If no message can expire, do not use `front`, which pages in messages.
-        if self.stalled or not self._has_ttl or self._is_frozen:
+        if self.stalled or not self._has_ttl or self.is_frozen:
             return
         for bucket in self._buckets:
             front = bucket.front
@@ -444,7 +444,7 @@ class WorkQueue(Queue):
         Messages beyond the delivery limit are dropped too. A new message with a TTL of 0 may still go to a
         waiting consumer, a requeued one may not.
         """
-        while self.ready and not (self.stalled or self._is_frozen):
+        while self.ready and not (self.stalled or self.is_frozen):
             bucket = self._front_bucket()
             front = bucket.front
             assert front is not None
@@ -721,7 +721,7 @@ class WorkQueue(Queue):
     def start_rebucketing(self, task: StepTask[None]) -> None:
         """Deliver and drop nothing until `task`, which calls `rebucket` and `alter`, is done."""
         self._rebucketing = task
-        self._is_frozen = True
+        self.is_frozen = True
         self.pause_delivery()
 
     def rebucket(self, max_priority: int | None) -> Steps[None]:
@@ -759,11 +759,11 @@ class WorkQueue(Queue):
             self._new_buckets[priority].paged_out_count = paged_out
         self._buckets, self._new_buckets = self._new_buckets, []
         self.estimate_paged_out(message_bytes)
-        self._rebucketing, self._is_frozen = None, False
+        self._rebucketing, self.is_frozen = None, False
         self.resume_delivery()
 
     def alter(self, settings: QueueSettings, now: int) -> None:
-        if self._is_frozen:
+        if self.is_frozen:
             self._install_buckets()
         super().alter(settings, now)
 

@@ -199,6 +199,23 @@ def test_alter_a_queue(recado_on: Run) -> None:
     assert recado_on("queues", "alter", "none", "--auto-delete").status == 3
 
 
+def test_alter_asks_with_the_changes(recado_on: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    recado_on("queues", "declare", "jobs")
+    change = ("queues", "alter", "jobs", "-a", "x-max-length=7")
+    terminal = io.StringIO("no\nyes\n")
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    refused = recado_on(*change)
+    question = "alter queue 'jobs' in vhost '/': x-max-length none -> 7? [y/N] "
+    assert (refused.status, refused.out, refused.err) == (1, "", f"{question}nothing changed\n")
+    assert recado_on("queues", "show", "jobs", "--json").json["arguments"] == {}
+    done = recado_on(*change)
+    assert (done.status, done.err) == (0, question)
+    assert recado_on(*change).out == "unchanged: queue 'jobs' in vhost '/'\n"
+    assert recado_on("queues", "alter", "jobs", "--auto-delete", "--yes").status == 0
+
+
 def test_delete_conditions(recado_on: Run) -> None:
     recado_on("queues", "declare", "jobs")
     recado_on("publish", "", "jobs", "hello")

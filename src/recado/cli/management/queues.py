@@ -136,11 +136,14 @@ def _alter(call: Invocation) -> None:
         changes["arguments"] = arguments
     if not changes:
         raise ValueError("nothing to alter; see --type, --durable, --auto-delete, --argument")
-    query = {"dry_run": "true"} if call.is_dry_run else None
-    answer = request_extension(call, "alter", changes, query)
+    answer = request_extension(call, "alter", changes, {"dry_run": "true"})
     if answer["changes"]:
-        verb = "would alter" if call.is_dry_run else "altered"
-        line = f"{verb} {describe(call)}: {_describe_changes(answer['changes'])}"
+        change = f"alter {describe(call)}: {_describe_changes(answer['changes'])}"
+        if not confirm(call, change, {**identify(call), **answer}):
+            return
+        answer = request_extension(call, "alter", changes)
+    if answer["changes"]:
+        line = f"altered {describe(call)}: {_describe_changes(answer['changes'])}"
     else:
         line = f"unchanged: {describe(call)}"
     call.output.done(line, {**identify(call), **answer})

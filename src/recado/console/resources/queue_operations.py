@@ -487,16 +487,18 @@ def alter_queue(request: ApiRequest) -> Answer:
         raise ApiError(409, "conflict", "another alteration of the queue is in progress")
     if settings.durable and not queue.survives_restart:
         _refuse_during_alarm(request)
-    is_done = False
 
     async def wait() -> Answer:
-        nonlocal is_done
         with _alteration_errors_as_answers():
             await run_broker_steps(request, alter(request.broker, queue, settings))
-        is_done = True
         return Answer(body={"altered": True, "changes": body}, durable=True)
 
-    return Answer(wait=wait, outcome=lambda: {"altered": is_done, "changes": body})
+    def describe() -> dict[str, Any]:
+        # The client may have disconnected after the change, or while the broker completes it.
+        is_altered = queue.declared_settings is settings or queue.is_altering
+        return {"altered": is_altered, "changes": body}
+
+    return Answer(wait=wait, outcome=describe)
 
 
 def _read_alteration(request: ApiRequest) -> AlteredSettings:
