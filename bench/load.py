@@ -19,6 +19,8 @@ from workshop.peers import Server
 # In shorter trials the first messages, which are slower than the rest, would dominate.
 TRIAL_S = 0.05
 
+LONGEST_S = 100  # of a run
+
 SETTLE_S = 3.0
 QUICK_SETTLE_S = 0.3
 
@@ -65,12 +67,15 @@ def count_for(load: Load, server: Server, seconds: float) -> int:
         count = int(count * max(2.0, 1.5 * trial / spent))
 
 
-def sample(load: Load, server: Server, messages: int) -> Figures:
-    """Take one sample: add up the figures of its runs, and divide them by the messages."""
+def sample(load: Load, server: Server, messages: int, seconds: int = LONGEST_S) -> Figures:
+    """Take one sample: add up the figures of its runs, and divide them by the messages.
+
+    A run takes at most `seconds`. Raises NotMeasuredError.
+    """
     total: Figures = {}
     for mode in load.modes:
         arguments = ("--messages", str(messages), *load.arguments.split())
-        total |= added(total, generate(server, mode, *arguments))
+        total |= added(total, generate(server, mode, *arguments, seconds=seconds))
     moved = total.get("deliveries") or total["messages"]
     total["messages"] = messages
     total["rate"] = moved / total["seconds"]

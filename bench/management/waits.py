@@ -24,8 +24,9 @@ from bench.plan import Plan
 from bench.quiet import settle
 from bench.scenario import Comparison, Sample, Scenario, Side
 
-# At least one scrape, which may begin 15 s after Prometheus has started.
-PHASE_S, QUICK_PHASE_S = 20.0, 2.0
+# At least one scrape, which may begin 15 s after Prometheus has started, and takes some seconds.
+PHASE_S, QUICK_PHASE_S = 25.0, 2.0
+LONGEST_S = 300  # of a sample of the throughput
 
 PING_P99, PING_MAX = (
     Scenario(f"ping-{figure}", f"round trip, {figure}", "ms", Comparison.AT_MOST)
@@ -83,9 +84,9 @@ def measure(side: Side, node: Node, plan: Plan, book: Book) -> None:
                 book.enter(scenario.name, side, Sample(requests[figure], details))
     count = count_for(TRAFFIC, node.server, phase_s)
     for _ in range(plan.rounds):
-        plain = sample(TRAFFIC, node.server, count)
+        plain = sample(TRAFFIC, node.server, count, LONGEST_S)
         with administered(node) as work:
-            burdened = sample(TRAFFIC, node.server, count)
+            burdened = sample(TRAFFIC, node.server, count, LONGEST_S)
             requests = work.figures()
         book.enter(LOSS.name, side, loss(plain, burdened, requests | details))
 

@@ -88,6 +88,25 @@ def test_requests_get_slices_in_turn_with_turns_of_the_loop_between() -> None:
     assert all(before < after for (_, before), (_, after) in pairwise(order)), "SLI1"
 
 
+def test_every_second_slice_is_for_the_metrics() -> None:
+    order = list[str]()
+
+    async def render(pacer: SlicePacer, name: str, count: int) -> None:
+        for _ in range(count):
+            await pacer.take(is_urgent=name == "metrics")
+            order.append(name)
+
+    async def render_all() -> None:
+        pacer = SlicePacer()
+        await asyncio.gather(
+            *(render(pacer, name, 4) for name in "abc"), render(pacer, "metrics", 5)
+        )
+
+    asyncio.run(render_all())
+    assert order[1:11:2] == ["metrics"] * 5 or order[0:10:2] == ["metrics"] * 5
+    assert [name for name in order if name != "metrics"] == list("abc") * 4
+
+
 def test_a_cancelled_request_does_not_hold_up_the_others() -> None:
     async def cancel_some() -> list[bool]:
         pacer = SlicePacer()

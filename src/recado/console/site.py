@@ -364,7 +364,10 @@ class Site:
             query = parse_list_query(api_request.query, paginated=paginated)
             return await self._render_list(request, answer, query, headers)
         if answer.stream is not None:
-            return await self._write_slices(request, answer.status, headers, answer.stream)
+            is_urgent = route.content is Content.TEXT  # the metrics
+            return await self._write_slices(
+                request, answer.status, headers, answer.stream, is_urgent=is_urgent
+            )
         if answer.body is msgspec.UNSET:
             return web.Response(status=answer.status, headers=headers)
         body = answer.body
@@ -418,7 +421,13 @@ class Site:
         return await self._write_slices(request, answer.status, headers, render())
 
     async def _write_slices(
-        self, request: web.BaseRequest, status: int, headers: dict[str, str], body: Iterator[bytes]
+        self,
+        request: web.BaseRequest,
+        status: int,
+        headers: dict[str, str],
+        body: Iterator[bytes],
+        *,
+        is_urgent: bool = False,
     ) -> web.StreamResponse:
         """Write a body as it is rendered; a short one with its length, a long one in chunks."""
         response: web.StreamResponse | None = None
@@ -434,7 +443,7 @@ class Site:
                 await _write(response, b"".join(parts))
                 parts, size = [], 0
             if perf_counter() > slice_end:
-                slice_end = await self._console.slices.take()
+                slice_end = await self._console.slices.take(is_urgent=is_urgent)
         if response is None:
             return web.Response(status=status, headers=headers, body=b"".join(parts))
         await _write(response, b"".join(parts))

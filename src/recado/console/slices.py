@@ -1,14 +1,15 @@
 """Shares the time of the event loop between messages and the answers of the HTTP API.
 
 Long answers are rendered in slices of a millisecond. All requests together get one slice after the other, in the
-order in which they ask. After each slice the loop belongs to messages for a while: for a quarter of the slice if the
+order in which they ask; but every second slice is for the metrics, because Prometheus waits ten seconds only, however
+many lists are requested. After each slice the loop belongs to messages for a while: for a quarter of the slice if the
 loop is otherwise idle, and for fifteen times the slice if it is busy, so that rendering takes at most a sixteenth of
 the time from messages. Whether it is busy is measured in these pauses, as the share of time in which the loop's thread
 runs, or would if other processes left it a processor. Pauses are added up until they are as long as a timer can be, a
 millisecond; until then the next slice follows after one turn of the loop.
 
 SLI1  At most one slice runs between two turns of the loop.
-SLI2  Every request that waits gets a slice after all that waited before it, or its task was cancelled.
+SLI2  Every request that waits gets a slice after those of its kind that waited before it, or its task was cancelled.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ class SlicePacer:
         self._clock = ThreadClock()
         self._load = LoopLoad()
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting_urgently: deque[asyncio.Future[None]] = deque()
+        self._was_urgent = False
+        """Whether the last slice was for a request of `_waiting_urgently`."""
         self._is_granting = False
         self._slice_began_s: float | None = None
         """The thread's CPU time when the granted slice began; None if its task was cancelled."""
@@ -97,11 +101,11 @@ class SlicePacer:
         """Release the files that it reads. Slices are still granted."""
         self._clock.close()
 
-    async def take(self) -> float:
+    async def take(self, *, is_urgent: bool = False) -> float:
         """Wait for a slice, and return the time (`perf_counter`) when it ends. Ends the slice before."""
         loop = asyncio.get_running_loop()
         granted = loop.create_future()
-        self._waiting.append(granted)
+        (self._waiting_urgently if is_urgent else self._waiting).append(granted)
         if not self._is_granting:
             self._is_granting = True
             self._schedule(loop)
@@ -130,18 +134,28 @@ class SlicePacer:
             loop.call_soon(self._grant, loop)
 
     def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting and self._waiting[0].done():
-            self._waiting.popleft()
-        if not self._waiting:
+        granted = self._next_request()
+        if granted is None:
             self._is_granting = False
             return
         elapsed_s = perf_counter() - self._pause_began_s
         if elapsed_s >= PAUSE_MIN_S:
             self._load.observe(self._clock.read() - self._pause_began_clock_s, elapsed_s)
         self._slice_began_s = None
-        self._waiting.popleft().set_result(None)
+        granted.set_result(None)
         # The task continues in the next turn, and this call follows it directly.
         loop.call_soon(self._end_slice, loop)
+
+    def _next_request(self) -> asyncio.Future[None] | None:
+        """Return the request that gets the next slice: an urgent one and another by turns, if both wait."""
+        queues = [self._waiting_urgently, self._waiting]
+        for queue in reversed(queues) if self._was_urgent else queues:
+            while queue:
+                request = queue.popleft()
+                if not request.done():  # otherwise its task was cancelled
+                    self._was_urgent = queue is self._waiting_urgently
+                    return request
+        return None
 
     def _end_slice(self, loop: asyncio.AbstractEventLoop) -> None:
         self._pause_began_s, self._pause_began_clock_s = perf_counter(), self._clock.read()
