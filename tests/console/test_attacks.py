@@ -63,6 +63,21 @@ def test_odd_paths_are_answered_with_4xx(api: Api, path: str) -> None:
             "transfer-encoding: chunked\r\n\r\n0\r\n\r\nGET /api/users HTTP/1.1\r\n\r\n"
         ),
         "GET /api/whoami HTTP/1.1\r\nhost: x\r\nauthorization: Basic %%%\r\n\r\n",
+        # Smuggling: a proxy in front might take the length of the request from another field.
+        *(
+            f"GET /api/whoami HTTP/1.1\r\nhost: x\r\n{AUTHORIZATION}{fields}\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n"
+            for fields in (
+                "content-length: 4\r\ncontent-length: 5\r\n",
+                "content-length: 5, 5\r\n",
+                "content-length: +5\r\n",
+                "content-length : 5\r\n",
+                "transfer-encoding : chunked\r\n",
+                "transfer-encoding: xchunked\r\n",
+                "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+                "x: a\x00b\r\n",
+                "x: a\rcontent-length: 5\r\n",
+            )
+        ),
         "GET /api/whoami HTTP/1.1\r\nhost: x\r\n" + "x: y\r\n" * 50_000 + "\r\n",
     ],
 )
