@@ -34,7 +34,7 @@ class Panel(NamedTuple):
     operator: str | None = None
     """Joins the metrics with each other, so they need the same labels; None: each is a series of its own."""
 
-    def queries(self, cluster: str, range_s: int = 30) -> list[str]:
+    def queries(self, cluster: str, range_s: int) -> list[str]:
         """Return queries that need the same metrics, labels and joins as the panel."""
         reads = [self.reading.value.replace("{range}", f"{range_s}s") for _ in self.metrics]
         terms = [

@@ -27,6 +27,7 @@ from .dashboard_10991 import NODE_TABLE, PANELS, VARIABLES, Panel, Reading
 from .traffic import PATIENCE, Inbox
 
 ALL_FAMILIES = "&".join(f"family={name}" for kind in KINDS for name in kind.families)
+RANGE_S = 600  # of rates: all scrapes, however long a busy machine takes for the tests
 PAGES = ("/metrics", "/metrics/per-object", f"/metrics/detailed?{ALL_FAMILIES}")
 
 
@@ -147,7 +148,7 @@ def test_types_reach_prometheus(scraped: Prometheus) -> None:
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
 def test_each_panel_of_the_dashboard_has_data(scraped: Prometheus, panel: Panel) -> None:
-    for query in panel.queries(cluster_of(scraped)):
+    for query in panel.queries(cluster_of(scraped), RANGE_S):
         (series,) = scraped.query(query)
         assert not math.isnan(series.value), query
         if panel.reading in (Reading.RATE, Reading.INCREASE) and panel.operator != "-":
@@ -186,7 +187,7 @@ def test_own_histograms_have_quantiles(scraped: Prometheus) -> None:
         "recado_event_loop_lag_seconds",
     ):
         (series,) = scraped.query(
-            f'histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{job="recado"}}[30s])))'
+            f'histogram_quantile(0.99, sum by (le) (rate({metric}_bucket{{job="recado"}}[{RANGE_S}s])))'
         )
         assert series.value > 0, metric
 
@@ -202,7 +203,7 @@ def expressions_of_own_dashboard() -> list[str]:
 @pytest.mark.parametrize("expression", expressions_of_own_dashboard())
 def test_each_query_of_our_own_dashboard_has_data(scraped: Prometheus, expression: str) -> None:
     query = expression.replace("$cluster", cluster_of(scraped)).replace("$endpoint", "aggregated")
-    found = scraped.query(query.replace("$__rate_interval", "30s"))
+    found = scraped.query(query.replace("$__rate_interval", f"{RANGE_S}s"))
     assert found, query
     assert not any(math.isnan(series.value) for series in found), query
 
