@@ -21,9 +21,10 @@ from .destination import Destination, PointToPoint
 from .errors import TranslationError, UnroutableMessageError
 from .failure import attempt_number
 from .flow import FlowOutput, FlowResult, FlowRuntime
-from .message import DeliveryInfo, Message, received_message
+from .message import Message
 from .processor import DeliverySettlement, ProcessorOptions, WorkerLostError
 from .publisher import ConfirmedPublisher, EncodedPublish
+from .reception import to_message
 from .translation import Translators
 
 log = logging.getLogger("recado.patterns")
@@ -169,13 +170,7 @@ class FlowProcessor:
         except TranslationError as error:
             await self._settlement.park(delivery, properties, queue, error, attempt)
             return None
-        info = DeliveryInfo(
-            exchange=delivery.exchange,
-            queue=queue,
-            redelivered=delivery.redelivered,
-            raw_body=delivery.body,
-        )
-        message = received_message(body, properties, info, delivery.routing_key, attempt)
+        message = to_message(delivery, queue, body, properties)
         if self._options.selected is not None and not self._options.selected(message):
             await self._settlement.drop_unselected(delivery)
             return None

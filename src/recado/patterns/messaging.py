@@ -49,10 +49,11 @@ from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
-from .message import DeliveryInfo, Message, received_message
+from .message import Message
 from .outbox import Outbox
 from .processor import ProcessorOptions
 from .publisher import EncodedPublish
+from .reception import to_message
 from .retry import NO_RETRY, Retry
 from .runtime import FlowDefinition, Runtime
 from .state import StateStore, to_store
@@ -127,9 +128,8 @@ class Messaging:
         self._wait_for_broker = wait_for_broker
         self._store = self._to_store(store)
         self._delay: Delay | None = None  # None: chosen by the broker
-        self._registrations: list[Callable[[Runtime], MessageEndpoint]] = []
+        self._registrations: dict[str, Callable[[Runtime], MessageEndpoint]] = {}
         self._descriptions: dict[str, list[EndpointDescription]] = {}
-        self._tags: set[str] = set()
         self._outboxes: list[Outbox] = []
         self._enrichers: list[Enricher] = []
         self._needs_store = False
@@ -177,7 +177,7 @@ class Messaging:
                 await outbox.start()
                 stack.push_async_callback(outbox.stop)
             try:
-                for register in self._registrations:
+                for register in self._registrations.values():
                     self._start_endpoint(register(runtime))
                 for endpoint in self.endpoints.values():
                     await endpoint.wait_started()
@@ -509,12 +509,11 @@ class Messaging:
         return register
 
     def _register(self, tag: str, make: Callable[[Runtime], MessageEndpoint]) -> None:
-        if tag in self._tags:
+        if tag in self._registrations:
             raise CompositionError(
                 f"there are two endpoints with the tag '{tag}': name one with tag=…"
             )
-        self._tags.add(tag)
-        self._registrations.append(make)
+        self._registrations[tag] = make
         if self._runtime is not None:
             endpoint = make(self._runtime)
             self._start_endpoint(endpoint)
@@ -537,7 +536,7 @@ class Messaging:
             raise KeyError(
                 f"no endpoint '{tag}'; there are {', '.join(sorted(self.endpoints)) or 'none'}"
             )
-        self._tags.discard(tag)
+        del self._registrations[tag]
         self._descriptions.pop(tag, None)
         await endpoint.stop(self.shutdown_timeout)
 
@@ -696,13 +695,7 @@ class Messaging:
                 settlement = runtime.settlement(self._options_of_polling(source))
                 await settlement.park(delivery, properties, source.name, error, attempt)
                 continue
-            info = DeliveryInfo(
-                exchange=delivery.exchange,
-                queue=source.name,
-                redelivered=delivery.redelivered,
-                raw_body=delivery.body,
-            )
-            return delivery, received_message(body, properties, info, delivery.routing_key, attempt)
+            return delivery, to_message(delivery, source.name, body, properties)
         return None
 
     def _options_of_polling(self, source: Destination) -> ProcessorOptions:

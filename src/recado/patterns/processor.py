@@ -38,8 +38,9 @@ from .failure import (
 from .handler import Handler
 from .interceptor import Interceptor, Proceed, intercept_handler
 from .limits import CircuitBreaker, FailureCount, Pacer
-from .message import DeliveryInfo, Message, received_message
+from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
+from .reception import to_message
 from .retry import Retry
 
 log = logging.getLogger("recado.patterns")
@@ -274,13 +275,7 @@ class HandlerProcessor:
             return
         call: Proceed = partial(self._call, argument)
         if self._needs_message:
-            info = DeliveryInfo(
-                exchange=delivery.exchange,
-                queue=queue,
-                redelivered=delivery.redelivered,
-                raw_body=delivery.body,
-            )
-            message = received_message(argument, properties, info, delivery.routing_key, attempt)
+            message = to_message(delivery, queue, argument, properties)
             if options.selected is not None and not options.selected(message):
                 await settlement.drop_unselected(delivery)
                 return

@@ -12,9 +12,8 @@ from typing import Any
 from recado.client import Delivery, RobustConsumer
 
 from .errors import TranslationError
-from .failure import attempt_number
 from .handler import Handler
-from .message import DeliveryInfo, received_message
+from .reception import to_message
 from .translation import Translators
 
 log = logging.getLogger("recado.patterns")
@@ -78,8 +77,4 @@ class TapProcessor:
         )
         if not self.handler.wants_message:
             return body
-        info = DeliveryInfo(
-            exchange=delivery.exchange, queue=queue, redelivered=False, raw_body=delivery.body
-        )
-        attempt = attempt_number(delivery, properties)
-        return received_message(body, properties, info, delivery.routing_key, attempt)
+        return to_message(delivery, queue, body, properties)

@@ -7,6 +7,7 @@ message_history.py    the components that a message has passed
 smart_proxy.py        requests and replies that are tracked
 test_message.py       messages that try out a running flow
 channel_purger.py     removes messages of a queue
+parked_messages.py    lists and replays messages that failed
 """
 
 from .channel_purger import purge
@@ -25,6 +26,7 @@ from .control_bus import (
 )
 from .detour import Detour
 from .message_history import HISTORY_HEADER, HistoryEntry, MessageHistory, history_of
+from .parked_messages import ParkedMessage, ReplayResult, parked_messages, replay
 from .smart_proxy import ProxiedRequest, SmartProxy
 from .test_message import TestMessageSeparator, is_test_message, send_test_message
 from .wire_tap import WireTap
@@ -39,10 +41,12 @@ __all__ = [
     "EndpointStatistics",
     "HistoryEntry",
     "MessageHistory",
+    "ParkedMessage",
     "PauseEndpoint",
     "ProgramState",
     "ProxiedRequest",
     "ReadState",
+    "ReplayResult",
     "ResumeEndpoint",
     "SetConcurrency",
     "SetDetour",
@@ -51,6 +55,8 @@ __all__ = [
     "WireTap",
     "history_of",
     "is_test_message",
+    "parked_messages",
     "purge",
+    "replay",
     "send_test_message",
 ]

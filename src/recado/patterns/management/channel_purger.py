@@ -1,12 +1,9 @@
 """Channel purger: removes unwanted messages of a queue, for example those that tests have left there."""
 
-from typing import Any, Final
+from typing import Final
 
-from recado.client import Delivery
-
-from ..failure import attempt_number
-from ..message import DeliveryInfo, Message, received_message
 from ..messaging import Messaging
+from ..reception import to_raw_message
 from ..routing import SelectorLike, to_predicate
 
 MAX_HELD_COUNT: Final = 100_000
@@ -29,7 +26,7 @@ async def purge(app: Messaging, queue: str, condition: SelectorLike | None = Non
             delivery = await channel.get(queue)
             if delivery is None:
                 break
-            if matches(_to_message(delivery, queue)):
+            if matches(to_raw_message(delivery, queue)):
                 delivery.ack()
                 removed_count += 1
             else:
@@ -37,15 +34,3 @@ async def purge(app: Messaging, queue: str, condition: SelectorLike | None = Non
         if held is not None:
             held.nack(multiple=True)  # all that are held, in their order
         return removed_count
-
-
-def _to_message(delivery: Delivery, queue: str) -> Message[Any]:
-    properties = delivery.properties
-    info = DeliveryInfo(
-        exchange=delivery.exchange,
-        queue=queue,
-        redelivered=delivery.redelivered,
-        raw_body=delivery.body,
-    )
-    attempt = attempt_number(delivery, properties)
-    return received_message(delivery.body, properties, info, delivery.routing_key, attempt)

@@ -1,0 +1,28 @@
+"""Turn deliveries into messages."""
+
+from typing import TypeVar
+
+from recado.amqp.properties import Properties
+from recado.client import Delivery
+
+from .failure import attempt_number
+from .message import DeliveryInfo, Message, received_message
+
+T = TypeVar("T")
+
+
+def to_message(delivery: Delivery, queue: str, body: T, properties: Properties) -> Message[T]:
+    """Return the message of a delivery from `queue`, with its decoded body."""
+    info = DeliveryInfo(
+        exchange=delivery.exchange,
+        queue=queue,
+        redelivered=delivery.redelivered,
+        raw_body=delivery.body,
+    )
+    attempt = attempt_number(delivery, properties)
+    return received_message(body, properties, info, delivery.routing_key, attempt)
+
+
+def to_raw_message(delivery: Delivery, queue: str) -> Message[bytes]:
+    """Return the message of a delivery without decoding its body."""
+    return to_message(delivery, queue, delivery.body, delivery.properties)
