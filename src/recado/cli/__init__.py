@@ -54,11 +54,12 @@ GROUPS: Final = {
     "Migrate": {
         "migrate": "copy definitions and move messages, from and to RabbitMQ",
     },
-    "Feeds, actors and pipelines": {
+    "Feeds, actors, patterns and pipelines": {
         "feed publish|subscribe|archive|replay|members|verify|gc|list|show": (
             "publish/subscribe with archives for subscribers that were offline"
         ),
         "actors list|show|URL": "the actors of a node: mailboxes, restarts",
+        "parked list|replay": "messages that the handlers of patterns could not process",
         "pipeline check|explain|run|status|list|show": "on Spark: from queues and feeds to tables and back",
     },
     "Example applications": {
@@ -175,6 +176,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.pipeline import run_pipeline
 
                 return run_pipeline(verb, options)
+            case ["parked", ("list" | "replay") as verb, *options]:
+                from recado.cli.parked import run_parked
+
+                return run_parked(verb, options)
             case ["actors", *options]:
                 from recado.cli.actors import run_actors
 
@@ -215,6 +220,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.trading import DESCRIPTIONS
 
                 return print_verbs("trading", DESCRIPTIONS, rest)
+            case ["parked", *rest]:
+                from recado.cli.parked import DESCRIPTIONS
+
+                return print_verbs("parked", DESCRIPTIONS, rest)
             case ["definitions", *rest]:
                 from recado.cli.definitions import DESCRIPTIONS
 

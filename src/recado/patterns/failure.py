@@ -38,6 +38,8 @@ TIME_HEADER = "x-failure-time"
 USER_HEADER = "x-original-user-id"
 
 
+_COUNT_HEADERS = (ATTEMPT_HEADER, DELIVERY_COUNT_HEADER, DELAY_HEADER)
+
 REASON_MAX_BYTES = 1024
 TRACEBACK_MAX_BYTES = 8192
 HISTORY_MAX_COUNT = 10
@@ -94,7 +96,7 @@ def replay_properties(properties: Properties) -> Properties:
     headers = {
         name: value
         for name, value in (properties.headers or {}).items()
-        if name != ATTEMPT_HEADER and not name.startswith("x-failure-")
+        if name not in _COUNT_HEADERS and not name.startswith("x-failure-")
     }
     return _for_republishing(properties, headers)
 

@@ -52,7 +52,7 @@ async def parked_messages(
 ) -> list[ParkedMessage]:
     """Return the first messages of a queue of parked messages that match a condition.
 
-    They return to their places. On a quorum queue that counts as a delivery of each.
+    They return to the head of the queue, as after `replay`. On a quorum queue that counts as a delivery of each.
     """
     matches = to_predicate(condition) if condition is not None else None
     found: list[ParkedMessage] = []
@@ -70,7 +70,8 @@ async def replay(
     """Return parked messages to the queues they came from, with a fresh count of attempts.
 
     Only those that match `condition`, at most `limit`. Each is acknowledged after its copy is confirmed, so a
-    program that is killed loses none, and replays at most one twice. The others return to their places.
+    program that is killed loses none, and replays at most one twice. The others return to the head of the queue; in a
+    quorum queue of RabbitMQ not always in their order.
     """
     matches = to_predicate(condition) if condition is not None else None
     replayed_count = left_count = 0
