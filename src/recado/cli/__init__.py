@@ -177,7 +177,7 @@ def run(words: list[str]) -> int:
 
                 return run_pipeline(verb, options)
             case ["parked", ("list" | "replay") as verb, *options]:
-                from recado.cli.parked import run_parked
+                from recado.cli.parked_messages import run_parked
 
                 return run_parked(verb, options)
             case ["actors", *options]:
@@ -221,7 +221,7 @@ def run(words: list[str]) -> int:
 
                 return print_verbs("trading", DESCRIPTIONS, rest)
             case ["parked", *rest]:
-                from recado.cli.parked import DESCRIPTIONS
+                from recado.cli.parked_messages import DESCRIPTIONS
 
                 return print_verbs("parked", DESCRIPTIONS, rest)
             case ["definitions", *rest]:
