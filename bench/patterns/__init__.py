@@ -22,7 +22,7 @@ from bench.book import Book, NotMeasuredError
 from bench.patterns.program import COUNTS
 from bench.peer_environment import python_of_peers
 from bench.plan import Plan
-from bench.scenario import Comparison, Sample, Scenario, Side
+from bench.scenario import Comparison, Sample, Scenario, Side, limit
 from workshop import peers
 
 PINS = Path(__file__).with_name("peers.txt")
@@ -67,7 +67,10 @@ MEMORY = Scenario(
     full_only=True,
 )
 MEMORY_COUNT = 1_000_000
-SCENARIOS = (*COMPARISONS, *COSTS, MEMORY)
+HARNESS = limit("harness", "failed runs of the tests of the harness, all processors busy", "runs")
+HARNESS_RUNS_COUNT, HARNESS_QUICK_RUNS_COUNT = 1_000, 10
+HARNESS_TIMEOUT_S = 3_600
+SCENARIOS = (*COMPARISONS, *COSTS, MEMORY, HARNESS)
 
 
 def run(plan: Plan, book: Book) -> Iterator[str]:
@@ -87,6 +90,23 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
                 grown = run_program("recado", "handle", server.url, MEMORY_COUNT)["grown_bytes"]
                 book.enter(MEMORY.name, Side.RECADO, Sample(grown / (1 << 20)))
             yield MEMORY.name
+    if plan.includes(HARNESS):
+        with book.measuring(HARNESS.name):
+            book.enter(HARNESS.name, Side.RECADO, run_harness(plan))
+        yield HARNESS.name
+
+
+def run_harness(plan: Plan) -> Sample:
+    """Repeat the tests of the harness on a busy machine; return how many runs failed."""
+    count = HARNESS_QUICK_RUNS_COUNT if plan.quick else HARNESS_RUNS_COUNT
+    command = [sys.executable, "-m", "bench.patterns.harness_runs", str(count)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=HARNESS_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        raise NotMeasuredError(f"the runs ended: {done.stderr.strip().splitlines()[-1:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Sample(found["failed"], {"runs": found["runs"]})
 
 
 def compare(scenario: Scenario, url: str, plan: Plan, book: Book) -> None:
