@@ -1,6 +1,7 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
 messaging, blocking                                               the application: endpoints, publishing, requests
+interceptor, tracing, trace_context                               code around all messages, and OpenTelemetry
 publisher, requester, endpoint, processor, tap                    what it runs
 handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
@@ -109,6 +110,7 @@ from .step import (
     StatefulStep,
     StateTransaction,
 )
+from .tracing import Tracing
 from .transformation import (
     CLAIM_CONTENT_TYPE,
     CanonicalModel,
@@ -235,6 +237,7 @@ __all__ = [
     "StatefulStep",
     "StoreTransaction",
     "TestMessageSeparator",
+    "Tracing",
     "TranslationError",
     "Translator",
     "Translators",

@@ -43,7 +43,7 @@ class MessageEncoder:
 
     def to_destination(self, message: Message[Any], to: Destination) -> EncodedPublish:
         """Encode a message for a destination."""
-        message = intercept_publish(self._interceptors, message, to)
+        message = self._intercept(message, to)
         match to:
             case PointToPoint(name):
                 return self.to_exchange(message, "", name, mandatory=True)
@@ -81,16 +81,20 @@ class MessageEncoder:
     def reply(self, result: Any, request: "ReplyAddress") -> EncodedPublish:
         """Encode the reply to a request: a message, or an object that becomes its body."""
         message = result if isinstance(result, Message) else Message(body=result)
-        message = intercept_publish(self._interceptors, message, None)
-        return self.to_exchange(
-            message.replace(
-                correlation_id=message.correlation_id or request.correlation_id,
-                content_type=message.content_type or request.content_type,
-                persistent=not request.reply_to.startswith(_TRANSIENT_REPLY_PREFIX),
-            ),
-            "",
-            request.reply_to,
+        message = message.replace(
+            correlation_id=message.correlation_id or request.correlation_id,
+            content_type=message.content_type or request.content_type,
+            persistent=not request.reply_to.startswith(_TRANSIENT_REPLY_PREFIX),
         )
+        return self.to_exchange(self._intercept(message, None), "", request.reply_to)
+
+    def _intercept(self, message: Message[Any], to: Destination | None) -> Message[Any]:
+        """Return what remains of a message after the interceptors, which see its id."""
+        if not self._interceptors:
+            return message
+        if message.message_id is None:
+            message = message.replace(message_id=self.new_message_id())
+        return intercept_publish(self._interceptors, message, to)
 
 
 class ReplyAddress:

@@ -24,6 +24,7 @@ from ..message import Message
 from ..message_sequence import end_sequence, sequence_of
 from ..state.stored_message import MessageCodec
 from ..step import Output, Outputs, Send, StatefulStep, StateTransaction
+from ..trace_context import link_traces
 from .message_field import MessageField, to_key, to_reader
 
 GROUP_MESSAGES_MAX: Final = 10_000
@@ -192,11 +193,10 @@ class Aggregator(StatefulStep):
 
     def _combine_all(self, messages: list[Message[Any]]) -> Iterable[Output]:
         combined = self._combine(messages)
-        if isinstance(combined, Message):
-            yield combined
-            return
-        first = messages[0] if self._by is not None else end_sequence(messages[0])
-        yield first.replace(body=combined, message_id=None)
+        if not isinstance(combined, Message):
+            first = messages[0] if self._by is not None else end_sequence(messages[0])
+            combined = first.replace(body=combined, message_id=None)
+        yield link_traces(combined, messages)
 
     def _send_incomplete(self, messages: list[Message[Any]]) -> Iterable[Output]:
         assert self._incomplete_to is not None
