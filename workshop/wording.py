@@ -118,6 +118,7 @@ NOUN_MODULES: Final = frozenset(
         "testing",
         "timing",
         "trading",
+        "tracing",
     }
 )
 """Names that look like participles and are established nouns, or, as `blocking`, terms of the field."""
