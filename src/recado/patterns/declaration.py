@@ -22,14 +22,15 @@ from .destination import (
 
 NOT_FOUND_CODE = 404
 
-RECADO_INFORMATION = "recado "  # its product is RabbitMQ, for clients that test for that
+RECADO_INFORMATION = "recado "
+"""How recado's server property `information` begins. Its `product` is RabbitMQ, for clients that test for that."""
 
-DELETION_NOTICE_S = 0.5
+DELETION_NOTICE_S = 0.5  # in which RabbitMQ cancels the consumers of a deleted queue
 
 UNROUTED_SUFFIX = ".unrouted"
 
 # Quorum queues of RabbitMQ return a requeued message to their head only if they have a limit of deliveries. The
-# broker drops a message beyond it, so it is one that is never reached.
+# broker drops a message beyond the limit, so the limit is a number that no message reaches.
 DELIVERY_LIMIT_COUNT = 1_000_000_000
 _QUORUM_ARGUMENTS: FieldTable = {
     "x-queue-type": "quorum",
@@ -79,9 +80,10 @@ class Declarer:
         return target
 
     async def _wait_after_deletion(self, destination: Destination) -> None:
-        """Let RabbitMQ tell the consumers of a deleted queue.
+        """Give RabbitMQ time to cancel the consumers of a deleted queue.
 
-        It does not if a quorum queue of the same name exists again by then, and its messages do not reach them.
+        It does not if a quorum queue of the same name exists again before that. Then the consumers stay without a
+        notice, and messages of the new queue do not reach them.
         """
         deleted_at = self._deleted_at.pop(_key(destination), None)
         if deleted_at is not None and not self.is_recado:

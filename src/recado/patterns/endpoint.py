@@ -4,14 +4,15 @@ An endpoint declares its source, consumes it on a channel of its own, and starts
 broker cancelled the consumer, the queue was deleted, the channel was closed because of an error or because an
 acknowledgement came too late. The client below it reconnects by itself.
 
-    STOPPED ── start ──→ STARTING ──→ CONSUMING ←── resume ── PAUSED
-                            ↑  └──── error ──┘  └── pause ───→
+    STOPPED ── start ──→ STARTING ──→ CONSUMING ── pause ────→ PAUSED ───── resume ──────→ STARTING
+                            ↑             │ └───── suspend ──→ SUSPENDED ── after a time ─→ STARTING
+                            └─── error ───┘
 
 A flow with state runs in one process at a time. In the others its endpoint is on STANDBY, between STARTING and
 CONSUMING; it has no consumer, since deliveries would wait there in vain.
 
-PEP1  A started endpoint that is not paused consumes, or waits at most `RESTART_DELAY_MAX_S` to try again. That
-      includes a consumer that the broker has lost without a notice: it is missed within
+PEP1  A started endpoint that is neither paused, suspended nor on standby consumes, or waits at most
+      `RESTART_DELAY_MAX_S` to try again. If the broker has lost the consumer without a notice, it is missed within
       `(MISSING_MAX_COUNT + 1) * WATCH_INTERVAL_S`, unless the queue has other consumers.
 PEP2  `stop` and `pause` return when no handler runs any more; buffered deliveries are requeued.
 """
@@ -47,9 +48,8 @@ RESTART_DELAY_MAX_S = 1.0
 
 CLOSED_GRACE_S = 0.5  # within which most handlers end after their channel has closed
 WATCH_INTERVAL_S = 1.5
-MISSING_MAX_COUNT = (
-    2  # consecutive checks: a consumer appears in the count a moment after its start
-)
+MISSING_MAX_COUNT = 2
+"""Consecutive checks without a consumer: it appears in the broker's count a moment after its start."""
 
 REFUSED_CODES = (403, 405, 406)  # access refused, resource locked, precondition failed
 
@@ -220,13 +220,13 @@ class MessageEndpoint:
             await asyncio.wait([suspension])
 
     def suspend(self, seconds: float) -> None:
-        """Pause for some seconds; called by the processor, from one of its handlers."""
+        """Stop consuming for some seconds; called by the processor while a handler may still run."""
         if self._suspension is None:
             log.warning("endpoint suspended (tag=%s seconds=%.1f)", self.tag, seconds)
             self._suspension = asyncio.create_task(self._suspend(seconds))
 
     async def _suspend(self, seconds: float) -> None:
-        await self._end(EndpointState.SUSPENDED, seconds)
+        await self._end(EndpointState.SUSPENDED, grace=seconds)
         await asyncio.sleep(seconds)
         self._suspension = None
         if self.state is EndpointState.SUSPENDED:
@@ -360,10 +360,8 @@ class MessageEndpoint:
             await asyncio.sleep(WATCH_INTERVAL_S)
             try:
                 count = await self._count_consumers()
-            except (
-                ClientError
-            ):  # the connection is lost, and with it the consumer, which will be restored
-                count = 1
+            except ClientError:
+                count = 1  # the connection is lost; the client restores the consumer with it
             missing_count = 0 if count else missing_count + 1
         consumer.fail(ConsumerCancelledError(consumer.tag, self.queue))
 

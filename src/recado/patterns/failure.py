@@ -13,6 +13,7 @@ A parked message (dead letter or invalid message) has its original body and prop
     x-failure-handler       the tag of the endpoint
     x-failure-time          when it was parked, as an ISO time
     x-attempt               how often it was attempted
+    x-original-user-id      its user id, which the broker would refuse in a copy
 """
 
 import traceback
@@ -36,7 +37,6 @@ QUEUE_HEADER = "x-failure-queue"
 HANDLER_HEADER = "x-failure-handler"
 TIME_HEADER = "x-failure-time"
 USER_HEADER = "x-original-user-id"
-
 
 _COUNT_HEADERS = (ATTEMPT_HEADER, DELIVERY_COUNT_HEADER, DELAY_HEADER)
 

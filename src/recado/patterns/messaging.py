@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar, overload
 
 import msgspec
 
+from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.amqp.values import FieldTable
 from recado.client import (
     ChannelClosedByBrokerError,
@@ -283,7 +284,7 @@ class Messaging:
             idle = (EndpointState.PAUSED, EndpointState.STANDBY)
             if not each.is_consuming and each.state not in idle:
                 problems.append(
-                    f"endpoint '{each.tag}' has no consumer: {each.error or 'starting'}"
+                    f"endpoint '{each.tag}' has no consumer: {each.error or each.state.value}"
                 )
         return Health(not problems, problems, [describe_endpoint(each) for each in endpoints])
 
@@ -646,7 +647,7 @@ class Messaging:
         request = message.replace(
             message_id=message_id,
             correlation_id=message_id,
-            reply_to=_DIRECT_REPLY_TO,
+            reply_to=DIRECT_REPLY_TO,
             expiration=timeout,
             persistent=False,
         )
@@ -782,5 +783,4 @@ class Messaging:
             await channel.unbind_queue(to_destination(queue).name, exchange, key, arguments)
 
 
-_DIRECT_REPLY_TO = "amq.rabbitmq.reply-to"
 _DEAD_LETTER_BINDING: FieldTable = {"x-dead-letter-binding": True}

@@ -51,6 +51,8 @@ _CONTENT_TYPE_FLAG: Final = 0x80  # of the first byte of the flags, see `recado.
 _HEADERS_FLAG: Final = 0x20
 _REPLY_TO_FLAG: Final = 0x02
 
+_DECODERS_MAX_COUNT: Final = 64  # bounds the cache: content types come from the network
+
 Selected = Callable[[Message[Any]], bool]
 
 
@@ -67,7 +69,7 @@ class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
     invalid: Destination
     concurrency: int = 1
     timeout: float | None = None
-    selected: Selected | None = None
+    selected: Selected | None = None  # None: all messages, or the broker selects them
     unselected: Destination | None = None  # None: messages that are not selected are dropped
     interceptors: Sequence[Interceptor] = ()
     rate: float | None = None
@@ -230,9 +232,9 @@ class HandlerProcessor:
                 await self._process_message(delivery, delivery.properties, queue)
             else:
                 await self._process_body(delivery, queue)
-        except Exception as error:
+        except Exception:
             log.exception("delivery requeued (endpoint=%s queue=%s)", self.options.tag, queue)
-            self._settlement.acknowledge(delivery, error)
+            delivery.nack()
 
     async def _process_body(self, delivery: Delivery, queue: str) -> None:
         """Process a message of which only the body and its content type matter."""
@@ -246,7 +248,7 @@ class HandlerProcessor:
             return
         try:
             await self._call(body)
-        except Exception as error:  # noqa: BLE001 - of the program
+        except Exception as error:  # noqa: BLE001 - raised by the handler
             self._record_failure()
             await self._settlement.retry_or_park(delivery, delivery.properties, queue, error, 1)
         else:
@@ -285,7 +287,7 @@ class HandlerProcessor:
                 call = partial(intercept_handler, options.interceptors, message, options.tag, call)
         try:
             result = await call()
-        except Exception as error:  # noqa: BLE001 - of the program
+        except Exception as error:  # noqa: BLE001 - raised by the handler
             self._record_failure()
             again = await settlement.retry_or_park(delivery, properties, queue, error, attempt)
             if not again and properties.reply_to is not None:
@@ -347,9 +349,6 @@ class HandlerProcessor:
             if len(self._decoders) < _DECODERS_MAX_COUNT:
                 self._decoders[content_type] = decoder
         return decoder
-
-
-_DECODERS_MAX_COUNT = 64  # content types come from the network
 
 
 def _reply_address(properties: Properties) -> ReplyAddress:

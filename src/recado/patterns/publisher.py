@@ -30,6 +30,8 @@ from .errors import NotConfirmedError, UnroutableMessageError
 
 log = logging.getLogger("recado.patterns")
 
+_DRAIN_INTERVAL_COUNT = 256  # messages between two waits for the socket
+
 OnOutcome: TypeAlias = Callable[[Exception | None], object]
 
 
@@ -66,7 +68,9 @@ class ConfirmedPublisher:
         self._opening: asyncio.Task[RobustChannel] | None = None
         self._pending: dict[int, _Pending] = {}  # by sequence number of the channel
         self._suspects: deque[_Pending] = deque()  # one of these has closed a channel
-        self._waiting: deque[_Pending] = deque()  # published while there is no channel, or suspects
+        self._waiting: deque[_Pending] = (
+            deque()
+        )  # published while there is no channel, or while there are suspects
         self._returned: dict[str, ReturnedMessage] = {}  # by message id, until the confirm
 
     @property
@@ -93,14 +97,17 @@ class ConfirmedPublisher:
         outcomes = [loop.create_future() for _ in publishes]
         for publish, outcome in zip(publishes, outcomes, strict=True):
             self.send(publish, partial(_resolve, outcome))
-            if self._channel is not None and self._channel.unconfirmed_count % 256 == 0:
+            if (
+                self._channel is not None
+                and self._channel.unconfirmed_count % _DRAIN_INTERVAL_COUNT == 0
+            ):
                 await self._channel.drain()
         for result in await asyncio.gather(*outcomes, return_exceptions=True):
             if isinstance(result, BaseException):
                 raise result
 
     def send(self, publish: EncodedPublish, on_outcome: OnOutcome) -> None:
-        """Publish a message; `on_outcome` is called with None or an error when its fate is known."""
+        """Publish a message; `on_outcome` gets its outcome: None, or an error (PPU1)."""
         pending = _Pending(publish, on_outcome)
         channel = self._channel
         if channel is None or not channel.is_open or self._suspects:
@@ -164,7 +171,10 @@ class ConfirmedPublisher:
                 pending.on_outcome(_to_exception(error))
 
     def _handle_end(self, error: Exception) -> None:
-        """Publish unconfirmed messages on the next channel, if the broker closed only this one."""
+        """Publish unconfirmed messages on the next channel, if the broker closed only this one.
+
+        A message that was alone on the channel has caused it, and gets the error.
+        """
         pending, self._pending = list(self._pending.values()), {}
         self._channel = None
         self._returned.clear()

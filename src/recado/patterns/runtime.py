@@ -31,7 +31,7 @@ from .tap import TapProcessor
 
 
 class FlowDefinition(msgspec.Struct, frozen=True):
-    """The steps of a flow, from which body and to which destination they lead."""
+    """The steps of a flow, the type of the bodies that enter it, and where messages go that reach its end."""
 
     composition: FlowComposition
     body_type: Any
@@ -50,7 +50,7 @@ class Runtime:
         interceptors: Sequence[Interceptor],
         delay: Delay | None,
     ) -> None:
-        """`delay` replaces the facility that is chosen by the broker, for tests."""
+        """`delay` replaces the one that suits the broker, for tests."""
         self.url = url
         self._interceptors = interceptors
         self.publishing = publishing
@@ -179,4 +179,4 @@ class Runtime:
 
 
 async def _no_preparation() -> None:
-    """A wire tap publishes nothing."""
+    """Declare nothing: a wire tap publishes nothing."""

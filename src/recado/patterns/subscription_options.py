@@ -20,6 +20,7 @@ from .processor import ProcessorOptions
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
 
+_PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
 PREFETCH_MIN_COUNT = 100  # without retries: enough deliveries to hide the round trip
 
 
@@ -73,7 +74,6 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise self._error(f"prefetch={self.prefetch} must be from 1 to {_PREFETCH_MAX_COUNT}")
         if self.timeout is not None and self.timeout <= 0:
             raise self._error(f"timeout={self.timeout} must be more than 0 seconds")
-
         if self.rate is not None and self.rate <= 0:
             raise self._error(f"rate={self.rate} must be more than 0 messages per second")
 
@@ -81,7 +81,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         return CompositionError(f"endpoint '{self.tag}': {problem}")
 
     @property
-    def _is_alone(self) -> bool:
+    def _is_exclusive(self) -> bool:
         """Whether the endpoint must be the only consumer of its queue."""
         return self.selector is not None and isinstance(self.target, PointToPoint)
 
@@ -101,15 +101,15 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             key=self.key,
             subscriber=self.subscriber,
             offset=self.offset,
-            exclusive=self._is_alone,
-            selector=self.selector if self._selects_at(selects_at_broker) else None,
+            exclusive=self._is_exclusive,
+            selector=self.selector if self._broker_selects(selects_at_broker) else None,
         )
 
     def processing(
         self, interceptors: Sequence[Interceptor], *, selects_at_broker: bool
     ) -> ProcessorOptions:
         """Return how the endpoint processes its messages."""
-        is_selected_here = self.selector is not None and not self._selects_at(selects_at_broker)
+        is_selected_here = self.selector is not None and not self._broker_selects(selects_at_broker)
         return ProcessorOptions(
             tag=self.tag,
             retry=self.retry,
@@ -120,16 +120,13 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             rate=self.rate,
             breaker=self.breaker,
             selected=MessageSelector(self.selector or "") if is_selected_here else None,
-            unselected=self.dead_letter if self._is_alone else None,
+            unselected=self.dead_letter if self._is_exclusive else None,
             interceptors=interceptors,
         )
 
-    def _selects_at(self, broker: bool) -> bool:
-        """Whether the broker applies the selector: recado does so on streams."""
-        return broker and isinstance(self.target, LogStream)
-
-
-_PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
+    def _broker_selects(self, selects_at_broker: bool) -> bool:
+        """Whether the broker applies the selector: recado does so, on streams only."""
+        return selects_at_broker and isinstance(self.target, LogStream)
 
 
 def to_retry(retry: Retry | int | None) -> Retry:
