@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import CDPSession
 
 import recado
+from workshop.time_limit import scale
 
 from ..http import Api
 from .conftest import OpenPage
@@ -30,7 +32,7 @@ SCROLL = """async () => {
         frames += 1;
     }
     observer.disconnect();
-    return { rate: frames / 2, longest: Math.max(0, ...tasks), top: scroller.scrollTop };
+    return { frames, longest: Math.max(0, ...tasks), top: scroller.scrollTop };
 }"""
 
 
@@ -62,11 +64,20 @@ def test_the_list_of_queues_is_smooth(open_page: OpenPage, crowded: recado.Broke
     rows = page.locator("tbody tr:not(.spacer)")
     assert rows.count() < 100, "only the rows in view are elements"
 
-    # The best of three: other processes use the same CPU cores.
-    best = max((page.evaluate(SCROLL) for _ in range(3)), key=lambda each: each["rate"])
+    # The CPU time of the page's thread decides: other processes use the same cores. The best of three, since
+    # caches are shared with them too.
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    runs = []
+    for _ in range(3):
+        before = _task_seconds(session)
+        run = page.evaluate(SCROLL)
+        run["possible_rate"] = run["frames"] / (_task_seconds(session) - before)
+        runs.append(run)
+    best = max(runs, key=lambda each: each["possible_rate"])
     assert best["top"] > 10_000
-    assert best["rate"] >= FRAMES_PER_SECOND_MIN, best
-    assert best["longest"] <= TASK_MAX_MS, best
+    assert best["possible_rate"] >= FRAMES_PER_SECOND_MIN, runs
+    assert min(each["longest"] for each in runs) <= scale(TASK_MAX_MS), runs
 
     page.keyboard.press("/")
     page.keyboard.type("19999")
@@ -76,6 +87,12 @@ def test_the_list_of_queues_is_smooth(open_page: OpenPage, crowded: recado.Broke
     page.get_by_role("link", name="queue-19999").wait_for()
     heap = page.evaluate("performance.memory.usedJSHeapSize")
     assert heap <= HEAP_MAX_BYTES, heap
+
+
+def _task_seconds(session: CDPSession) -> float:
+    """Return the CPU time that the tasks of the page have taken."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(each["value"] for each in metrics if each["name"] == "TaskDuration"))
 
 
 def test_a_browser_costs_the_node_little(crowded: recado.Broker) -> None:
