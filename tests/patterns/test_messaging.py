@@ -531,6 +531,35 @@ async def test_a_breaker_suspends_an_endpoint(app: Messaging, name: Name) -> Non
 
 
 @in_a_loop
+async def test_a_pause_waits_for_handlers_of_a_suspended_endpoint(
+    app: Messaging, name: Name
+) -> None:
+    orders, ended, release = name("orders"), Collected(), asyncio.Event()
+
+    @app.subscribe(orders, concurrency=2, breaker=CircuitBreaker(failures=1, reset=30.0))
+    async def handle(order: Order) -> None:
+        if order.id == 13:
+            raise ValueError("unlucky")
+        await release.wait()
+        ended.add(order.id)
+
+    async with app:
+        endpoint = app.endpoints["handle"]
+        await app.publish(orders, Order(1))
+        await app.publish(orders, Order(13))
+        async with asyncio.timeout(30):
+            while not endpoint.processor.failed_count:  # noqa: ASYNC110  there is no event for it
+                await asyncio.sleep(0.01)
+        pausing = asyncio.create_task(endpoint.pause())
+        done, _ = await asyncio.wait([pausing], timeout=0.2)
+        assert not done
+        release.set()
+        await pausing
+        assert ended.items == [1]
+        assert endpoint.processor.running_count == 0
+
+
+@in_a_loop
 async def test_a_rate_is_a_maximum(app: Messaging, name: Name) -> None:
     orders, seen = name("orders"), Collected()
 

@@ -233,7 +233,7 @@ class MessageEndpoint:
             self.start()
 
     async def _end(self, state: EndpointState, grace: float) -> None:
-        task, self._task = self._task, None
+        task = self._task
         if task is not None:
             if self._consumer is not None:
                 with suppress(ClientError):
@@ -241,8 +241,11 @@ class MessageEndpoint:
                 await asyncio.wait([task], timeout=grace)
             if not task.done():
                 task.cancel()
-            with suppress(asyncio.CancelledError, ClientError):
-                await task
+            await asyncio.wait([task])
+            # Only now: if this call is cancelled while it waits, the next one has to wait for the task too.
+            self._task = None
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.debug("endpoint ended (tag=%s error=%s)", self.tag, error)
         if self._detached:
             _, late = await asyncio.wait(self._detached, timeout=grace)
             for each in late:
