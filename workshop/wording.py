@@ -117,8 +117,8 @@ NOUN_MODULES: Final = frozenset(
         "string",
         "testing",
         "timing",
-        "trading",
         "tracing",
+        "trading",
     }
 )
 """Names that look like participles and are established nouns, or, as `blocking`, terms of the field."""
