@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .destination import PublishSubscribe as PublishSubscribe
     from .errors import ClaimError as ClaimError
     from .errors import CompositionError as CompositionError
+    from .errors import HandlerAbortedError as HandlerAbortedError
     from .errors import HandlerTimeoutError as HandlerTimeoutError
     from .errors import MessagingError as MessagingError
     from .errors import NotConfirmedError as NotConfirmedError
@@ -189,6 +190,7 @@ _MODULES = {
     "FolderClaimStore": "transformation",
     "HISTORY_HEADER": "management",
     "HandledMessage": "harness",
+    "HandlerAbortedError": "errors",
     "HandlerTimeoutError": "errors",
     "Harness": "harness",
     "Health": "messaging",

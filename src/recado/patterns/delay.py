@@ -31,9 +31,6 @@ _SIGNIFICANT_DIGITS_COUNT = 2
 class Delay(Protocol):
     """Delivers messages to queues later."""
 
-    def forget_all(self) -> None:
-        """Declare everything again when it is next used: the broker may have been replaced."""
-
     async def deliver_later(
         self, queue: str, body: bytes, properties: Properties, delay: float
     ) -> None:
@@ -46,22 +43,17 @@ class ExchangeDelay:
     def __init__(self, declarer: Declarer, publisher: ConfirmedPublisher) -> None:
         self._declarer = declarer
         self._publisher = publisher
-        self._bound: set[str] = set()
-
-    def forget_all(self) -> None:
-        self._bound.clear()
 
     async def deliver_later(
         self, queue: str, body: bytes, properties: Properties, delay: float
     ) -> None:
-        if queue not in self._bound:
-            async with await self._declarer.open_channel() as channel:
-                arguments: FieldTable = {"x-delayed-type": "direct"}
-                await channel.declare_exchange(
-                    DELAY_EXCHANGE, "x-delayed-message", durable=True, arguments=arguments
-                )
-                await channel.bind_queue(queue, DELAY_EXCHANGE, queue)
-            self._bound.add(queue)
+        # For every message: the queue, and with it the binding, may have been deleted and declared again.
+        async with await self._declarer.open_channel() as channel:
+            arguments: FieldTable = {"x-delayed-type": "direct"}
+            await channel.declare_exchange(
+                DELAY_EXCHANGE, "x-delayed-message", durable=True, arguments=arguments
+            )
+            await channel.bind_queue(queue, DELAY_EXCHANGE, queue)
         headers = {**(properties.headers or {}), DELAY_HEADER: _to_ms(delay)}
         delayed = encode_properties(msgspec.structs.replace(properties, headers=headers))
         await self._publisher.publish(
@@ -75,9 +67,6 @@ class QueueDelay:
     def __init__(self, declarer: Declarer, publisher: ConfirmedPublisher) -> None:
         self._declarer = declarer
         self._publisher = publisher
-
-    def forget_all(self) -> None:
-        """Delay queues are declared for every message: the broker may have deleted an unused one."""
 
     async def deliver_later(
         self, queue: str, body: bytes, properties: Properties, delay: float

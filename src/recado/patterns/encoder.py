@@ -18,6 +18,7 @@ from uuid import uuid4
 from recado.amqp.properties import encode_properties
 
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
+from .failure import ATTEMPT_HEADER, DELIVERY_COUNT_HEADER
 from .interceptor import Interceptor, intercept_publish
 from .message import Message
 from .publisher import EncodedPublish
@@ -26,6 +27,7 @@ from .translation import Translators
 _TRANSIENT_REPLY_PREFIX: Final = "amq."  # of direct reply-to and of queues that the server named
 # The flags of content type, delivery mode, message id and timestamp.
 _PLAIN_FLAGS: Final = struct.pack(">H", 0x8000 | 0x1000 | 0x0080 | 0x0040)
+_COUNTING_HEADERS: Final = frozenset({ATTEMPT_HEADER, DELIVERY_COUNT_HEADER})
 _TIMESTAMP: Final = struct.Struct(">Q")
 
 
@@ -59,6 +61,10 @@ class MessageEncoder:
         """Encode a message for an exchange and routing key."""
         body, content_type = self.translators.encode(message.body, message.content_type)
         message_id = message.message_id or self.new_message_id()
+        if not _COUNTING_HEADERS.isdisjoint(
+            message.headers
+        ):  # of a received message that is sent on
+            message = message.with_headers(dict.fromkeys(_COUNTING_HEADERS))
         properties = message.replace(
             content_type=content_type,
             message_id=message_id,

@@ -163,6 +163,7 @@ class MessageEndpoint:
         self._started = asyncio.Event()
         self._detached: set[asyncio.Future[Any]] = set()  # processors whose channel has closed
         self._suspension: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     def _name_queue(self) -> str:
         destination = self.source.destination
@@ -221,7 +222,8 @@ class MessageEndpoint:
 
     def suspend(self, seconds: float) -> None:
         """Stop consuming for some seconds; called by the processor while a handler may still run."""
-        if self._suspension is None:
+        is_stopping = self._is_ending or self._task is None
+        if self._suspension is None and not is_stopping:
             log.warning("endpoint suspended (tag=%s seconds=%.1f)", self.tag, seconds)
             self._suspension = asyncio.create_task(self._suspend(seconds))
 
@@ -233,11 +235,21 @@ class MessageEndpoint:
             self.start()
 
     async def _end(self, state: EndpointState, grace: float) -> None:
+        self._is_ending = True
+        try:
+            await self._end_tasks(grace)
+        finally:
+            self._is_ending = False
+        self.state = state
+
+    async def _end_tasks(self, grace: float) -> None:
         task = self._task
         if task is not None:
             if self._consumer is not None:
-                with suppress(ClientError):
-                    await self._consumer.cancel()
+                with suppress(ClientError, TimeoutError):
+                    # While there is no connection, it waits for one.
+                    async with asyncio.timeout(grace):
+                        await self._consumer.cancel()
                 await asyncio.wait([task], timeout=grace)
             if not task.done():
                 task.cancel()
@@ -250,7 +262,6 @@ class MessageEndpoint:
             _, late = await asyncio.wait(self._detached, timeout=grace)
             for each in late:
                 each.cancel()
-        self.state = state
 
     # ── supervision ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,6 +348,8 @@ class MessageEndpoint:
             await asyncio.wait([running])
             raise
         if running.done():
+            if running.cancelled():
+                raise RuntimeError("the processor was cancelled")
             running.result()
             return
         self._detached.add(running)

@@ -41,6 +41,10 @@ class HandlerTimeoutError(MessagingError, TimeoutError):
     """A handler ran longer than the `timeout` of its endpoint."""
 
 
+class HandlerAbortedError(MessagingError):
+    """A handler raised something that is not an `Exception`, such as the cancellation of what it waited for."""
+
+
 class RejectMessageError(MessagingError):
     """Raised by a handler to dead-letter a message at once, without further attempts."""
 

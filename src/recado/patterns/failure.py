@@ -16,15 +16,17 @@ A parked message (dead letter or invalid message) has its original body and prop
     x-original-user-id      its user id, which the broker would refuse in a copy
 """
 
+import asyncio
 import traceback
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from recado.amqp.properties import Properties
+from recado.amqp.properties import Properties, encode_properties
 from recado.client import Delivery
 
+from .errors import HandlerAbortedError
 from .message import PERSISTENT_CODE
 
 ATTEMPT_HEADER = "x-attempt"
@@ -43,6 +45,9 @@ _COUNT_HEADERS = (ATTEMPT_HEADER, DELIVERY_COUNT_HEADER, DELAY_HEADER)
 REASON_MAX_BYTES = 1024
 TRACEBACK_MAX_BYTES = 8192
 HISTORY_MAX_COUNT = 10
+HEADERS_MAX_BYTES = (
+    100_000  # of a copy: the properties must fit into one frame, usually 131,072 bytes
+)
 
 
 def attempt_number(delivery: Delivery, properties: Properties) -> int:
@@ -55,13 +60,38 @@ def attempt_number(delivery: Delivery, properties: Properties) -> int:
 
 def _read_count(value: object) -> int:
     """Return a count from a header, which may contain anything."""
-    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
+        return int(value)
+    return 0
+
+
+def to_failure(raised: BaseException) -> Exception:
+    """Return what a program has raised as the failure of its message.
+
+    What ends this task or the program is raised again. A cancellation does not end the task if nobody has cancelled
+    it: then the program has waited for something else that was cancelled.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    if isinstance(raised, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise raised
+    if isinstance(raised, asyncio.CancelledError):
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise raised
+    failure = HandlerAbortedError(f"raised {describe(raised)}")
+    failure.__cause__ = raised
+    return failure
 
 
 def describe(error: BaseException) -> str:
     """Return the type and text of an exception, of bounded length."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return _truncate(text, REASON_MAX_BYTES)
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - of the program
+        text = "(its text cannot be read)"
+    name = type(error).__name__
+    return _truncate(f"{name}: {text}" if text else name, REASON_MAX_BYTES)
 
 
 def retry_properties(
@@ -83,8 +113,8 @@ def parked_properties(
     """Return the properties of a dead letter or invalid message."""
     headers = _failed_headers(properties, error, attempt, now)
     headers[REASON_HEADER] = describe(error)
-    lines = "".join(traceback.format_exception(error))
-    headers[TRACEBACK_HEADER] = lines[-TRACEBACK_MAX_BYTES:]
+    lines = "".join(traceback.format_exception(error)).encode("utf-8", "replace")
+    headers[TRACEBACK_HEADER] = lines[-TRACEBACK_MAX_BYTES:].decode("utf-8", "ignore")
     headers[QUEUE_HEADER] = queue
     headers[HANDLER_HEADER] = handler
     headers[TIME_HEADER] = _format_time(now)
@@ -118,11 +148,13 @@ def _failed_headers(
 def _for_republishing(properties: Properties, headers: dict[str, Any]) -> Properties:
     """Return properties with these headers, for a copy of a received message.
 
-    The expiration is dropped: the message was taken in time, and it must not expire while it waits. The broker
+    Headers that would not fit into a frame together with those of the failure are dropped, largest first. The
+    expiration is dropped: the message was taken in time, and it must not expire while it waits. The broker
     refuses a user id that is not that of this connection, so it becomes a header.
     """
     if properties.user_id is not None:
         headers.setdefault(USER_HEADER, properties.user_id)
+    _drop_largest(headers)
     return msgspec.structs.replace(
         properties,
         headers=headers or None,
@@ -132,9 +164,26 @@ def _for_republishing(properties: Properties, headers: dict[str, Any]) -> Proper
     )
 
 
+def _drop_largest(headers: dict[str, Any]) -> None:
+    """Drop the largest headers until the others have at most `HEADERS_MAX_BYTES`."""
+    if _size(headers) <= HEADERS_MAX_BYTES:
+        return
+    sizes = {name: _size({name: value}) for name, value in headers.items()}
+    excess = sum(sizes.values()) - HEADERS_MAX_BYTES
+    for name in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if excess <= 0:
+            return
+        excess -= sizes[name]
+        del headers[name]
+
+
+def _size(headers: dict[str, Any]) -> int:
+    return len(encode_properties(Properties(headers=headers)))
+
+
 def _truncate(text: str, max_bytes: int) -> str:
-    encoded = text.encode("utf-8", "replace")
-    return encoded[:max_bytes].decode("utf-8", "ignore") if len(encoded) > max_bytes else text
+    """Return text of bounded length that can be encoded: names of files may have surrogates."""
+    return text.encode("utf-8", "replace")[:max_bytes].decode("utf-8", "ignore")
 
 
 def _format_time(now: float) -> str:

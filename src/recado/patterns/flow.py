@@ -34,6 +34,7 @@ import msgspec
 
 from .destination import Destination, DestinationLike, to_destination
 from .errors import CompositionError, StateError
+from .failure import to_failure
 from .message import Message
 from .publisher import EncodedPublish
 from .state import StateStore, StoreTransaction
@@ -306,8 +307,8 @@ class FlowRuntime:
     async def _prepare(self, message: Message[Any]) -> "list[Output] | Exception":
         try:
             return await self.composition.run_prefix(message)
-        except Exception as error:  # noqa: BLE001 - of the program
-            return error
+        except BaseException as raised:  # noqa: BLE001 - of the program
+            return to_failure(raised)
 
     def _encode_all(self, outputs: "list[Output] | Exception") -> FlowResult:
         if isinstance(outputs, Exception):

@@ -54,5 +54,17 @@ def inspect_handler(function: AnyHandler) -> Handler:
     else:
         body_type = annotation
     is_async = inspect.iscoroutinefunction(target)
-    call = function if is_async else partial(asyncio.to_thread, function)
+    call = function if is_async else partial(asyncio.to_thread, _without_stop_iteration(function))
     return Handler(function, call, name, body_type, hints.get("return", Any), wants_message)
+
+
+def _without_stop_iteration(function: AnyHandler) -> AnyHandler:
+    """Return a function for a thread; a future cannot have the exception `StopIteration`, and would never end."""
+
+    def call(argument: Any) -> Any:
+        try:
+            return function(argument)
+        except StopIteration as error:
+            raise RuntimeError("handler raised StopIteration") from error
+
+    return call

@@ -67,9 +67,6 @@ class VirtualDelay:
         self._numbers = count()
         self._delayed: list[_DelayedMessage] = []
 
-    def forget_all(self) -> None:
-        """Nothing is declared."""
-
     async def deliver_later(
         self, queue: str, body: bytes, properties: Properties, delay: float
     ) -> None:

@@ -137,6 +137,7 @@ class Messaging:
         self._runtime: Runtime | None = None
         self._starting: set[asyncio.Task[None]] = set()
         self._exit_stack = AsyncExitStack()
+        self._changing = asyncio.Lock()  # held while the application starts or stops
 
     def _to_store(self, store: StateStore | str | PathLike[str] | None) -> StateStore:
         """Return the store; it is opened when something needs it."""
@@ -162,9 +163,9 @@ class Messaging:
 
         Raises the errors of `recado.connect`, and `CompositionError` if an endpoint cannot work.
         """
-        if self._runtime is not None:
-            raise RuntimeError("the application is started already")
-        async with AsyncExitStack() as stack:
+        if self._runtime is not None or self._changing.locked():
+            raise RuntimeError("the application is started already, or it is stopping")
+        async with self._changing, AsyncExitStack() as stack:
             url = self._url
             if url is None:
                 url = (await stack.enter_async_context(Broker(data=self._data))).url
@@ -204,18 +205,19 @@ class Messaging:
             connections.append(await stack.enter_async_context(connection))
         publishing, consuming = connections
         runtime = Runtime(url, publishing, consuming, self.encoder, self._interceptors, self._delay)
-        stack.push_async_callback(runtime.close)
+        stack.push_async_callback(runtime.close, self.shutdown_timeout)
         await runtime.publisher.open()
         return runtime
 
     async def stop(self) -> None:
         """Stop consuming, wait for running handlers and confirms, and disconnect."""
-        if self._runtime is not None:
-            for task in self._starting:
-                task.cancel()
-            await self._stop_endpoints()
-            self._runtime = None
-            await self._exit_stack.aclose()
+        async with self._changing:
+            if self._runtime is not None:
+                for task in self._starting:
+                    task.cancel()
+                await self._stop_endpoints()
+                self._runtime = None
+                await self._exit_stack.aclose()
 
     async def _stop_endpoints(self) -> None:
         endpoints = list(self.endpoints.values())
@@ -643,10 +645,10 @@ class Messaging:
         runtime = self._require_runtime()
         destination = await runtime.declarer.declare(to)
         message = await self._to_message(body, key)
-        message_id = message.message_id or self.encoder.new_message_id()
+        request_id = self.encoder.new_message_id()
         request = message.replace(
-            message_id=message_id,
-            correlation_id=message_id,
+            message_id=message.message_id or request_id,
+            correlation_id=request_id,
             reply_to=DIRECT_REPLY_TO,
             expiration=timeout,
             persistent=False,
@@ -654,6 +656,7 @@ class Messaging:
         translators = self.translators
         return await runtime.requester.request(
             self.encoder.to_destination(request, destination),
+            request_id,
             timeout,
             lambda reply, content_type: translators.decode(reply, content_type, reply_type),
         )

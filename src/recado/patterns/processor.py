@@ -6,7 +6,8 @@
 
 PPR1  A delivery is acknowledged only after everything that follows from it is confirmed: the reply, the copy that
       is attempted again, the dead letter.
-PPR2  No delay holds an unacknowledged delivery.
+PPR2  No delay holds an unacknowledged delivery, except the pause of `REQUEUE_DELAY_S` before one is requeued whose
+      consequences the broker has refused.
 PPR3  A message is handled at most `Retry.attempts` times, also if it kills its workers (quorum queues).
 
 Properties are decoded only if something needs them, because that takes longer than translating a small body.
@@ -19,21 +20,29 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
+from uuid import uuid4
 
 import msgspec
 
 from recado.amqp.properties import Properties, encode_properties
-from recado.client import Delivery, RobustConsumer
+from recado.client import ClientError, Delivery, RobustConsumer
 
+from .declaration import Declarer
 from .delay import Delay
 from .destination import Destination
 from .encoder import MessageEncoder, ReplyAddress
-from .errors import HandlerTimeoutError, MessagingError, TranslationError
+from .errors import (
+    HandlerTimeoutError,
+    MessagingError,
+    TranslationError,
+    UnroutableMessageError,
+)
 from .failure import (
     attempt_number,
     describe,
     parked_properties,
     retry_properties,
+    to_failure,
 )
 from .handler import Handler
 from .interceptor import Interceptor, Proceed, intercept_handler
@@ -46,6 +55,8 @@ from .retry import Retry
 log = logging.getLogger("recado.patterns")
 
 REPLY_ERROR_HEADER = "x-reply-error"
+
+REQUEUE_DELAY_S = 1.0  # so that an endpoint does not call its handler in a loop while its dead-letter queue is full
 
 _CONTENT_TYPE_FLAG: Final = 0x80  # of the first byte of the flags, see `recado.amqp.properties`
 _HEADERS_FLAG: Final = 0x20
@@ -80,11 +91,16 @@ class DeliverySettlement:
     """Settles deliveries: what follows from one is published before it is acknowledged."""
 
     def __init__(
-        self, options: ProcessorOptions, publisher: ConfirmedPublisher, delay: Delay
+        self,
+        options: ProcessorOptions,
+        publisher: ConfirmedPublisher,
+        delay: Delay,
+        declarer: Declarer,
     ) -> None:
         self.options = options
         self.publisher = publisher
         self.delay = delay
+        self._declarer = declarer
 
     async def retry_or_park(
         self,
@@ -120,10 +136,16 @@ class DeliverySettlement:
         queue: str,
         error: Exception,
         attempt: int,
+        *,
+        is_valid: bool = False,
     ) -> None:
-        """Publish a message as a dead letter, or as an invalid message if it cannot be translated."""
+        """Publish a message as a dead letter, or as an invalid message if it cannot be translated.
+
+        A message without an id gets one, by which the broker can tell that there is no queue for it.
+        """
         options = self.options
-        target = options.invalid if isinstance(error, TranslationError) else options.dead_letter
+        is_invalid = isinstance(error, TranslationError) and not is_valid
+        target = options.invalid if is_invalid else options.dead_letter
         log.warning(
             "message parked (endpoint=%s queue=%s target=%s attempt=%d error=%s)",
             options.tag,
@@ -135,38 +157,45 @@ class DeliverySettlement:
         parked = parked_properties(
             properties, error, attempt, time.time(), queue=queue, handler=options.tag
         )
-        await self.publisher.publish(
-            EncodedPublish(
-                "",
-                target.name,
-                delivery.body,
-                encode_properties(parked),
-                properties.message_id or "",
-                mandatory=properties.message_id is not None,
-            )
-        )
+        message_id = properties.message_id or uuid4().hex
+        encoded = encode_properties(msgspec.structs.replace(parked, message_id=message_id))
+        await self._publish_to(target, delivery.body, encoded, message_id)
         delivery.ack()
+
+    async def _publish_to(
+        self, target: Destination, body: bytes, properties: bytes, message_id: str
+    ) -> None:
+        """Publish to a queue, which is declared again if it was deleted."""
+        publish = EncodedPublish("", target.name, body, properties, message_id, mandatory=True)
+        try:
+            await self.publisher.publish(publish)
+        except UnroutableMessageError:
+            self._declarer.forget(target)
+            await self._declarer.declare(target)
+            await self.publisher.publish(publish)
 
     async def drop_unselected(self, delivery: Delivery) -> None:
         """Acknowledge a message that the selector does not match, after moving it if it would be lost."""
         target = self.options.unselected
         if target is not None:
-            await self.publisher.publish(
-                EncodedPublish("", target.name, delivery.body, delivery.raw_properties, "")
+            properties = delivery.properties
+            message_id = properties.message_id or uuid4().hex
+            encoded = encode_properties(
+                msgspec.structs.replace(properties, message_id=message_id, user_id=None)
             )
+            await self._publish_to(target, delivery.body, encoded, message_id)
         delivery.ack()
 
-    def acknowledge(self, delivery: Delivery, error: Exception | None) -> None:
-        """Acknowledge a delivery whose last output has this outcome; requeue it if that failed."""
-        if error is None:
-            delivery.ack()
-        else:
-            log.warning(
-                "delivery requeued: publishing failed (endpoint=%s error=%s)",
-                self.options.tag,
-                error,
-            )
-            delivery.nack()
+    async def requeue(self, delivery: Delivery, error: Exception) -> None:
+        """Requeue a delivery for which nothing else could be done."""
+        log.warning(
+            "delivery requeued (endpoint=%s error=%s)",
+            self.options.tag,
+            describe(error),
+            exc_info=None if isinstance(error, MessagingError | ClientError) else error,
+        )
+        await asyncio.sleep(REQUEUE_DELAY_S)
+        delivery.nack()
 
 
 class HandlerProcessor:
@@ -194,6 +223,7 @@ class HandlerProcessor:
         self._pacer = None if options.rate is None else Pacer(options.rate)
         self._failures = None if options.breaker is None else FailureCount(options.breaker)
         self._counts_attempts = options.retry.attempts > 1
+        self._failing: set[asyncio.Task[None]] = set()  # of requests whose replies were refused
 
     def set_concurrency(self, concurrency: int) -> None:
         """Change how many messages are processed at the same time, from the next `run` on."""
@@ -232,9 +262,8 @@ class HandlerProcessor:
                 await self._process_message(delivery, delivery.properties, queue)
             else:
                 await self._process_body(delivery, queue)
-        except Exception:
-            log.exception("delivery requeued (endpoint=%s queue=%s)", self.options.tag, queue)
-            delivery.nack()
+        except Exception as error:  # noqa: BLE001 - the connection, or a refusal
+            await self._settlement.requeue(delivery, error)
 
     async def _process_body(self, delivery: Delivery, queue: str) -> None:
         """Process a message of which only the body and its content type matter."""
@@ -248,9 +277,10 @@ class HandlerProcessor:
             return
         try:
             await self._call(body)
-        except Exception as error:  # noqa: BLE001 - raised by the handler
+        except BaseException as raised:  # noqa: BLE001 - raised by the handler
+            failure = to_failure(raised)
             self._record_failure()
-            await self._settlement.retry_or_park(delivery, delivery.properties, queue, error, 1)
+            await self._settlement.retry_or_park(delivery, delivery.properties, queue, failure, 1)
         else:
             self._record_success()
             delivery.ack()
@@ -268,7 +298,9 @@ class HandlerProcessor:
             await settlement.park(delivery, properties, queue, lost, attempt - 1)
             return
         try:
-            decode = self._find_decoder((properties.content_type or "").encode())
+            decode = self._find_decoder(
+                (properties.content_type or "").encode("utf-8", "surrogateescape")
+            )
             argument = decode(delivery.body)
         except TranslationError as error:
             await settlement.park(delivery, properties, queue, error, attempt)
@@ -287,17 +319,18 @@ class HandlerProcessor:
                 call = partial(intercept_handler, options.interceptors, message, options.tag, call)
         try:
             result = await call()
-        except Exception as error:  # noqa: BLE001 - raised by the handler
+        except BaseException as raised:  # noqa: BLE001 - raised by the handler
+            failure = to_failure(raised)
             self._record_failure()
-            again = await settlement.retry_or_park(delivery, properties, queue, error, attempt)
+            again = await settlement.retry_or_park(delivery, properties, queue, failure, attempt)
             if not again and properties.reply_to is not None:
-                self._reply_error(properties, error)
+                self._reply_error(properties, failure)
             return
         self._record_success()
         if result is None or properties.reply_to is None:
             delivery.ack()
         else:
-            self._reply(delivery, properties, result)
+            await self._reply(delivery, properties, queue, result, attempt)
 
     async def _call(self, argument: Any) -> Any:
         timeout = self.options.timeout
@@ -327,10 +360,50 @@ class HandlerProcessor:
 
     # ── replies ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def _reply(self, delivery: Delivery, properties: Properties, result: Any) -> None:
-        """Publish the reply; the delivery is acknowledged when it is confirmed."""
-        reply = self._encoder.reply(result, _reply_address(properties))
-        self._settlement.publisher.send(reply, partial(self._settlement.acknowledge, delivery))
+    async def _reply(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        result: Any,
+        attempt: int,
+    ) -> None:
+        """Publish the reply; the delivery is acknowledged when it is confirmed.
+
+        A result that cannot be encoded dead-letters the request at once: it would be the same after another attempt.
+        """
+        settlement = self._settlement
+        try:
+            reply = self._encoder.reply(result, _reply_address(properties))
+        except Exception as error:  # noqa: BLE001 - of the program
+            await settlement.park(delivery, properties, queue, error, attempt, is_valid=True)
+            self._reply_error(properties, error)
+            return
+
+        def settle(error: Exception | None) -> None:
+            if error is None:
+                delivery.ack()
+            else:
+                failing = self._fail_reply(delivery, properties, queue, error, attempt)
+                task = asyncio.create_task(failing)
+                self._failing.add(task)
+                task.add_done_callback(self._failing.discard)
+
+        settlement.publisher.send(reply, settle)
+
+    async def _fail_reply(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        error: Exception,
+        attempt: int,
+    ) -> None:
+        """A reply that the broker has refused is a failed attempt; its queue may be any that a sender names."""
+        try:
+            await self._settlement.retry_or_park(delivery, properties, queue, error, attempt)
+        except Exception as problem:  # noqa: BLE001 - the connection, or a refusal
+            await self._settlement.requeue(delivery, problem)
 
     def _reply_error(self, properties: Properties, error: Exception) -> None:
         """Tell the requester that its request failed."""

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -33,6 +34,7 @@ log = logging.getLogger("recado.patterns")
 _DRAIN_INTERVAL_COUNT = 256  # messages between two waits for the socket
 
 OnOutcome: TypeAlias = Callable[[Exception | None], object]
+_ReturnKey: TypeAlias = tuple[str, str, str]  # message id, exchange, routing key
 
 
 class EncodedPublish(msgspec.Struct, frozen=True):
@@ -71,7 +73,8 @@ class ConfirmedPublisher:
         self._waiting: deque[_Pending] = (
             deque()
         )  # published while there is no channel, or while there are suspects
-        self._returned: dict[str, ReturnedMessage] = {}  # by message id, until the confirm
+        self._returned: dict[_ReturnKey, list[ReturnedMessage]] = {}  # until the confirm
+        self._emptied: asyncio.Future[None] | None = None  # when every message has its outcome
 
     @property
     def unconfirmed_count(self) -> int:
@@ -119,14 +122,18 @@ class ConfirmedPublisher:
 
     def _publish(self, channel: RobustChannel, pending: _Pending) -> None:
         publish = pending.publish
-        number = channel.publish(
-            publish.exchange,
-            publish.key,
-            publish.body,
-            publish.properties,
-            mandatory=publish.mandatory,
-        )
-        self._pending[number] = pending
+        try:
+            number = channel.publish(
+                publish.exchange,
+                publish.key,
+                publish.body,
+                publish.properties,
+                mandatory=publish.mandatory,
+            )
+        except Exception as error:  # noqa: BLE001 - it is the outcome, for instance of too long a key
+            pending.on_outcome(error)
+        else:
+            self._pending[number] = pending
 
     def _publish_waiting(self, channel: RobustChannel) -> None:
         """Publish the next suspect alone; when there is none, all waiting messages."""
@@ -148,6 +155,7 @@ class ConfirmedPublisher:
         channel.on_end = self._handle_end
         if self._prepare is not None:
             await self._prepare(channel)
+            channel.check_open()
         self._channel = channel
         self._publish_waiting(channel)
         return channel
@@ -169,6 +177,7 @@ class ConfirmedPublisher:
             self._waiting.clear()
             for pending in failed:
                 pending.on_outcome(_to_exception(error))
+            self._note_outcomes()
 
     def _handle_end(self, error: Exception) -> None:
         """Publish unconfirmed messages on the next channel, if the broker closed only this one.
@@ -190,6 +199,12 @@ class ConfirmedPublisher:
                 error,
             )
             self._reopen()
+        self._note_outcomes()
+
+    def _note_outcomes(self) -> None:
+        """Tell `close` when the last message has its outcome."""
+        if self._emptied is not None and not self._emptied.done() and not self.unconfirmed_count:
+            self._emptied.set_result(None)
 
     def _handle_confirms(self, numbers: range, acked: bool) -> None:
         for number in numbers:
@@ -198,7 +213,7 @@ class ConfirmedPublisher:
                 continue
             outcome: Exception | None = None
             if self._returned:
-                returned = self._returned.pop(pending.publish.message_id, None)
+                returned = self._take_returned(pending.publish)
                 if returned is not None:
                     outcome = _unroutable(returned)
             if not acked:
@@ -209,18 +224,43 @@ class ConfirmedPublisher:
             pending.on_outcome(outcome)
         if (self._suspects or self._waiting) and self._channel is not None:
             self._publish_waiting(self._channel)
+        self._note_outcomes()
 
     def _handle_return(self, message: ReturnedMessage) -> None:
         message_id = message.properties.message_id
         if message_id is not None:
-            self._returned[message_id] = message
+            key = (message_id, message.exchange, message.routing_key)
+            self._returned.setdefault(key, []).append(message)
 
-    async def close(self) -> None:
-        """Wait for the confirms of all messages and close the channel."""
+    def _take_returned(self, publish: EncodedPublish) -> ReturnedMessage | None:
+        """Return the message if it was returned. Message ids may be those of others, so several can be equal."""
+        key = (publish.message_id, publish.exchange, publish.key)
+        found = self._returned.get(key)
+        if found is None:
+            return None
+        message = found.pop()
+        if not found:
+            del self._returned[key]
+        return message
+
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109  what is then unconfirmed gets an error
+        """Wait for the outcomes of all messages, at most `timeout` seconds, and close the channel."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self.unconfirmed_count:
+                    self._emptied = asyncio.get_running_loop().create_future()
+                    await self._emptied
+        error = NotConfirmedError(
+            "the application was stopped before the broker had confirmed a message"
+        )
+        left = [*self._pending.values(), *self._suspects, *self._waiting]
+        self._pending, self._suspects, self._waiting = {}, deque(), deque()
+        for pending in left:
+            pending.on_outcome(error)
         if self._opening is not None:
+            self._opening.cancel()
             await asyncio.wait([self._opening])
         if self._channel is not None and self._channel.is_open:
-            await self._channel.wait_for_confirms()
             await self._channel.close()
 
 

@@ -14,7 +14,7 @@ from recado.amqp.properties import Properties
 from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.client import ClientError, Delivery, RobustChannel, RobustConnection, RobustConsumer
 
-from .errors import MessagingError, ReplyError, RequestTimeoutError
+from .errors import ReplyError, RequestTimeoutError
 from .processor import REPLY_ERROR_HEADER
 from .publisher import ConfirmedPublisher, EncodedPublish
 
@@ -44,17 +44,17 @@ class Requester:
     async def request(
         self,
         publish: EncodedPublish,
+        request_id: str,
         timeout: float,  # noqa: ASYNC109  one timer, half the cost of asyncio.timeout
         decode: Decode,
     ) -> Any:
-        """Publish a request whose correlation id is its message id, and return the decoded reply.
+        """Publish a request whose correlation id is `request_id`, which is unique, and return the decoded reply.
 
         Raises `RequestTimeoutError` after `timeout` seconds, `ReplyError` if the handler failed, and the errors of
         `ConfirmedPublisher.publish`.
         """
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Any] = loop.create_future()
-        request_id = publish.message_id
         self._pending[request_id] = _PendingRequest(reply, decode)
         timer = loop.call_later(timeout, _expire, reply, timeout, publish)
         self.publisher.send(publish, lambda error: _fail(reply, error))
@@ -79,19 +79,23 @@ class Requester:
             log.debug("reply consumer ended (error=%s)", error)
 
     def _handle_reply(self, delivery: Delivery) -> None:
-        properties = delivery.properties
+        try:
+            properties = delivery.properties
+        except Exception as error:  # noqa: BLE001 - the broker does not check them
+            log.debug("reply dropped: its properties are invalid (error=%s)", error)
+            return
         pending = self._pending.get(properties.correlation_id or "")
         if pending is None or pending.reply.done():
             log.debug("late reply dropped (correlation_id=%s)", properties.correlation_id)
             return
         try:
             pending.reply.set_result(_decode_reply(delivery, properties, pending.decode))
-        except MessagingError as error:
+        except Exception as error:  # noqa: BLE001 - bodies and headers come from the network
             pending.reply.set_exception(error)
 
-    async def close(self) -> None:
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109  see `ConfirmedPublisher.close`
         """Close the channel."""
-        await self.publisher.close()
+        await self.publisher.close(timeout)
         if self._receiving is not None:
             await asyncio.wait([self._receiving])
 

@@ -73,7 +73,6 @@ class Runtime:
         if isinstance(event, ConnectionRecovered):
             self.declarer.forget_all()
             self.declarer.detect_broker(self.publishing.server_properties)
-            self.delay.forget_all()
 
     async def polling_channel(self) -> RobustChannel:
         """Return the channel of polling consumers.
@@ -85,7 +84,7 @@ class Runtime:
         return self._polling
 
     def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
-        return DeliverySettlement(options, self.publisher, self.delay)
+        return DeliverySettlement(options, self.publisher, self.delay, self.declarer)
 
     def handler_endpoint(self, handler: Handler, options: SubscriptionOptions) -> MessageEndpoint:
         """Return the endpoint of a subscription."""
@@ -172,10 +171,10 @@ class Runtime:
             activate=activate,
         )
 
-    async def close(self) -> None:
+    async def close(self, timeout: float) -> None:  # noqa: ASYNC109  of each channel
         with suppress(Exception):
-            await self.requester.close()
-        await self.publisher.close()
+            await self.requester.close(timeout)
+        await self.publisher.close(timeout)
 
 
 async def _no_preparation() -> None:
