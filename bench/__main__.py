@@ -34,6 +34,7 @@ BENCHES = (
     "management",
     "migration",
     "patterns",
+    "patterns-siege",
     "pipeline",
     "pipeline-crash",
     "population",
