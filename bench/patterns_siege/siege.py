@@ -37,7 +37,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 KILL_INTERVAL_S: Final = (0.2, 1.0)
 BROKER_KILL_SHARE: Final = 0.1
 PUBLISH_INTERVAL_S: Final = 0.1
-RESTART_DELAY_S: Final = 0.02
+TEND_INTERVAL_S: Final = 0.02
 DRAIN_S: Final = 60.0
 CONTROL_DRAIN_S: Final = 8.0
 KINDS: Final = ("fine", "fine", "fine", "flaky", "fine", "bad")
@@ -81,11 +81,11 @@ class Worker:
             self.faults.append(f"{self.name} ended ({status}):\n{peers.tail(self._log)}")
         self.process = self._start()
 
-    async def kill(self) -> Kill:
+    def kill(self) -> Kill:
+        """Kill the program and start it again, without a moment in which `tend` would start another one."""
         began, pid = time.time(), self.process.pid
         self.end()
         kill = Kill(self.name, pid, began, time.time())
-        await asyncio.sleep(RESTART_DELAY_S)
         self.process = self._start()
         return kill
 
@@ -239,7 +239,7 @@ class Siege:
         while True:
             for worker in self._workers:
                 worker.tend()
-            await asyncio.sleep(RESTART_DELAY_S)
+            await asyncio.sleep(TEND_INTERVAL_S)
 
     async def _kill_all(self) -> None:
         victims = [each for each in self._workers if each.name != "collector"]
@@ -254,7 +254,7 @@ class Siege:
                     deck = self._random.sample(victims, len(victims))
                 worker = deck.pop()
                 worker.tend()
-                self._kills.append(await worker.kill())
+                self._kills.append(worker.kill())
 
     async def _repeat(
         self, publish: Callable[[Messaging], Awaitable[None]], driver: Messaging
