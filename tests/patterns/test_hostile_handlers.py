@@ -12,7 +12,18 @@ import pytest
 import recado
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import ClientError
-from recado.patterns import Message, Messaging, NotConfirmedError, ReplyError, Retry
+from recado.patterns import (
+    FlowStep,
+    MemoryStore,
+    Message,
+    Messaging,
+    NotConfirmedError,
+    Outputs,
+    ReplyError,
+    Retry,
+    StatefulStep,
+    StateTransaction,
+)
 from recado.patterns.publisher import EncodedPublish
 from tests.client.running import in_a_loop, soon
 from tests.patterns.collected import Collected
@@ -353,3 +364,49 @@ async def test_an_application_stops_while_its_broker_is_away(name: Name) -> None
     await soon(app.stop())
     with pytest.raises((NotConfirmedError, ClientError)):
         await soon(publishing)
+
+
+class FailingStep(FlowStep):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def process(self, message: Message[Any]) -> Outputs:
+        if message.body == 0:
+            raise self._error
+        return [message]
+
+
+class FailingStatefulStep(StatefulStep):
+    table = "failing"
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def process(self, message: Message[Any], state: StateTransaction) -> Outputs:
+        if message.body == 0:
+            raise self._error
+        return [message]
+
+
+@pytest.mark.parametrize("error", [OddError, asyncio.CancelledError])
+@pytest.mark.parametrize("step", [FailingStep, FailingStatefulStep])
+@in_a_loop
+async def test_whatever_a_step_raises_is_a_failure(
+    server: Server,
+    name: Name,
+    step: type[FailingStep | FailingStatefulStep],
+    error: type[BaseException],
+) -> None:
+    dead, queue, following, seen = name("dead"), name("numbers"), name("following"), Collected()
+    app = Messaging(server.url, dead_letter=dead, store=MemoryStore())
+    app.flow(queue, step(error()), to=following)
+
+    @app.subscribe(following)
+    async def follow(number: int) -> None:
+        seen.add(number)
+
+    async with app:
+        await app.publish_many(queue, [0, 1])
+        async with asyncio.timeout(30), message_of(app, dead) as parked:
+            assert parked.body == b"0"
+        assert await soon(seen.wait(1)) == [1]

@@ -350,6 +350,9 @@ class MessageEndpoint:
         if running.done():
             if running.cancelled():
                 raise RuntimeError("the processor was cancelled")
+            error = running.exception()
+            if error is not None and not isinstance(error, Exception):
+                raise RuntimeError("the processor has ended") from error  # so that it starts again
             running.result()
             return
         self._detached.add(running)

@@ -75,13 +75,20 @@ def to_failure(raised: BaseException) -> Exception:
         return raised
     if isinstance(raised, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise raised
-    if isinstance(raised, asyncio.CancelledError):
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise raised
+    if isinstance(raised, asyncio.CancelledError) and _is_cancelled():
+        raise raised
     failure = HandlerAbortedError(f"raised {describe(raised)}")
     failure.__cause__ = raised
     return failure
+
+
+def _is_cancelled() -> bool:
+    """Whether this task was cancelled; a thread has no task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def describe(error: BaseException) -> str:

@@ -415,8 +415,8 @@ class FlowRuntime:
                 result = function(transaction)
             except StateError:
                 raise
-            except Exception as error:
-                raise _StepFailedError(error) from error
+            except BaseException as raised:
+                raise _StepFailedError(to_failure(raised)) from raised
             return result, transaction.next_deadline(self.composition.tables)
 
         try:
