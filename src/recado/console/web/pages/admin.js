@@ -2,7 +2,7 @@
 import { at, get, isAdministrator, isPolicymaker, post, put, remove, session } from "../api.js";
 import { AreaField, Badge, CheckField, confirm, download, Empty, Field, Form, Json, Loading, Name, notify, openDialog, Page, Panel, parseJsonField, Problem, SelectField, TextField, Tile } from "../components.js";
 import * as format from "../format.js";
-import { html, useState } from "../lib.js";
+import { html, useMemo, useState } from "../lib.js";
 import { queueStore, useLive, useLoaded } from "../live.js";
 import { go, href } from "../router.js";
 import { ListPage } from "./lists.js";
@@ -12,16 +12,16 @@ const actionColumn = (withReload, width = "w-actions") => ({ id: "actions", labe
 
 // ── policies ──────────────────────────────────────────────────────────────────────────────────────
 
-const APPLY_TO = [["queues", "Queues"], ["exchanges", "Exchanges"], ["all", "Queues and exchanges"], ["classic_queues", "Classic queues"], ["quorum_queues", "Quorum queues"], ["streams", "Streams"]];
+const APPLY_TO = [["queues", "Queues"], ["exchanges", "Exchanges"], ["all", "Everything"], ["classic_queues", "Classic queues"], ["quorum_queues", "Quorum queues"], ["streams", "Streams"]];
 const labelOf = (options, value) => options.find(([each]) => each === value)?.[1] ?? value;
 
 const POLICY_COLUMNS = [
   { id: "name", label: "Name", value: (each) => each.name.toLowerCase(), cell: (each) => html`<${Name}>${each.name}<//>`, width: "w-m" },
   { id: "vhost", label: "Virtual host", value: (each) => each.vhost, cell: (each) => html`<${Name} muted=${true}>${each.vhost}<//>`, width: "w-m", hide: "hide-m" },
-  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>` },
+  { id: "pattern", label: "Pattern", value: (each) => each.pattern, cell: (each) => html`<code><${Name}>${each.pattern}<//></code>`, width: "w-l" },
   { id: "apply-to", label: "Applies to", value: (each) => each["apply-to"], cell: (each) => labelOf(APPLY_TO, each["apply-to"]), width: "w-m", hide: "hide-m" },
   { id: "definition", label: "Definition", sortable: false, value: () => "", cell: (each) => html`<code class="name" title=${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join("\n")}>${Object.entries(each.definition).map(([name, value]) => `${name}=${format.text(value)}`).join(" ")}</code>`, hide: "hide-s" },
-  { id: "priority", label: "Priority", number: true, value: (each) => each.priority, width: "w-s", hide: "hide-s" },
+  { id: "priority", label: "Priority", number: true, value: (each) => each.priority, width: "w-xs", hide: "hide-s" },
 ];
 
 export function PoliciesPage({ route }) {
@@ -170,15 +170,18 @@ export function VhostPage({ names: [name] }) {
 const TAGS = ["administrator", "monitoring", "policymaker", "management"];
 const TagBadges = ({ tags }) => (tags.length ? html`<span class="features">${tags.map((tag) => html`<${Badge} kind=${tag === "administrator" ? "accent" : ""}>${tag}<//>`)}</span>` : html`<span class="muted">no access to the console</span>`);
 
-const USER_COLUMNS = [
+const userColumns = (vhostsOf) => [
   { id: "name", label: "Name", value: (each) => each.name.toLowerCase(), cell: (each) => html`<a href=${href(["users", each.name])}><${Name}>${each.name}<//></a>${each.name === session.user && html` <${Badge}>you<//>`}` },
   { id: "tags", label: "Tags", value: (each) => each.tags.join(" "), cell: (each) => html`<${TagBadges} tags=${each.tags} />` },
+  { id: "vhosts", label: "Virtual hosts", value: (each) => vhostsOf(each.name), cell: (each) => (vhostsOf(each.name) ? html`<${Name} muted=${true}>${vhostsOf(each.name)}<//>` : html`<span class="zero">none</span>`), hide: "hide-m" },
   { id: "password", label: "Password", value: (each) => (each.password_hash ? 1 : 0), cell: (each) => (each.password_hash ? "set" : html`<${Badge} kind="warn" title="logs in by certificate or token only">none<//>`), width: "w-m", hide: "hide-s" },
   { id: "limits", label: "Limits", sortable: false, value: () => "", cell: (each) => Object.entries(each.limits ?? {}).map(([name, value]) => `${name} ${value}`).join(", ") || html`<span class="zero">none</span>`, hide: "hide-m" },
 ];
 
 export function UsersPage({ route }) {
-  return html`<${ListPage} title="Users" route=${route} path="api/users" columns=${USER_COLUMNS} rowKey=${(each) => each.name} textOf=${(each) => `${each.name} ${each.tags.join(" ")}`}
+  const { data: permissions } = useLoaded("api/permissions");
+  const columns = useMemo(() => userColumns((name) => (permissions ?? []).filter((each) => each.user === name).map((each) => each.vhost).sort().join(", ")), [permissions]);
+  return html`<${ListPage} title="Users" route=${route} path="api/users" columns=${columns} rowKey=${(each) => each.name} textOf=${(each) => `${each.name} ${each.tags.join(" ")}`}
     actions=${(reload) => html`<button class="button primary" onClick=${() => openDialog("Add a user", (close) => html`<${UserForm} close=${close} reload=${reload} />`)}>Add user</button>`}
     empty=${html`<${Empty} title="There are no users." />`} />`;
 }

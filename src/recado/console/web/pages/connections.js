@@ -26,7 +26,7 @@ function StateOf({ connection }) {
 // ── connections ───────────────────────────────────────────────────────────────────────────────────
 
 const CONNECTION_COLUMNS = [
-  { id: "name", label: "Name", value: (each) => (each.user_provided_name ?? each.name).toLowerCase(), cell: (each) => html`<a href=${href(["connections", each.name])}><${Name}>${each.user_provided_name ?? each.name}<//></a>` },
+  { id: "name", label: "Name", value: (each) => (each.user_provided_name ?? each.name).toLowerCase(), cell: (each) => html`<a href=${href(["connections", each.name])}><${Name}>${each.user_provided_name ?? each.name}<//></a>${each.user_provided_name && html` <span class="muted show-xl">${each.peer_host}:${each.peer_port}</span>`}` },
   { id: "address", label: "Client", value: (each) => `${each.peer_host}:${each.peer_port}`, width: "w-l", hide: "hide-xl" },
   { id: "user", label: "User", value: (each) => each.user, cell: (each) => html`<${Name}>${each.user}<//>`, width: "w-m", hide: "hide-s" },
   { id: "vhost", label: "Virtual host", value: (each) => each.vhost, cell: (each) => html`<${Name} muted=${true}>${each.vhost}<//>`, width: "w-m", hide: "hide-m" },
@@ -109,8 +109,8 @@ function ChannelTable({ channels }) {
 // ── channels ──────────────────────────────────────────────────────────────────────────────────────
 
 const CHANNEL_COLUMNS = [
-  { id: "name", label: "Channel", value: (each) => each.name.toLowerCase(), cell: (each) => html`<a href=${href(["channels", each.name])}><${Name}>${each.name}<//></a>` },
-  { id: "user", label: "User", value: (each) => each.user, width: "w-m", hide: "hide-m" },
+  { id: "name", label: "Channel", value: (each) => each.name.toLowerCase(), cell: (each) => html`<a href=${href(["channels", each.name])} title=${each.name}>${each.name.replace(/ -> \S+/, "")}</a>` },
+  { id: "user", label: "User", value: (each) => each.user, width: "w-s", hide: "hide-m" },
   { id: "vhost", label: "Virtual host", value: (each) => each.vhost, cell: (each) => html`<${Name} muted=${true}>${each.vhost}<//>`, width: "w-m", hide: "hide-xl" },
   { id: "mode", label: "Mode", sortable: false, value: () => "", cell: (each) => html`<span class="features">${each.confirm && html`<${Badge} title="publisher confirms">confirm<//>`}${each.transactional && html`<${Badge}>transaction<//>`}</span>`, width: "w-m", hide: "hide-l" },
   { id: "consumers", label: "Consumers", number: true, value: (each) => each.consumer_count, cell: (each) => amount(each.consumer_count), width: "w-s", hide: "hide-s" },
@@ -119,7 +119,7 @@ const CHANNEL_COLUMNS = [
   { id: "unconfirmed", label: "Unconfirmed", number: true, value: (each) => each.messages_unconfirmed, cell: (each) => amount(each.messages_unconfirmed), width: "w-m", hide: "hide-xl" },
   { id: "publish", label: "Publish", number: true, value: (each) => stat(each, "publish"), cell: (each) => speed(stat(each, "publish")), width: "w-s", hide: "hide-s" },
   { id: "deliver", label: "Deliver", number: true, value: (each) => stat(each, "deliver_get"), cell: (each) => speed(stat(each, "deliver_get")), width: "w-s", hide: "hide-s" },
-  { id: "ack", label: "Ack", number: true, value: (each) => stat(each, "ack"), cell: (each) => speed(stat(each, "ack")), width: "w-s", hide: "hide-xl" },
+  { id: "ack", label: "Ack", number: true, value: (each) => stat(each, "ack"), cell: (each) => speed(stat(each, "ack")), width: "w-s", hide: "hide-l" },
 ];
 
 export function ChannelsPage({ route }) {
