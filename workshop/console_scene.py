@@ -28,6 +28,7 @@ MASKED_FIELDS: Final = ("json.card.number", "headers.authorization")
 CARD_NUMBER: Final = "4111 1111 1111 1111"
 BASIC: Final = f"Basic {base64.b64encode(b'guest:guest').decode()}"
 _EVERYTHING: Final = {"configure": ".*", "write": ".*", "read": ".*"}
+BINDING_COUNT: Final = 1_000
 _BATCH_PERIOD_S: Final = 0.1
 
 DEFINITIONS: Final[dict[str, Any]] = {
@@ -320,6 +321,28 @@ def _serve_price(url: str) -> None:
             channel.basic_ack(method.delivery_tag)
             break
         channel.cancel()
+
+
+def bind_many(broker: recado.Broker) -> None:
+    """Declare an exchange with a thousand bindings."""
+    exchange = {"vhost": "/", "name": "stores", "type": "topic", "durable": True, "arguments": {}}
+    bindings: list[dict[str, Any]] = [
+        {
+            "vhost": "/",
+            "source": "stores",
+            "destination": ("invoices", "orders.new", "orders.paid")[number % 3],
+            "destination_type": "queue",
+            "routing_key": f"store.{number:04}.#",
+            "arguments": {},
+        }
+        for number in range(BINDING_COUNT)
+    ]
+    broker.import_definitions(
+        {
+            "exchanges": [{**exchange, "auto_delete": False, "internal": False}],
+            "bindings": bindings,
+        }
+    )
 
 
 class Load:

@@ -31,6 +31,7 @@ from .console_scene import (
     MARKUP,
     RTL_NAME,
     Load,
+    bind_many,
     publish_samples,
     publish_traced,
     running,
@@ -63,6 +64,7 @@ PAGES: Final = {
     "queue-publish": "#/queues/%2F/orders.new?tab=publish",
     "exchanges": "#/exchanges",
     "exchange": "#/exchanges/%2F/orders",
+    "exchange-many-bindings": "#/exchanges/%2F/stores",
     "route-test": "#/route-test?exchange=orders&key=order.7.paid",
     "dead-letters": "#/dead-letters",
     "dead-letter-queue": "#/dead-letters/%2F/dead.letters",
@@ -167,6 +169,7 @@ def _photograph_console(names: list[str]) -> None:
         try:
             url = f"http://127.0.0.1:{broker.management_port}/"
             publish_traced(broker.url, url.rstrip("/"))
+            bind_many(broker)
             context = browser.new_context(reduced_motion="reduce")
             page = context.new_page()
             page.goto(url)

@@ -90,7 +90,7 @@ def go(page: Any, path: str) -> None:
     """Show a page, and wait until its data is there."""
     frames = "resolve => requestAnimationFrame(() => requestAnimationFrame(resolve))"
     page.evaluate(f"path => {{ location.hash = path; return new Promise({frames}) }}", path)
-    page.wait_for_function("!document.querySelector('.loading')")
+    page.wait_for_function("() => !document.querySelector('.loading')")
 
 
 def test_every_page_is_accessible(signed_in: OpenPage) -> None:

@@ -32,7 +32,8 @@ export function sortRows(rows, columns, sort) {
   return [...rows].sort(compareBy(column, sort.descending));
 }
 
-export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, empty, version }) {
+// `isBroad`: on a phone the table has a least width and scrolls sideways in its frame, instead of hiding columns.
+export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, empty, version, isBroad = false }) {
   const isWhole = rows.length <= WHOLE_MAX;
   const scroller = useRef(null);
   const frame = useRef(0);
@@ -66,7 +67,7 @@ export function Table({ rows, columns, rowKey, sort, sortName = "sort", label, e
   if (!rows.length && empty) return empty;
   return html`<div class="scroller ${isWhole ? "whole" : ""}" ref=${scroller} onScroll=${isWhole ? undefined : onScroll}
     tabindex=${isWhole ? undefined : 0} role=${isWhole ? undefined : "region"} aria-label=${isWhole ? undefined : label}>
-    <table class="table fixed" aria-rowcount=${isWhole ? undefined : rows.length + 1} aria-label=${label}>
+    <table class="table fixed ${isBroad ? "broad" : ""}" aria-rowcount=${isWhole ? undefined : rows.length + 1} aria-label=${label}>
       <colgroup>${columns.map((each) => html`<col key=${each.id} class="${each.width ?? ""} ${each.hide ?? ""}" />`)}</colgroup>
       <thead><tr aria-rowindex=${isWhole ? undefined : 1}>
         ${columns.map((each) => html`<${Head} key=${each.id} column=${each} sort=${sort} name=${sortName} />`)}

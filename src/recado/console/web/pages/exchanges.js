@@ -3,13 +3,13 @@ import { at, get, put, remove } from "../api.js";
 import { Arguments, AreaField, Badge, CheckField, confirm, Empty, exchangeLabel, exchangeSegment, Features, Form, Loading, Name, openDialog, Page, Panel, parseJsonField, Problem, SelectField, Tabs, TextField, Tile } from "../components.js";
 import * as format from "../format.js";
 import { Chart } from "../chart.js";
-import { html, useEffect, useRef, useState } from "../lib.js";
+import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { ratesOf, useLoaded } from "../live.js";
 import { go, href } from "../router.js";
-import { Diagram } from "./bindings.js";
+import { Bindings } from "./bindings.js";
 import { ListPage } from "./lists.js";
 import { PublishForm } from "./messages.js";
-import { BindForm, BindingTable } from "./queues.js";
+import { BindForm } from "./queues.js";
 import { useVhosts } from "./vhosts.js";
 
 const rateOf = (exchange, name) => exchange.message_stats?.[`${name}_details`]?.rate ?? 0;
@@ -105,6 +105,7 @@ export function ExchangePage({ route, names: [vhost, segment] }) {
   const from = useLoaded(at("exchanges", vhost, segment, "bindings", "source"));
   const to = useLoaded(at("exchanges", vhost, segment, "bindings", "destination"));
   const samples = useSamples(vhost, segment, exchange);
+  const bindings = useMemo(() => [...(to.data ?? []), ...(from.data ?? [])], [to.data, from.data]);
   const trail = [["Exchanges", ["exchanges"]]];
   const tab = route.query.tab ?? "bindings";
   if (!exchange) return html`<${Page} title=${label} trail=${trail}>${error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} />`}<//>`;
@@ -115,7 +116,6 @@ export function ExchangePage({ route, names: [vhost, segment] }) {
     from.reload();
     to.reload();
   };
-  const bindings = [...(to.data ?? []), ...(from.data ?? [])];
   const askDelete = () =>
     confirm({
       title: `Delete ${label}?`,
@@ -145,7 +145,7 @@ export function ExchangePage({ route, names: [vhost, segment] }) {
         : !from.data || !to.data
           ? html`<${Loading} />`
           : bindings.length
-            ? html`<${Diagram} bindings=${bindings} vhost=${vhost} focus=${["exchange", name]} /><${BindingTable} bindings=${bindings} vhost=${vhost} reload=${reloadBindings} />`
+            ? html`<${Bindings} bindings=${bindings} vhost=${vhost} focus=${["exchange", name]} query=${route.query} reload=${reloadBindings} />`
             : html`<${Empty} title="Nothing is bound to this exchange." command=${`recado bindings declare ${format.shell(name)} QUEUE "orders.#"`}>Its messages are dropped, or returned if they are mandatory.<//>`}
     <//>`}
     ${tab === "charts" && html`<div class="grid"><${Chart} id="exchange-rates" title="Messages in and out" unit=${format.rate} times=${samples.at} seconds=${600} series=${[

@@ -10,7 +10,7 @@ import { html, useEffect, useMemo, useRef, useState } from "../lib.js";
 import { queueStore, ratesOf, useLive, useLoaded } from "../live.js";
 import { go, href, setQuery } from "../router.js";
 import { FilterField, parseSort, sortRows, Table } from "../table.js";
-import { Diagram } from "./bindings.js";
+import { Bindings } from "./bindings.js";
 import { LiveTab } from "./live-tap.js";
 import { MessagesTab, PublishForm } from "./messages.js";
 import { UnackedTab } from "./unacked.js";
@@ -228,7 +228,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     ["settings", "Settings"],
     ["publish", "Publish"],
   ];
-  const badges = html`<span class="features"><${Badge} kind="accent">${queue.type}<//>${vhost !== "/" && html`<${Badge} title="virtual host">${vhost}<//>`}</span>
+  const badges = html`<span class="features"><${Badge} kind="accent">${queue.type}<//>${vhost !== "/" && html`<${Badge} title="virtual host">${vhost}<//>`}${queue.policy && html`<a href=${href(["policies"], { filter: queue.policy, vhost })}><${Badge}>policy ${queue.policy}<//></a>`}</span>
     <${Features} durable=${queue.durable} autoDelete=${queue.auto_delete} exclusive=${queue.exclusive} />`;
   const actions = html`
     ${!isStream && html`<button class="button" onClick=${() => openMove(vhost, name, queue)}>Move</button>
@@ -244,7 +244,7 @@ export function QueuePage({ route, names: [vhost, name] }) {
     ${tab === "messages" && html`<${MessagesTab} vhost=${vhost} name=${name} isStream=${isStream} query=${route.query} total=${queue.messages} />`}
     ${tab === "unacked" && html`<${UnackedTab} vhost=${vhost} name=${name} query=${route.query} total=${queue.messages_unacknowledged} />`}
     ${tab === "live" && html`<${LiveTab} vhost=${vhost} name=${name} query=${route.query} />`}
-    ${tab === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${name} />`}
+    ${tab === "bindings" && html`<${QueueBindings} vhost=${vhost} name=${name} query=${route.query} />`}
     ${tab === "consumers" && (isStream ? html`<${StreamConsumers} queue=${queue} />` : html`<${QueueConsumers} queue=${queue} />`)}
     ${tab === "settings" && html`<${QueueSettings} queue=${queue} />`}
     ${tab === "publish" && html`<${Panel} title="Publish to this queue" id="publish"><${PublishForm} vhost=${vhost} exchange="" routingKey=${name} fixed=${true} /><//>`}
@@ -323,40 +323,14 @@ function QueueCharts({ route, samples }) {
 
 // ── bindings, consumers, settings ─────────────────────────────────────────────────────────────────
 
-function QueueBindings({ vhost, name }) {
+function QueueBindings({ vhost, name, query }) {
   const { data, error, reload } = useLoaded(at("queues", vhost, name, "bindings"));
   if (!data) return error ? html`<${Problem} error=${error} retry=${reload} />` : html`<${Loading} />`;
   const own = data.filter((each) => each.source !== "");
   return html`<${Panel} title="Bindings" id="bindings" actions=${html`<button class="button small" onClick=${() => openBind(vhost, name, reload)}>Add binding</button>`}>
     <p class="muted">Every queue is bound to the default exchange by its name.</p>
-    ${own.length ? html`<${Diagram} bindings=${own} vhost=${vhost} focus=${["queue", name]} />
-      <${BindingTable} bindings=${own} vhost=${vhost} reload=${reload} />` : html`<${Empty} title="No other binding." command=${`recado bindings declare amq.topic ${format.shell(name)} "orders.#"`}>An exchange sends messages here after it is bound.<//>`}
+    ${own.length ? html`<${Bindings} bindings=${own} vhost=${vhost} focus=${["queue", name]} query=${query} reload=${reload} />` : html`<${Empty} title="No other binding." command=${`recado bindings declare amq.topic ${format.shell(name)} "orders.#"`}>An exchange sends messages here after it is bound.<//>`}
   <//>`;
-}
-
-export function BindingTable({ bindings, vhost, reload }) {
-  const unbind = (each) => {
-    const kind = each.destination_type === "queue" ? "q" : "e";
-    confirm({
-      title: `Remove the binding from ${exchangeLabel(each.source)} to ${each.destination}?`,
-      label: "Remove binding",
-      lines: [`Messages with the routing key "${each.routing_key}" no longer take this way.`],
-      submit: async () => {
-        await remove(at("bindings", vhost, "e", exchangeSegment(each.source), kind, each.destination, each.properties_key));
-        reload();
-      },
-      done: "The binding was removed.",
-    });
-  };
-  return html`<div class="scroller whole" tabindex="0" role="group" aria-label="Table"><table class="table plain broad">
-    <thead><tr><th scope="col">From</th><th scope="col">To</th><th scope="col">Routing key</th><th scope="col" class="hide-s">Arguments</th><th scope="col"><span class="offscreen">Actions</span></th></tr></thead>
-    <tbody>${bindings.map((each) => html`<tr key=${`${each.source}\n${each.destination_type}\n${each.destination}\n${each.properties_key}`}>
-      <td><a href=${href(["exchanges", vhost, exchangeSegment(each.source)])}><${Name}>${exchangeLabel(each.source)}<//></a></td>
-      <td><a href=${href([each.destination_type === "queue" ? "queues" : "exchanges", vhost, each.destination])}><${Name}>${each.destination}<//></a></td>
-      <td><code><${Name}>${each.routing_key}<//></code></td>
-      <td class="hide-s"><${Arguments} values=${each.arguments} /></td>
-      <td><div class="cell-actions"><button class="button small danger" onClick=${() => unbind(each)}>Remove</button></div></td>
-    </tr>`)}</tbody></table></div>`;
 }
 
 function openBind(vhost, queue, reload) {
