@@ -101,10 +101,14 @@ def scraped(node: UsedNode) -> Iterator[Prometheus]:
     """Prometheus, which has scraped the node before and after it worked."""
     targets = {"recado": f"{node.address}/metrics", "objects": f"{node.address}/metrics/per-object"}
     with prometheus(targets) as running:
-        running.await_samples("rabbitmq_identity_info", 1)
+        # Of each target: the other one may have been scraped already.
+        scrapes = [f'rabbitmq_identity_info{{job="{job}"}}' for job in targets]
+        for each in scrapes:
+            running.await_samples(each, 1)
+        before = [running.count_samples(each) for each in scrapes]
         node.work()
-        before = running.count_samples("rabbitmq_identity_info")
-        running.await_samples("rabbitmq_identity_info", before + 2)
+        for each, count in zip(scrapes, before, strict=True):
+            running.await_samples(each, count + 2)
         yield running
 
 
