@@ -60,7 +60,8 @@ def top(*flags: str, columns: int = 100) -> Iterator[tuple[Screen, subprocess.Po
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env={**os.environ, "TERM": "xterm"},
+        # COLUMNS, which a test runner may set, would override the size of the terminal.
+        env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": "xterm"},
     )
     os.close(terminal)
     try:
