@@ -1,4 +1,4 @@
-"""Fetch the JavaScript of other projects for the web console, and a schema, from the npm registry.
+"""Fetch the JavaScript of other projects for web pages, and a schema, from the npm registry.
 
     python -m workshop.vendor
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-CONSOLE: Final = ROOT / "src/recado/console/web/vendor"
+PAGES: Final = ROOT / "src/recado/web/vendor"
 TESTS: Final = ROOT / "tests/console/web/vendor"
 SCHEMAS: Final = ROOT / "tests/patterns/vendor"
 
@@ -46,14 +46,14 @@ PACKAGES: Final = (
             "hooks/dist/hooks.mjs": "hooks.js",
             "LICENSE": "preact.LICENSE",
         },
-        CONSOLE,
+        PAGES,
     ),
     Package(
         "htm",
         "3.1.1",
         "Apache-2.0",
         {"dist/htm.module.js": "htm.js", "LICENSE": "htm.LICENSE"},
-        CONSOLE,
+        PAGES,
     ),
     Package(
         "uplot",
@@ -64,7 +64,7 @@ PACKAGES: Final = (
             "dist/uPlot.min.css": "uplot.css",
             "LICENSE": "uplot.LICENSE",
         },
-        CONSOLE,
+        PAGES,
     ),
     Package(
         "axe-core",
@@ -84,7 +84,7 @@ PACKAGES: Final = (
 
 
 def main() -> None:
-    for folder in (CONSOLE, TESTS, SCHEMAS):
+    for folder in (PAGES, TESTS, SCHEMAS):
         folder.mkdir(parents=True, exist_ok=True)
         packages = [package for package in PACKAGES if package.folder == folder]
         manifest = [_bring(package) for package in packages]

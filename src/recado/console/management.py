@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from recado.web import WebAssets
 
 from .console import ArchiveSet, CertificateFiles, Console, DiskFolder, Listener
 from .message_access import MessagePolicy
@@ -39,7 +42,6 @@ from .resources import (
 from .routes import API, METRICS
 from .site import Site
 from .status_collector import StatusCollector
-from .web_assets import WebAssets
 
 if TYPE_CHECKING:
     import ssl
@@ -48,6 +50,8 @@ if TYPE_CHECKING:
 
     from .identity_provider import IdentityProvider
 
+WEB_FOLDER: Final = Path(__file__).parent / "web"
+VENDORED: Final = ("hooks", "htm", "preact", "uplot")
 RESOURCES = (
     audit_log,
     compatibility,
@@ -133,7 +137,14 @@ class Management:
             message_policy=message_policy,
             provider=provider,
         )
-        sites = [Site(console, API, assets=WebAssets(), path_prefix=path_prefix)]
+        sites = [
+            Site(
+                console,
+                API,
+                assets=WebAssets(WEB_FOLDER, vendored=VENDORED),
+                path_prefix=path_prefix,
+            )
+        ]
         bound_port = await sites[0].listen(host, port, tls, sockets)
         bound_metrics_port = None
         if metrics_port is not None:

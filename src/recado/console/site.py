@@ -27,13 +27,13 @@ from aiohttp.web_protocol import RequestHandler
 from recado.broker.access import User
 from recado.broker.scopes import TokenUser
 from recado.server.connection import now_ms
+from recado.web import SAFE_METHODS, WebAssets, render_asset, security_headers
 
 from .access import Access, find_refusal
 from .query import ListQuery, QueryError, arrange, parse_list_query, select_columns
 from .request import Answer, ApiError, ApiRequest, SessionCookie, bad_request, not_found
 from .routes import ApiRoute, Content, RouteTable
 from .slices import SLICE_S
-from .web_assets import SECURITY_HEADERS, Asset, WebAssets
 
 if TYPE_CHECKING:
     import ssl
@@ -62,7 +62,8 @@ EVENT_STREAM_HEADERS: Final = {
     "x-accel-buffering": "no",  # nginx passes each event on at once
 }
 CSRF_HEADER: Final = "X-CSRF-Token"
-SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SECURITY_HEADERS: Final = security_headers(trusted_types="recado-worker")
+"""The one policy of trusted types names the script of the shared worker."""
 
 
 class _TimedHandler(RequestHandler):
@@ -217,7 +218,7 @@ class Site:
             asset = await self._assets.find(path) if self._assets is not None else None
             if asset is None:
                 raise not_found()
-            return _render_asset(request, asset)
+            return render_asset(request, asset, SECURITY_HEADERS)
         methods, parameters = found
         if request.method == "OPTIONS":
             return web.Response(headers={"allow": _allowed(methods)})
@@ -521,29 +522,6 @@ def _check_origin(request: web.BaseRequest, route: ApiRoute) -> None:
 def _node_id(name: str, port: int) -> str:
     """Return an id that distinguishes the cookies of this node from those of other nodes on the same host."""
     return hashlib.sha256(f"{name}:{port}".encode()).hexdigest()[:8]
-
-
-def _render_asset(request: web.BaseRequest, asset: Asset) -> web.Response:
-    """Return a file of the console; without its body if the browser has it."""
-    if request.method == "OPTIONS":
-        return web.Response(headers={"allow": "GET, HEAD, OPTIONS"})
-    if request.method not in SAFE_METHODS:
-        return web.Response(status=405, headers={"allow": "GET, HEAD, OPTIONS"})
-    headers = {
-        **SECURITY_HEADERS,
-        "cache-control": asset.cache_control,
-        "etag": asset.etag,
-        "server": "recado",
-        "vary": "accept-encoding",
-    }
-    if asset.etag in request.headers.get("if-none-match", ""):
-        return web.Response(status=304, headers=headers)
-    headers["content-type"] = asset.content_type
-    body = asset.body
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["content-encoding"] = "gzip"
-        body = asset.compressed
-    return web.Response(headers=headers, body=body)
 
 
 def _allowed(methods: dict[str, ApiRoute]) -> str:

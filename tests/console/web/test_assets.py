@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import recado
-from recado.console import web_assets
+from recado.console.management import WEB_FOLDER
 from workshop import vendor
 
 from ..http import TIMEOUT_S, Api
@@ -87,7 +87,7 @@ def test_a_file_that_the_browser_has_is_not_sent_again(api: Api) -> None:
         "/static/",
         "/static/main.js",
         "/static/000000000000/main.js",
-        "/static/{digest}/../../web_assets.py",
+        "/static/{digest}/../../management.py",
         "/static/{digest}/%2e%2e/site.py",
         "/static/{digest}/..%2fsite.py",
         "/static/{digest}//main.js",
@@ -131,7 +131,7 @@ def test_the_metrics_port_has_no_console(broker: recado.Broker) -> None:
     assert fetch(broker.metrics_port, "/").status == 404
 
 
-@pytest.mark.parametrize("folder", [vendor.CONSOLE, vendor.TESTS, vendor.SCHEMAS])
+@pytest.mark.parametrize("folder", [vendor.PAGES, vendor.TESTS, vendor.SCHEMAS])
 def test_files_of_other_projects_are_those_of_the_manifest(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     expected = {name: digest for each in manifest for name, digest in each["sha256"].items()}
@@ -148,7 +148,7 @@ def test_files_of_other_projects_are_those_of_the_manifest(folder: Path) -> None
 
 
 def test_no_file_names_another_host_or_needs_unsafe_code() -> None:
-    for path in web_assets.FOLDER.rglob("*"):
+    for path in [*WEB_FOLDER.rglob("*"), *vendor.PAGES.iterdir()]:
         if path.suffix not in (".js", ".css", ".html", ".svg"):
             continue
         text = path.read_text()

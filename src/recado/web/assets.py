@@ -1,9 +1,10 @@
-"""The files of the web console, in memory: a page, its scripts, styles and licences.
+"""The files of a web application, in memory: a page, its scripts, styles and licences.
 
 All files are read once, at the first request, in a thread. A request looks its path up in a table, so no path ever
 reaches the file system. Scripts and styles have addresses that contain a digest of all files but the page
 (`static/1f0c9a2b77de/main.js`): browsers store them for ever, and a new version has new addresses. Addresses are
-relative, so the console works under any path of a reverse proxy.
+relative, so a page works under any path of a reverse proxy. The JavaScript of other projects is in one folder for all
+applications, which see the files that they name as `static/…/vendor/preact.js`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-FOLDER: Final = Path(__file__).parent / "web"
+VENDOR_FOLDER: Final = Path(__file__).parent / "vendor"
 PAGE: Final = "index.html"
 TYPES: Final = {
     ".css": "text/css; charset=utf-8",
@@ -27,30 +29,6 @@ TYPES: Final = {
     ".LICENSE": "text/plain; charset=utf-8",
 }
 DIGEST_DIGITS_COUNT: Final = 12
-
-CONTENT_SECURITY_POLICY: Final = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        "frame-ancestors 'none'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        # Assigning text to `innerHTML` and the like is an error. The one policy names the script of the shared worker.
-        "require-trusted-types-for 'script'",
-        "trusted-types recado-worker",
-    )
-)
-SECURITY_HEADERS: Final = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=()",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
 
 
 class Asset(msgspec.Struct, frozen=True):
@@ -66,8 +44,10 @@ class Asset(msgspec.Struct, frozen=True):
 class WebAssets:
     """Finds the answer to a path."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
+    def __init__(self, folder: Path, *, vendored: Collection[str] = ()) -> None:
+        """Serve the files of a folder, and those of `vendor` whose names without suffix are in `vendored`."""
         self._folder = folder
+        self._vendored = vendored
         self._loading: asyncio.Task[dict[str, Asset]] | None = None
 
     async def find(self, path: str) -> Asset | None:
@@ -75,18 +55,14 @@ class WebAssets:
         if path != "/" and not path.startswith("/static/"):
             return None
         if self._loading is None:
-            loading = asyncio.to_thread(load_assets, self._folder)
+            loading = asyncio.to_thread(load_assets, self._folder, self._vendored)
             self._loading = asyncio.get_running_loop().create_task(loading)
         return (await asyncio.shield(self._loading)).get(path)
 
 
-def load_assets(folder: Path) -> dict[str, Asset]:
-    """Return all files of a folder by path; the page is at `/`."""
-    files = {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.suffix in TYPES
-    }
+def load_assets(folder: Path, vendored: Collection[str] = ()) -> dict[str, Asset]:
+    """Return all files of a folder, and the given ones of other projects, by path; the page is at `/`."""
+    files = {name: path.read_bytes() for name, path in sorted(_find_files(folder, vendored))}
     page = files.pop(PAGE)
     digest = hashlib.sha256()
     for name, data in files.items():
@@ -100,6 +76,15 @@ def load_assets(folder: Path) -> dict[str, Asset]:
     for name, data in files.items():
         assets[f"/{static}/{name}"] = _asset(name, data, "public, max-age=31536000, immutable")
     return assets
+
+
+def _find_files(folder: Path, vendored: Collection[str]) -> Iterator[tuple[str, Path]]:
+    for path in folder.rglob("*"):
+        if path.suffix in TYPES:
+            yield path.relative_to(folder).as_posix(), path
+    for path in VENDOR_FOLDER.iterdir():
+        if path.stem in vendored:
+            yield f"vendor/{path.name}", path
 
 
 def _asset(name: str, body: bytes, cache_control: str) -> Asset:
