@@ -1,0 +1,14 @@
+"""The overlay: topics spread over many nodes, with filters at the owner of each topic.
+
+Nodes have ids on a ring. A topic belongs to the node whose id is nearest to the hash of the topic's name. Every node
+accepts every command and routes it to the owner. The state of topics is replicated to the owner's neighbours.
+
+    identifier      ids of nodes and keys of topics: the ring, distance, digits; how an id is derived and verified
+    peer_address    one start of a node: its id, incarnation, network and address
+    peer_view       the nodes that are believed to be alive, sorted by id
+    effects         what a core asks of the code that runs it: send, set a timer
+    errors          the exceptions
+
+All of these are pure: `handle(event, now)` returns effects, and time, random numbers and ids are arguments. So whole
+networks run in one process under a seeded simulator. docs/overlay.md explains the algorithms.
+"""
