@@ -45,6 +45,14 @@ def test_fanout_matches_everything() -> None:
     assert match(exchange, ["anything"], {}) == bound
 
 
+def test_each_part_of_many_matches_is_sorted_in_a_step_of_its_own() -> None:
+    exchange = exchange_of("fanout")
+    for queue in queues(4 * 1024):
+        exchange.bind(queue, "", {})
+    finding, sorting, merging = 2, 4, 4
+    assert len(list(exchange.search([""], {}))) == finding + sorting + merging
+
+
 def test_direct_forgets_keys_that_are_gone() -> None:
     matcher: DirectMatcher[str] = DirectMatcher()
     first, second = (Binding("x", queue, "k", {}, 0) for queue in ("a", "b"))

@@ -235,8 +235,8 @@ class Exchange(Generic[Q]):
             matching: list[Binding[Q | Exchange[Q]]] = []
             for chunk in _sort_by_serial(found):
                 matching += [binding for binding in chunk if not binding.destination.deleted]
-                if units := len(chunk) // BINDINGS_PER_UNIT:
-                    yield units
+                if not chunk or len(chunk) >= BINDINGS_PER_UNIT:
+                    yield max(len(chunk) // BINDINGS_PER_UNIT, 1)
             if matching:
                 return matching
         return []
@@ -256,7 +256,7 @@ class Exchange(Generic[Q]):
 
 
 def _sort_by_serial(bindings: Collection[Binding[T]]) -> Iterator[Sequence[Binding[T]]]:
-    """Return the bindings in creation order, in chunks, so that each step sorts only a part."""
+    """Return the bindings in creation order, in chunks. An empty chunk ends a step that has only sorted."""
     if len(bindings) <= _SORTED_BINDINGS_PER_STEP:
         return iter((sorted(bindings, key=_BY_SERIAL),))
     return _merge_sorted(bindings)
