@@ -1,8 +1,9 @@
-"""recado: an AMQP 0-9-1 message broker, a client, persistent feeds, actors, and Spark pipelines.
+"""recado: an AMQP 0-9-1 broker, a client, integration patterns, persistent feeds, actors, and Spark pipelines.
 
-Each part has a package with its full API: `recado.client`, `recado.feeds`, `recado.actors`, `recado.pipeline`,
-`recado.selector`. This module exports the names that most programs begin with. They are imported on first use,
-so `import recado` is fast: `recado.Broker` imports asyncio and the server, `recado.__version__` nothing.
+Each part has a package with its full API: `recado.client`, `recado.patterns`, `recado.feeds`, `recado.actors`,
+`recado.pipeline`, `recado.selector`. This module exports the names that most programs begin with. They are
+imported on first use, so `import recado` is fast: `recado.Broker` imports asyncio and the server,
+`recado.__version__` nothing.
 """
 
 from __future__ import annotations

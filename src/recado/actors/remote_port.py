@@ -40,13 +40,13 @@ class ReceivedSequences(Protocol):
     """
 
     def settled_ranges(self) -> Sequence[tuple[int, int]]:
-        """Return the settled numbers as ranges, lowest first."""
+        """Return ranges, lowest first, that contain the settled numbers, and no others but those of `unsettled()`."""
 
     def highest(self) -> int:
         """Return the highest number received. Each lower number is settled, lost, or one of `unsettled()`."""
 
     def unsettled(self) -> Collection[int]:
-        """Return the numbers that may be received again. They may lie within the settled ranges."""
+        """Return the unsettled numbers, of which some may lie within `settled_ranges()`."""
 
 
 class RemoteLayer(Protocol):

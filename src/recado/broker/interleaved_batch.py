@@ -58,8 +58,11 @@ class InterleavedBatch:
         `indexes` are the indexes of the rejected messages within the run.
         """
         route_order = {method: i for i, method in enumerate(dict.fromkeys(self._method_frames))}
-        arrival_order = sorted(
+        # For each message in the order of publishing, its index in the original order.
+        original_indexes = sorted(
             range(len(self._method_frames)), key=lambda i: route_order[self._method_frames[i]]
         )
         published_here = published - self.number_before
-        return (self.number_before + 1 + arrival_order[published_here + index] for index in indexes)
+        return (
+            self.number_before + 1 + original_indexes[published_here + index] for index in indexes
+        )

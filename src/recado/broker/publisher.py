@@ -317,7 +317,7 @@ class Publisher:
             )
         count, exchange = len(event.payloads), route.source_exchange
         if route.is_unroutable:
-            self._refuse_unroutable(route, run)
+            self._return_or_drop(route, run)
         else:
             routed = count * len(queues)
             self.routed += routed
@@ -377,7 +377,7 @@ class Publisher:
             self.routed += count * len(queues)
             exchange.published_out += count * len(queues)
         elif not (deduplication and deduplication.is_duplicate):
-            self._refuse_unroutable(route, run)
+            self._return_or_drop(route, run)
         if self.confirms_enabled and rejected:
             self._record_rejected(sorted(rejected))
         self._published += count
@@ -456,7 +456,7 @@ class Publisher:
         )
         return properties, more_keys, cost
 
-    def _refuse_unroutable(self, route: Route, run: Run) -> None:
+    def _return_or_drop(self, route: Route, run: Run) -> None:
         """Return messages that reach no queue, or drop them if they are not mandatory."""
         for observer in self._access.vhost.message_observers:
             observer.unroutable(run, returned=route.mandatory)

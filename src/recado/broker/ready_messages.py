@@ -1,7 +1,8 @@
 """Reading the messages of a queue in the order of delivery, a portion at a time, without removing them.
 
 RM1  Messages that are ready during the whole reading are read once, in the order of delivery. Messages that
-     enter or return to the queue meanwhile are not read, except for some that return to it early.
+     enter the queue meanwhile are not read. A message that returns to it is read if its position has not been
+     passed yet.
 
 Between two portions the queue is used as always. What was read may then have left it, so a caller that
 removes messages does that before the next turn.

@@ -22,7 +22,7 @@ _SEGMENT_BYTES_MAX = 128 << 20
 
 
 def clamp_segment_bytes(requested: int | None) -> int:
-    """Return the size of a segment; a client's value is an upper limit, so less is permitted."""
+    """Return the size of a segment for the size that a client requests, at least 4 KiB and at most 128 MiB."""
     if requested is None:
         return SEGMENT_BYTES
     return min(max(requested, _SEGMENT_BYTES_MIN), _SEGMENT_BYTES_MAX)
@@ -81,7 +81,7 @@ class StreamReadCache:
         self._blocks: deque[list[Run]] = deque(maxlen=CACHED_BLOCKS_MAX)
 
     def read(self, log: StreamLog, offset: int, end: int) -> tuple[Run, int]:
-        """Return the run that contains an offset, and the number of bytes read for it.
+        """Return the run that contains an offset, and about how many bytes were read for it.
 
         If the offset is no longer available, it is the oldest run. There must be a message before `end`.
         The caller must not change the run.

@@ -4,8 +4,9 @@
     recado definitions import FILE --data DIR       import them into the folder, all or nothing
     recado definitions check FILE [--data DIR]      check whether they could be imported
 
-No broker may run on the folder. With --url or --context instead of --data they are those of a running broker,
-recado or RabbitMQ. A broker imports the file that `node.definitions` names when it starts.
+No broker may run on the folder. With --url or --context instead of --data, the definitions of a running broker are
+exported, changed or compared over HTTP. That broker may be RabbitMQ, except for `check`; RabbitMQ does not undo an
+import that fails in the middle. A broker imports the file that `node.definitions` names when it starts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from recado.server.connection import now_ms
 
 DESCRIPTIONS = {
     "export": "Export the definitions of a data folder or a running broker in RabbitMQ's JSON format.",
-    "import": "Import a definitions file into a data folder or a running broker, all or nothing.",
+    "import": "Import a definitions file into a data folder or a running broker; recado imports all or nothing.",
     "check": "Check whether a definitions file could be imported, without importing it.",
 }
 

@@ -25,7 +25,7 @@ import msgspec
 
 SAMPLE_INTERVAL_S: Final = 5.0  # as collect_statistics_interval of RabbitMQ
 SERIES_SAMPLES_MAX_COUNT: Final = 120  # ten minutes
-SERIES_MAX_COUNT: Final = 500  # of all samples: about 10 MB
+SERIES_MAX_COUNT: Final = 500  # with all their samples about 10 MB
 SAMPLED_PORTION_COUNT: Final = 500  # objects between two yields: about 1 ms
 REQUESTED_SAMPLES_MAX_COUNT: Final = 2_000  # of one series in one answer
 
@@ -151,6 +151,7 @@ class CounterHistory:
         }
 
     def _samples(self, key: Hashable, index: int, request: SeriesRequest) -> list[dict[str, int]]:
+        """Return the samples, newest first; a sample of time t is the value at the end of the step that begins at t."""
         series = self._series.get(key) or ()
         times = [at_ms for at_ms, _ in series]
         newest = self._newest.values.get(key)
@@ -209,5 +210,5 @@ def read_series_request(age: str | None, step: str | None) -> SeriesRequest | No
         return None
     if not age.isdigit() or not step.isdigit():
         return None
-    age_s, step_s = int(age[:9]), int(step[:9])
+    age_s, step_s = int(age[:9]), int(step[:9])  # nine digits, 31 years, are more than any history
     return SeriesRequest(age_s * 1_000, step_s * 1_000) if age_s > 0 and step_s > 0 else None

@@ -189,7 +189,7 @@ class IdentityProvider:
     def _forget_task(self, task: asyncio.Task[_Metadata]) -> None:
         self._loading = None
         if not task.cancelled():
-            task.exception()  # those that waited have it
+            task.exception()  # the requests that waited for it have raised it
 
     async def _discover(self) -> _Metadata:
         url = f"{self._settings.issuer.rstrip('/')}{DISCOVERY_PATH}"

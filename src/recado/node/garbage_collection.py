@@ -5,9 +5,9 @@ collection visits every object, and the event loop stands still meanwhile: 0.1 s
 with 16 million messages in memory. So only new objects are collected. Those that survive a collection are moved
 to the permanent generation (`gc.freeze`), which no collection visits.
 
-A reference cycle that survives one collection would never be freed. The broker leaves none: queues and
+A reference cycle that survives one collection is not freed by later ones. The broker leaves none: queues and
 connections break theirs when they end. Cycles of other origin are freed by a full collection every ten minutes.
-It is left out while the process has 32 MiB more memory than at its start, because it would take too long.
+That is left out while the process has 32 MiB more memory than at its start, because it would take too long.
 
 A node with archives (`feeds.archives`) does not use this, because they create reference cycles: it has Python's
 own collection (`garbage_collection` in cli/broker_process.py).

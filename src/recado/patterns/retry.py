@@ -14,7 +14,8 @@ class Retry(msgspec.Struct, frozen=True):
 
     The delay after attempt n is `backoff * factor ** (n - 1)` seconds, at most `max_delay`. With `jitter`, each
     delay is reduced by a random share of up to that much, so that messages that failed together do not return
-    together. `on` limits retries to these exceptions; others dead-letter the message at once.
+    together. `on` limits retries to these exceptions; others dead-letter the message at once,
+    and so do `RejectMessageError` and `TranslationError`, whatever `on` is.
     """
 
     attempts: int = 3

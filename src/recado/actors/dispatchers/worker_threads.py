@@ -83,7 +83,7 @@ class WorkerThreads(ABC):
     def _run_cell(self, cell: Cell, messages_max: int = CELL_MESSAGES_MAX) -> None:
         try:
             cell.run(messages_max)
-        except Exception as error:  # noqa: BLE001  the actor was stopped while its handler ran
+        except Exception as error:  # noqa: BLE001  `run` reports those of handlers: this cell was stopped meanwhile
             cell.fail(interrupted_error(cell.ref, error))
         self._finished_runs += 1
 

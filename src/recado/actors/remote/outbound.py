@@ -119,7 +119,10 @@ class Outbound:
             self._report_undeliverable(recipient, message, sender, reply, error)
 
     def _compress(self, body: bytes) -> tuple[int, bytes]:
-        """Raises SerializationError for a body that the other node would refuse to decompress."""
+        """Return the compression and the body.
+
+        Raises SerializationError for a body that the other node would refuse to decompress.
+        """
         if len(body) > self._max_decompressed_bytes:
             raise SerializationError(
                 f"the message has {len(body)} bytes, above max_decompressed_bytes="

@@ -1,8 +1,8 @@
 """An order book: matches the buy orders and sell orders for one share.
 
 BK1  The book is never crossed: its best buy price is below its best sell price.
-BK2  No volume is lost: all volume of buy orders is traded or rests, and so is that of sell orders; each trade
-     takes the same volume from both.
+BK2  No volume is lost: the volume of all buy orders is what was traded plus what rests in the book; so is that
+     of the sell orders. Each trade takes the same volume from both.
 BK3  Price-time priority: orders with the better price trade first, and of equal prices the earlier one.
 BK4  A trade is at the price of the resting order; a new order to buy pays no more than its limit, and
      one to sell gets no less.

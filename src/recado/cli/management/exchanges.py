@@ -104,7 +104,7 @@ COMMAND = Resource(
     {
         "list": list_command("exchanges", COLUMNS),
         "show": show_command("exchange", "exchanges", SHOWN_FIRST, has_vhost=True),
-        "declare": Command("Declare a durable exchange.", _add_declare, _declare),
+        "declare": Command("Declare an exchange.", _add_declare, _declare),
         "delete": Command(
             "Delete an exchange and its bindings.", _add_delete, _delete, is_destructive=True
         ),

@@ -1,7 +1,8 @@
 """`recado top`: the busiest queues and the rates of a server, live.
 
 A screen is built from two requests: the overview, and one page of queues that the server has sorted, so that what
-is transferred does not grow with the number of queues. Without a terminal one screen is printed.
+is transferred does not grow with the number of queues. Into a pipe or a file it writes one table of queues, without
+the overview.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class DynamicRouter(FlowStep):
         return tuple(rule for _, _, rule in self._rules.values())
 
     def change(self, change: RuleChange) -> None:
-        """Apply a control message. Raises `RejectMessageError` if its selector or its destination is invalid."""
+        """Apply a control message. Raises `RejectMessageError` if it is invalid, or one rule too many."""
         match change:
             case RoutingRule():
                 self._set_rule(change)
@@ -93,7 +93,7 @@ class DynamicRouter(FlowStep):
         for text in (rule.name, rule.to):
             if not 0 < len(text.encode(errors="replace")) <= _MAX_NAME_BYTES:
                 raise RejectMessageError(
-                    f"routing rule: {text!r:.100} is no name of 1 to {_MAX_NAME_BYTES} bytes"
+                    f"routing rule: {text!r:.100} is not a name of 1 to {_MAX_NAME_BYTES} bytes"
                 )
         destination: DestinationLike = rule.to
         if self._allowed is not None:

@@ -1,7 +1,7 @@
 """The formats of sources and sinks: their options, and the fields of their rows.
 
-Options of Spark's own formats are left to Spark. Their fields are unknown, unless a Parquet file or the key
-`schema` tells them.
+Options of Spark's own formats are left to Spark. The fields of their rows are known for `rate` and `text`, and
+otherwise only from a local Parquet file or the key `schema`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check_source(
         return UNKNOWN_FIELDS, [
             Problem(location, f"{source.format} cannot be read as a stream", hint)
         ]
-    if source.format not in known and "." not in source.format:
+    if source.format not in known and "." not in source.format:  # with a dot: a class of Spark's
         what = f"there is no format {source.format!r}"
         return UNKNOWN_FIELDS, [Problem(location, what, suggest_name(source.format, known))]
     if source.format == "amqp" and not is_streaming:

@@ -31,9 +31,9 @@ def apply_wire_tap(step: WireTapStep, flow: Flow, context: StepContext) -> Flow:
     if not step.where and not step.selector:
         return flow.send_to(step.to, flow.rows)
     condition = compile_condition(step.where, step.selector, fields_of_rows(flow.rows))
-    copy = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
+    tapped = flow.send_to(step.to, flow.rows.where(match_sql(condition)))
     # A row on which the condition cannot be evaluated continues, and a dead letter reports the failure.
-    return copy.with_rows(
+    return tapped.with_rows(
         flow.rows, make_dead_letters_of_failures(context, flow.rows, condition, step.where)
     )
 

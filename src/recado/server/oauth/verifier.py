@@ -110,7 +110,7 @@ class TokenVerifier:
         finally:
             self._waiting_count -= 1
         user = self.check_now(token)
-        if user is None:  # the load took so long that the next one is due
+        if user is None:  # still unknown, and so much later that the keys may be loaded again
             raise TokenError("the key of the token is unknown")
         return user
 

@@ -2,8 +2,8 @@
 
 RBK1  `buckets` has the paged-out messages that have been counted: those before the cursor, and those that were
       paged out since the beginning.
-RBK2  `taken` of a bucket has the live messages from `first` on that are in memory or delivered: those that counting
-      found there, and those paged in or taken since.
+RBK2  `taken` of a bucket has the live messages from `first` on that are in memory or delivered. A message enters
+      it when it is counted, if it is not paged out then, or later when it leaves the paged-out ones.
 
 The journal has the priority of each message as it was published; a queue limits it. So nothing is written: the
 messages are only counted by priority, which means reading all of their records.

@@ -1,6 +1,6 @@
 """Frame batches: several frames in one AMQP message.
 
-    one frame       | frame |                              begins with the frame version
+    one frame       | frame |                              begins with 1 (the frame version) or 0 (a refusal)
     several         | 2 u8 | count u8 | size u32 | size u32 | … | frame | frame | …
 
 A message costs the broker and its clients as much for one frame as for thirty. With eighty concurrent asks, an
