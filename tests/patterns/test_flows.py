@@ -17,6 +17,7 @@ from recado.patterns import (
     Message,
     Messaging,
     Output,
+    ReplyError,
     Splitter,
     StatefulStep,
     StateTransaction,
@@ -127,6 +128,18 @@ async def test_deadlines_of_a_flow_are_met(server: Server, name: Name) -> None:
     async with app:
         await app.publish_many(numbers, [1, 2])
         assert await seen.wait(2) == [1, 2]
+
+
+@in_a_loop
+async def test_a_request_to_a_flow_that_fails_gets_an_error(server: Server, name: Name) -> None:
+    app = make_app(server, name)
+    orders = name("orders")
+    app.flow(orders, Splitter(lambda order: order.items), body_type=Order)
+    async with app:
+        with pytest.raises(ReplyError, match="id"):
+            await app.request(orders, {"id": "seven", "items": []}, timeout=60)
+        with pytest.raises(ReplyError, match="no parts"):
+            await app.request(orders, Order(7, []), timeout=60)
 
 
 @in_a_loop

@@ -505,6 +505,14 @@ def test_compositions_that_cannot_work_are_refused() -> None:
         app.subscribe("others")(lambda: None)
 
 
+def test_options_that_do_not_exist_are_refused() -> None:
+    app = Messaging("amqp://localhost")
+    with pytest.raises(TypeError, match="unexpected option 'concurency'"):
+        app.subscribe("orders", concurency=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="unexpected option 'concurrency'"):
+        app.flow("orders", concurrency=3)  # type: ignore[call-arg]
+
+
 @in_a_loop
 async def test_a_breaker_suspends_an_endpoint(app: Messaging, name: Name) -> None:
     orders, attempts = name("orders"), Collected()

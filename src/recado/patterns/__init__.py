@@ -2,7 +2,8 @@
 
 messaging, blocking                                               the application: endpoints, publishing, requests
 interceptor, tracing, trace_context                               code around all messages, and OpenTelemetry
-publisher, requester, endpoint, processor, tap                    what it runs
+topology, polling, endpoint_registry                              what it consists of
+publisher, requester, endpoint, processor, settlement, tap        what it runs
 handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed
@@ -127,6 +128,8 @@ if TYPE_CHECKING:
     from .step import Send as Send
     from .step import StatefulStep as StatefulStep
     from .step import StateTransaction as StateTransaction
+    from .subscription_options import HandlerOptions as HandlerOptions
+    from .subscription_options import SourceOptions as SourceOptions
     from .tracing import Tracing as Tracing
     from .transformation import CLAIM_CONTENT_TYPE as CLAIM_CONTENT_TYPE
     from .transformation import CanonicalModel as CanonicalModel
@@ -192,6 +195,7 @@ _MODULES = {
     "HandledMessage": "harness",
     "HandlerAbortedError": "errors",
     "HandlerTimeoutError": "errors",
+    "HandlerOptions": "subscription_options",
     "Harness": "harness",
     "Health": "messaging",
     "HistoryEntry": "management",
@@ -247,6 +251,7 @@ _MODULES = {
     "SetDetour": "management",
     "SmartProxy": "management",
     "Splitter": "routing",
+    "SourceOptions": "subscription_options",
     "SqliteStore": "state",
     "StateError": "errors",
     "StateStore": "state",

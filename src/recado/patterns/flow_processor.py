@@ -14,17 +14,17 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from recado.amqp.properties import Properties
 from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
 
 from .declaration import Declarer
 from .destination import Destination, PointToPoint
-from .errors import TranslationError, UnroutableMessageError
-from .failure import attempt_number
+from .errors import UnroutableMessageError
 from .flow import FlowOutput, FlowResult, FlowRuntime
 from .message import Message
-from .processor import DeliverySettlement, ProcessorOptions, WorkerLostError
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .reception import to_message
+from .settlement import REFUSED, DeliverySettlement
 from .translation import Translators
 
 log = logging.getLogger("recado.patterns")
@@ -76,7 +76,6 @@ class FlowProcessor:
         self,
         flow: FlowRuntime,
         body_type: Any,
-        options: ProcessorOptions,
         publisher: FlowPublisher,
         settlement: DeliverySettlement,
         translators: Translators,
@@ -85,7 +84,6 @@ class FlowProcessor:
         self.running_count = 0
         self.failed_count = 0
         self._body_type = body_type
-        self._options = options
         self._publisher = publisher
         self._settlement = settlement
         self._translators = translators
@@ -159,22 +157,14 @@ class FlowProcessor:
     async def _receive(self, delivery: Delivery, queue: str) -> Message[Any] | None:
         """Return the message of a delivery, or None if it was settled without being processed."""
         properties = delivery.properties
-        attempt = attempt_number(delivery, properties)
-        attempts = self._options.retry.attempts
-        if attempt > attempts > 1:
-            lost = WorkerLostError(f"{attempt - 1} attempts ended without a result")
-            await self._settlement.park(delivery, properties, queue, lost, attempt - 1)
-            return None
-        try:
-            body = self._translators.decode(delivery.body, properties.content_type, self._body_type)
-        except TranslationError as error:
-            await self._settlement.park(delivery, properties, queue, error, attempt)
+        body = await self._settlement.receive(delivery, properties, queue, self._decode)
+        if body is REFUSED:
             return None
         message = to_message(delivery, queue, body, properties)
-        if self._options.selected is not None and not self._options.selected(message):
-            await self._settlement.drop_unselected(delivery)
-            return None
-        return message
+        return message if await self._settlement.select(delivery, message) else None
+
+    def _decode(self, body: bytes, properties: Properties) -> Any:
+        return self._translators.decode(body, properties.content_type, self._body_type)
 
     async def _settle(
         self, delivery: Delivery, message: Message[Any], result: FlowResult, queue: str

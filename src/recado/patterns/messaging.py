@@ -13,19 +13,17 @@ async with app:
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
 from recado.amqp.traits import DIRECT_REPLY_TO
-from recado.amqp.values import FieldTable
 from recado.client import (
     ChannelClosedByBrokerError,
-    Delivery,
     RobustChannel,
     connect,
     parse_url,
@@ -33,10 +31,8 @@ from recado.client import (
 from recado.node.broker import Broker
 
 from .asyncapi import EndpointDescription, describe_endpoints, describe_sending
-from .declaration import UNROUTED_SUFFIX
 from .delay import Delay
 from .destination import (
-    Destination,
     DestinationLike,
     PointToPoint,
     PublishSubscribe,
@@ -44,22 +40,28 @@ from .destination import (
 )
 from .encoder import MessageEncoder
 from .endpoint import EndpointState, MessageEndpoint, describe_endpoint
-from .errors import CompositionError, UnroutableMessageError
-from .failure import attempt_number
+from .endpoint_registry import EndpointRegistry
+from .errors import UnroutableMessageError
 from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor
-from .limits import CircuitBreaker
 from .message import Message
 from .outbox import Outbox
-from .processor import ProcessorOptions
 from .publisher import EncodedPublish
-from .reception import to_message
-from .retry import NO_RETRY, Retry
+from .retry import NO_RETRY
 from .runtime import FlowDefinition, Runtime
+from .settlement import ProcessorOptions
 from .state import StateStore, to_store
 from .step import AnyFlowStep
-from .subscription_options import SubscriptionOptions, require_queue, to_retry
+from .subscription_options import (
+    HandlerOptions,
+    SourceOptions,
+    SubscriptionOptions,
+    require_known,
+    require_queue,
+    to_subscription_options,
+)
+from .topology import Topology
 from .transformation.enricher import Enricher, EnricherLike, apply_enrichers, to_enricher
 from .translation import Translator, Translators
 
@@ -121,7 +123,6 @@ class Messaging:
         )
         self._interceptors: list[Interceptor] = []
         self.encoder = MessageEncoder(self.translators, self._interceptors)
-        self.endpoints: dict[str, MessageEndpoint] = {}
         self._url = url
         self._data = data
         self.dead_letter = require_queue(dead_letter, "dead_letter")
@@ -129,13 +130,11 @@ class Messaging:
         self._wait_for_broker = wait_for_broker
         self._store = self._to_store(store)
         self._delay: Delay | None = None  # None: chosen by the broker
-        self._registrations: dict[str, Callable[[Runtime], MessageEndpoint]] = {}
-        self._descriptions: dict[str, list[EndpointDescription]] = {}
+        self._registry = EndpointRegistry()
         self._outboxes: list[Outbox] = []
         self._enrichers: list[Enricher] = []
         self._needs_store = False
         self._runtime: Runtime | None = None
-        self._starting: set[asyncio.Task[None]] = set()
         self._exit_stack = AsyncExitStack()
         self._changing = asyncio.Lock()  # held while the application starts or stops
 
@@ -179,12 +178,9 @@ class Messaging:
                 await outbox.start()
                 stack.push_async_callback(outbox.stop)
             try:
-                for register in self._registrations.values():
-                    self._start_endpoint(register(runtime))
-                for endpoint in self.endpoints.values():
-                    await endpoint.wait_started()
+                await self._registry.start(runtime)
             except BaseException:
-                await self._stop_endpoints()
+                await self._registry.stop(self.shutdown_timeout)
                 self._runtime = None
                 raise
             self._exit_stack = stack.pop_all()
@@ -213,16 +209,9 @@ class Messaging:
         """Stop consuming, wait for running handlers and confirms, and disconnect."""
         async with self._changing:
             if self._runtime is not None:
-                for task in self._starting:
-                    task.cancel()
-                await self._stop_endpoints()
+                await self._registry.stop(self.shutdown_timeout)
                 self._runtime = None
                 await self._exit_stack.aclose()
-
-    async def _stop_endpoints(self) -> None:
-        endpoints = list(self.endpoints.values())
-        self.endpoints.clear()
-        await asyncio.gather(*(each.stop(self.shutdown_timeout) for each in endpoints))
 
     async def run(self) -> None:
         """Start, and stop at SIGTERM or SIGINT."""
@@ -258,6 +247,11 @@ class Messaging:
         finally:
             self._url, self._delay = before, None
             self._interceptors.remove(interceptor)
+
+    @property
+    def endpoints(self) -> Mapping[str, MessageEndpoint]:
+        """The endpoints by their tags, while the application is started."""
+        return self._registry.running
 
     @property
     def unconfirmed_count(self) -> int:
@@ -308,7 +302,7 @@ class Messaging:
         """
         sent = [describe_sending("send", to_destination(to), body_type) for to, body_type in sends]
         return describe_endpoints(
-            [each for found in (*self._descriptions.values(), sent) for each in found],
+            [*self._registry.descriptions, *sent],
             title=title or self.name,
             version=version,
             description=description,
@@ -318,76 +312,32 @@ class Messaging:
     # ── endpoints ─────────────────────────────────────────────────────────────────────────────────────────
 
     def subscribe(
-        self,
-        source: DestinationLike,
-        *,
-        key: str | None = None,
-        subscriber: str | None = None,
-        selector: str | None = None,
-        retry: Retry | int | None = None,
-        dead_letter: DestinationLike | None = None,
-        invalid: DestinationLike | None = None,
-        concurrency: int = 1,
-        prefetch: int | None = None,
-        timeout: float | None = None,
-        rate: float | None = None,
-        breaker: CircuitBreaker | None = None,
-        offset: str | int | None = None,
-        tag: str | None = None,
+        self, source: DestinationLike, **options: Unpack[HandlerOptions]
     ) -> Callable[[F], F]:
         """Return a decorator that makes a function an event-driven consumer.
 
         Args:
             source: a queue, exchange or stream; see `recado.patterns.destination`.
-            key: the binding key of a `PublishSubscribe`; default all messages.
-            subscriber: name of a durable subscriber of a `PublishSubscribe`. Its messages wait while the program
-                is away, and programs with the same subscriber share them. Without it the subscription is private
-                and ends with the connection.
-            selector: a filter expression. On a stream the broker applies it; on a private subscription messages
-                that do not match are dropped. On a queue the endpoint must be the only consumer, and messages
-                that do not match go to `dead_letter`.
-            retry: attempts after a failure, or their number; default none.
-            dead_letter: where messages go whose last attempt failed.
-            invalid: where messages go that cannot be translated.
-            concurrency: how many messages are handled at the same time; with 1, in order.
-            prefetch: unacknowledged deliveries of the consumer. Default 100, with `retry` equal to `concurrency`,
-                so that an attempt is counted only for messages that a lost worker was handling.
-            timeout: seconds that a handler may run before the attempt fails.
-            rate: how many messages are handled per second at most.
-            breaker: suspends the endpoint after several failures in a row.
-            offset: where a stream begins: `first`, `last`, `next` or an offset.
-            tag: the name of the endpoint; default that of the function.
+            options: see `HandlerOptions`.
         """
+
+        require_known(options, HandlerOptions)
 
         def register(function: F) -> F:
             handler = inspect_handler(function)
-            options = SubscriptionOptions(
-                tag=tag or function.__name__,
-                target=to_destination(source),
-                retry=to_retry(retry),
-                dead_letter=self._dead_letter_of(dead_letter),
-                invalid=self._invalid_of(invalid),
-                key=key,
-                subscriber=subscriber,
-                selector=selector,
-                offset=offset,
-                concurrency=concurrency,
-                prefetch=prefetch,
-                timeout=timeout,
-                rate=rate,
-                breaker=breaker,
-            )
-            self._register(options.tag, lambda runtime: runtime.handler_endpoint(handler, options))
-            self._descriptions[options.tag] = [
+            checked = self._to_options(source, options, tag=function.__name__)
+            self._registry.add(
+                checked.tag,
+                lambda runtime: runtime.handler_endpoint(handler, checked),
                 EndpointDescription(
-                    name=options.tag,
-                    destination=options.target,
-                    key=key,
+                    name=checked.tag,
+                    destination=checked.target,
+                    key=checked.key,
                     body_type=handler.body_type,
                     reply_type=handler.reply_type,
                     function=function,
-                )
-            ]
+                ),
+            )
             return function
 
         return register
@@ -398,59 +348,43 @@ class Messaging:
         *steps: AnyFlowStep,
         to: DestinationLike | None = None,
         body_type: Any = Any,
-        tag: str | None = None,
-        key: str | None = None,
-        subscriber: str | None = None,
-        selector: str | None = None,
-        retry: Retry | int | None = None,
-        dead_letter: DestinationLike | None = None,
-        invalid: DestinationLike | None = None,
-        prefetch: int | None = None,
-        offset: str | int | None = None,
+        **options: Unpack[SourceOptions],
     ) -> None:
         """Lead the messages of a source through steps (pipes and filters).
 
         Args:
+            source: a queue, exchange or stream; see `recado.patterns.destination`.
             steps: see `recado.patterns.step`. If one has state, the flow runs in one process at a time, and other
                 processes take over when that ends.
             to: where messages go that reach the end; None drops them.
             body_type: the type to which bodies are decoded.
-            tag: the name of the flow, under which its state is stored; default `<source>.flow`.
-
-        The other options are those of `subscribe`. A worker that is lost counts as an attempt for all messages
-        that it had not acknowledged, which are up to `prefetch`.
+            options: see `SourceOptions`. The tag is the name under which the state of the flow is stored; default
+                `<source>.flow`. A worker that is lost counts as an attempt for all messages that it had not
+                acknowledged, which are up to `prefetch`.
         """
-        target = to_destination(source)
-        options = SubscriptionOptions(
-            tag=tag or f"{target.name}.flow",
-            target=target,
-            retry=to_retry(retry),
-            dead_letter=self._dead_letter_of(dead_letter),
-            invalid=self._invalid_of(invalid),
-            key=key,
-            subscriber=subscriber,
-            selector=selector,
-            offset=offset,
-            prefetch=prefetch or FLOW_PREFETCH_COUNT,
+        require_known(options, SourceOptions)
+        checked = self._to_options(
+            source,
+            options,
+            tag=f"{to_destination(source).name}.flow",
+            prefetch=FLOW_PREFETCH_COUNT,
         )
         definition = FlowDefinition(
-            FlowComposition(options.tag, steps),
+            FlowComposition(checked.tag, steps),
             body_type,
             None if to is None else to_destination(to),
         )
         self._needs_store |= definition.composition.has_state
         store = self._store if definition.composition.has_state else None
-        self._register(
-            options.tag, lambda runtime: runtime.flow_endpoint(definition, options, store)
+        sent = (*definition.composition.destinations(), definition.to)
+        self._registry.add(
+            checked.tag,
+            lambda runtime: runtime.flow_endpoint(definition, checked, store),
+            EndpointDescription(
+                name=checked.tag, destination=checked.target, key=checked.key, body_type=body_type
+            ),
+            *(describe_sending(checked.tag, each) for each in sent if each is not None),
         )
-        received = EndpointDescription(
-            name=options.tag, destination=target, key=key, body_type=body_type
-        )
-        outputs = (*definition.composition.destinations(), definition.to)
-        self._descriptions[options.tag] = [
-            received,
-            *(describe_sending(options.tag, each) for each in outputs if each is not None),
-        ]
 
     def outbox(self, store: StateStore | None = None, *, name: str = "outbox") -> Outbox:
         """Return an outbox in the database of a store, default that of this application.
@@ -473,11 +407,13 @@ class Messaging:
             await runtime.declarer.declare(PointToPoint(publish.key))
         await runtime.publisher.publish(publish)
 
-    def _dead_letter_of(self, option: DestinationLike | None) -> PointToPoint:
-        return self.dead_letter if option is None else require_queue(option, "dead_letter")
-
-    def _invalid_of(self, option: DestinationLike | None) -> PointToPoint:
-        return self.invalid if option is None else require_queue(option, "invalid")
+    def _to_options(
+        self, source: DestinationLike, options: HandlerOptions | SourceOptions, **defaults: object
+    ) -> SubscriptionOptions:
+        """Return the options of an endpoint, checked, with defaults for those that are missing or None."""
+        given = {name: value for name, value in options.items() if value is not None}
+        queues = {"dead_letter": self.dead_letter, "invalid": self.invalid}
+        return to_subscription_options(to_destination(source), {**queues, **defaults, **given})
 
     def listen(
         self,
@@ -496,52 +432,27 @@ class Messaging:
         def register(function: F) -> F:
             handler = inspect_handler(function)
             name = tag or function.__name__
-            self._register(
-                name, lambda runtime: runtime.tap_endpoint(handler, name, queue, bindings)
-            )
-            self._descriptions[name] = [
+            self._registry.add(
+                name,
+                lambda runtime: runtime.tap_endpoint(handler, name, queue, bindings),
                 EndpointDescription(
                     name=name,
                     destination=PointToPoint(queue),
                     body_type=handler.body_type,
                     function=function,
-                )
-            ]
+                ),
+            )
             return function
 
         return register
 
-    def _register(self, tag: str, make: Callable[[Runtime], MessageEndpoint]) -> None:
-        if tag in self._registrations:
-            raise CompositionError(
-                f"there are two endpoints with the tag '{tag}': name one with tag=…"
-            )
-        self._registrations[tag] = make
-        if self._runtime is not None:
-            endpoint = make(self._runtime)
-            self._start_endpoint(endpoint)
-            task = asyncio.create_task(endpoint.wait_started())
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
-
-    def _start_endpoint(self, endpoint: MessageEndpoint) -> None:
-        self.endpoints[endpoint.tag] = endpoint
-        endpoint.start()
-
     async def wait_ready(self) -> None:
         """Wait until endpoints that were added to a started application consume."""
-        await asyncio.gather(*self._starting)
+        await self._registry.wait_ready()
 
     async def stop_endpoint(self, tag: str) -> None:
         """Stop an endpoint by its tag and forget it; waits for its running handlers."""
-        endpoint = self.endpoints.pop(tag, None)
-        if endpoint is None:
-            raise KeyError(
-                f"no endpoint '{tag}'; there are {', '.join(sorted(self.endpoints)) or 'none'}"
-            )
-        del self._registrations[tag]
-        self._descriptions.pop(tag, None)
-        await endpoint.stop(self.shutdown_timeout)
+        await self._registry.remove(tag, self.shutdown_timeout)
 
     def intercept(self, interceptor: Interceptor) -> None:
         """Run an interceptor around every message that is published and handled, inside those added before."""
@@ -672,78 +583,39 @@ class Messaging:
         The message is acknowledged at the end of the block. If the block raises, it returns to the head of its
         queue. A message that cannot be translated goes to `invalid`, and the next one is taken.
         """
-        runtime = self._require_runtime()
-        destination = await runtime.declarer.declare(source)
-        channel = await runtime.polling_channel()
-        taken = await self._take(runtime, channel, destination, body_type)
-        if taken is None:
-            yield None
-            return
-        delivery, message = taken
-        try:
+        consumer = await self._require_runtime().polling_consumer(source, self._polling_options)
+        async with consumer.take(body_type) as message:
             yield message
-        except BaseException:
-            delivery.nack()
-            raise
-        delivery.ack()
 
-    async def _take(
-        self, runtime: Runtime, channel: RobustChannel, source: Destination, body_type: Any
-    ) -> tuple[Delivery, Message[Any]] | None:
-        while (delivery := await channel.get(source.name)) is not None:
-            properties = delivery.properties
-            attempt = attempt_number(delivery, properties)
-            try:
-                body = self.translators.decode(delivery.body, properties.content_type, body_type)
-            except Exception as error:  # noqa: BLE001 - parked with its reason
-                settlement = runtime.settlement(self._options_of_polling(source))
-                await settlement.park(delivery, properties, source.name, error, attempt)
-                continue
-            return delivery, to_message(delivery, source.name, body, properties)
-        return None
-
-    def _options_of_polling(self, source: Destination) -> ProcessorOptions:
+    @property
+    def _polling_options(self) -> ProcessorOptions:
         return ProcessorOptions(
-            tag=f"consume {source.name}",
-            retry=NO_RETRY,
-            dead_letter=self.dead_letter,
-            invalid=self.invalid,
+            tag="consume", retry=NO_RETRY, dead_letter=self.dead_letter, invalid=self.invalid
         )
 
     # ── topology ──────────────────────────────────────────────────────────────────────────────────────────
 
+    async def open_channel(self) -> RobustChannel:
+        """Open a channel of `recado.client`, for operations that this class does not have."""
+        return await self._topology().open_channel()
+
     async def declare(self, *destinations: DestinationLike) -> None:
         """Declare queues, exchanges and streams that do not exist."""
-        declarer = self._require_runtime().declarer
-        for each in destinations:
-            await declarer.declare(each)
+        await self._topology().declare(*destinations)
 
     async def delete(self, destination: DestinationLike) -> None:
         """Delete a queue, exchange or stream."""
-        declarer = self._require_runtime().declarer
-        target = to_destination(destination)
-        async with await declarer.open_channel() as channel:
-            if isinstance(target, PublishSubscribe):
-                await channel.delete_exchange(target.name)
-                if not declarer.is_recado:
-                    await channel.delete_exchange(target.name + UNROUTED_SUFFIX)
-            else:
-                await channel.delete_queue(target.name)
-        declarer.forget(target)
-
-    async def open_channel(self) -> RobustChannel:
-        """Open a channel of `recado.client`, for operations that this class does not have."""
-        return await self._require_runtime().declarer.open_channel()
+        await self._topology().delete(destination)
 
     async def bind(self, exchange: PublishSubscribe, queue: DestinationLike, key: str = "") -> None:
         """Route messages of an exchange whose key matches to a queue."""
-        await self._bind(exchange, queue, key, {})
+        await self._topology().bind(exchange, queue, key)
 
     async def unbind(
         self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
     ) -> None:
         """Remove a binding of `bind`."""
-        await self._unbind(exchange.name, queue, key, {})
+        await self._topology().unbind(exchange, queue, key)
 
     async def bind_dead_letters(
         self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
@@ -753,37 +625,13 @@ class Messaging:
         On recado this is a dead-letter binding. Other brokers have an alternate exchange, which the exchange
         has if it was declared here.
         """
-        if self.is_recado:
-            await self._bind(exchange, queue, key, _DEAD_LETTER_BINDING)
-        else:
-            await self.declare(exchange)
-            unrouted = PublishSubscribe(exchange.name + UNROUTED_SUFFIX, exchange.type)
-            await self._bind(unrouted, queue, key, {})
+        await self._topology().bind_dead_letters(exchange, queue, key)
 
     async def unbind_dead_letters(
         self, exchange: PublishSubscribe, queue: DestinationLike, key: str = ""
     ) -> None:
         """Remove a binding of `bind_dead_letters`."""
-        if self.is_recado:
-            await self._unbind(exchange.name, queue, key, _DEAD_LETTER_BINDING)
-        else:
-            await self._unbind(exchange.name + UNROUTED_SUFFIX, queue, key, {})
+        await self._topology().unbind_dead_letters(exchange, queue, key)
 
-    async def _bind(
-        self, exchange: PublishSubscribe, queue: DestinationLike, key: str, arguments: FieldTable
-    ) -> None:
-        declarer = self._require_runtime().declarer
-        if not exchange.name.endswith(UNROUTED_SUFFIX):
-            await declarer.declare(exchange)
-        target = await declarer.declare(queue)
-        async with await declarer.open_channel() as channel:
-            await channel.bind_queue(target.name, exchange.name, key, arguments)
-
-    async def _unbind(
-        self, exchange: str, queue: DestinationLike, key: str, arguments: FieldTable
-    ) -> None:
-        async with await self._require_runtime().declarer.open_channel() as channel:
-            await channel.unbind_queue(to_destination(queue).name, exchange, key, arguments)
-
-
-_DEAD_LETTER_BINDING: FieldTable = {"x-dead-letter-binding": True}
+    def _topology(self) -> Topology:
+        return Topology(self._require_runtime().declarer)

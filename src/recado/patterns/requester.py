@@ -15,8 +15,8 @@ from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.client import ClientError, Delivery, RobustChannel, RobustConnection, RobustConsumer
 
 from .errors import ReplyError, RequestTimeoutError
-from .processor import REPLY_ERROR_HEADER
 from .publisher import ConfirmedPublisher, EncodedPublish
+from .settlement import REPLY_ERROR_HEADER
 
 log = logging.getLogger("recado.patterns")
 

@@ -14,7 +14,7 @@ from recado.client import ConnectionEvent, ConnectionRecovered, RobustChannel, R
 
 from .declaration import Declarer
 from .delay import Delay, ExchangeDelay, QueueDelay
-from .destination import Destination, PointToPoint, PublishSubscribe
+from .destination import Destination, DestinationLike, PointToPoint, PublishSubscribe
 from .encoder import MessageEncoder
 from .endpoint import Activation, EndpointSource, MessageEndpoint, Processor
 from .errors import CompositionError
@@ -22,9 +22,11 @@ from .flow import FlowComposition, FlowRuntime
 from .flow_processor import FlowProcessor, FlowPublisher
 from .handler import Handler
 from .interceptor import Interceptor
-from .processor import DeliverySettlement, HandlerProcessor, ProcessorOptions
+from .polling import PollingConsumer
+from .processor import HandlerProcessor
 from .publisher import ConfirmedPublisher
 from .requester import Requester
+from .settlement import DeliverySettlement, ProcessorOptions
 from .state import StateStore
 from .subscription_options import SubscriptionOptions
 from .tap import TapProcessor
@@ -74,17 +76,21 @@ class Runtime:
             self.declarer.forget_all()
             self.declarer.detect_broker(self.publishing.server_properties)
 
-    async def polling_channel(self) -> RobustChannel:
-        """Return the channel of polling consumers.
+    async def polling_consumer(
+        self, source: DestinationLike, options: ProcessorOptions
+    ) -> PollingConsumer:
+        """Return a polling consumer.
 
-        They share one, since RabbitMQ orders a rejection and the next get only within a channel.
+        All share one channel, since RabbitMQ orders a rejection and the next get only within a channel.
         """
+        destination = await self.declarer.declare(source)
         if self._polling is None or not self._polling.is_open:
             self._polling = await self.consuming.channel(confirms=False)
-        return self._polling
+        translators = self.encoder.translators
+        return PollingConsumer(self._polling, destination, self.settlement(options), translators)
 
     def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
-        return DeliverySettlement(options, self.publisher, self.delay, self.declarer)
+        return DeliverySettlement(options, self.publisher, self.encoder, self.delay, self.declarer)
 
     def handler_endpoint(self, handler: Handler, options: SubscriptionOptions) -> MessageEndpoint:
         """Return the endpoint of a subscription."""
@@ -112,7 +118,6 @@ class Runtime:
         processor = FlowProcessor(
             runtime,
             flow.body_type,
-            processing,
             publisher,
             self.settlement(processing),
             self.encoder.translators,

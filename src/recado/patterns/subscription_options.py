@@ -1,6 +1,7 @@
 """The options of a subscription or flow, checked: which of them work together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, get_type_hints
 
 import msgspec
 
@@ -16,16 +17,61 @@ from .endpoint import EndpointSource
 from .errors import CompositionError
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
-from .processor import ProcessorOptions
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
+from .settlement import ProcessorOptions
 
 _PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
 PREFETCH_MIN_COUNT = 100  # without retries: enough deliveries to hide the round trip
 
 
+class SourceOptions(TypedDict, total=False):
+    """How an endpoint consumes its source, and what becomes of failed messages.
+
+    key: the binding key of a `PublishSubscribe`; default all messages.
+    subscriber: name of a durable subscriber of a `PublishSubscribe`. Its messages wait while the program is away, and
+        programs with the same subscriber share them. Without it the subscription is private and ends with the
+        connection.
+    selector: a filter expression. On a stream the broker applies it; on a private subscription messages that do not
+        match are dropped. On a queue the endpoint must be the only consumer, and messages that do not match go to
+        `dead_letter`.
+    offset: where a stream begins: `first`, `last`, `next` or an offset.
+    retry: attempts after a failure, or their number; default none.
+    dead_letter: where messages go whose last attempt failed.
+    invalid: where messages go that cannot be translated.
+    prefetch: unacknowledged deliveries of the consumer. Default 100, with `retry` equal to `concurrency`, so that an
+        attempt is counted only for messages that a lost worker was handling.
+    tag: the name of the endpoint; default that of the function.
+    """
+
+    key: str | None
+    subscriber: str | None
+    selector: str | None
+    offset: str | int | None
+    retry: Retry | int | None
+    dead_letter: DestinationLike | None
+    invalid: DestinationLike | None
+    prefetch: int | None
+    tag: str | None
+
+
+class HandlerOptions(SourceOptions, total=False):
+    """How an endpoint calls its handler.
+
+    concurrency: how many messages are handled at the same time; with 1, in order.
+    timeout: seconds that a handler may run before the attempt fails.
+    rate: how many messages are handled per second at most.
+    breaker: suspends the endpoint after several failures in a row.
+    """
+
+    concurrency: int
+    timeout: float | None
+    rate: float | None
+    breaker: CircuitBreaker | None
+
+
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `Messaging.subscribe` documents; raises `CompositionError` for a combination that cannot work."""
+    """`HandlerOptions` with their source, complete; raises `CompositionError` for a combination that cannot work."""
 
     tag: str
     target: Destination
@@ -129,11 +175,26 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
         return selects_at_broker and isinstance(self.target, LogStream)
 
 
-def to_retry(retry: Retry | int | None) -> Retry:
-    """Return a policy for what users write."""
-    if retry is None:
-        return NO_RETRY
-    return Retry(retry) if isinstance(retry, int) else retry
+def to_subscription_options(target: Destination, options: Mapping[str, Any]) -> SubscriptionOptions:
+    """Return `HandlerOptions` as checked options; they have a tag and the queues of failed messages."""
+    retry = options.get("retry", NO_RETRY)
+    return SubscriptionOptions(
+        **{
+            **options,
+            "target": target,
+            "retry": Retry(retry) if isinstance(retry, int) else retry,
+            "dead_letter": require_queue(options["dead_letter"], "dead_letter"),
+            "invalid": require_queue(options["invalid"], "invalid"),
+        }
+    )
+
+
+def require_known(options: Mapping[str, object], kind: type) -> None:
+    """Raise `TypeError` for a name that `SourceOptions` or `HandlerOptions` does not have."""
+    known = get_type_hints(kind)
+    for name in options:
+        if name not in known:
+            raise TypeError(f"unexpected option '{name}'; the options are {', '.join(known)}")
 
 
 def require_queue(destination: DestinationLike, option: str) -> PointToPoint:

@@ -29,7 +29,8 @@ from ..endpoint import EndpointState, MessageEndpoint
 from ..errors import CompositionError, MessagingError
 from ..message import Message
 from ..messaging import Messaging
-from ..processor import REPLY_ERROR_HEADER, HandlerProcessor
+from ..processor import HandlerProcessor
+from ..settlement import REPLY_ERROR_HEADER
 from .detour import Detour
 
 log = logging.getLogger("recado.patterns")

@@ -1,0 +1,220 @@
+"""Settling deliveries: what follows from one is published before it is acknowledged.
+
+A delivery is received (or refused: its worker was lost too often, it cannot be decoded, it is not selected), and
+settled: acknowledged, attempted again later, or parked.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+from uuid import uuid4
+
+import msgspec
+
+from recado.amqp.properties import Properties, encode_properties
+from recado.client import ClientError, Delivery
+
+from .declaration import Declarer
+from .delay import Delay
+from .destination import Destination
+from .encoder import MessageEncoder, ReplyAddress
+from .errors import MessagingError, TranslationError, UnroutableMessageError
+from .failure import attempt_number, describe, parked_properties, retry_properties
+from .interceptor import Interceptor
+from .limits import CircuitBreaker
+from .message import Message
+from .publisher import ConfirmedPublisher, EncodedPublish
+from .retry import Retry
+
+log = logging.getLogger("recado.patterns")
+
+REPLY_ERROR_HEADER = "x-reply-error"
+
+REQUEUE_DELAY_S = 1.0  # so that an endpoint does not call its handler in a loop while its dead-letter queue is full
+
+REFUSED: Final = msgspec.UNSET  # instead of a body, which can be any other object
+
+Selected: TypeAlias = Callable[[Message[Any]], bool]
+
+
+class WorkerLostError(MessagingError):
+    """The workers of a message ended, `Retry.attempts` times, before its handler did."""
+
+
+class ProcessorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How an endpoint processes its messages."""
+
+    tag: str
+    retry: Retry
+    dead_letter: Destination
+    invalid: Destination
+    concurrency: int = 1
+    timeout: float | None = None
+    selected: Selected | None = None  # None: all messages, or the broker selects them
+    unselected: Destination | None = None  # None: messages that are not selected are dropped
+    interceptors: Sequence[Interceptor] = ()
+    rate: float | None = None
+    breaker: CircuitBreaker | None = None
+
+
+class DeliverySettlement:
+    """Receives and settles the deliveries of an endpoint."""
+
+    def __init__(
+        self,
+        options: ProcessorOptions,
+        publisher: ConfirmedPublisher,
+        encoder: MessageEncoder,
+        delay: Delay,
+        declarer: Declarer,
+    ) -> None:
+        self.options = options
+        self.publisher = publisher
+        self.delay = delay
+        self._encoder = encoder
+        self._declarer = declarer
+
+    async def receive(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        decode: Callable[[bytes, Properties], Any],
+    ) -> Any:
+        """Return the decoded body of a delivery, or `REFUSED` if it was parked instead."""
+        attempt = attempt_number(delivery, properties)
+        if attempt > self.options.retry.attempts > 1:
+            lost = WorkerLostError(
+                f"{attempt - 1} attempts ended without a result: the worker was killed or lost its connection"
+            )
+            await self.park(delivery, properties, queue, lost, attempt - 1)
+            return REFUSED
+        try:
+            return decode(delivery.body, properties)
+        except TranslationError as error:
+            await self.park(delivery, properties, queue, error, attempt)
+            return REFUSED
+
+    async def select(self, delivery: Delivery, message: Message[Any]) -> bool:
+        """Whether the selector matches a message; if not, it was settled."""
+        selected = self.options.selected
+        if selected is None or selected(message):
+            return True
+        await self._drop_unselected(delivery)
+        return False
+
+    async def retry_or_park(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        error: Exception,
+        attempt: int,
+    ) -> None:
+        """Attempt a failed message again later, or park it after its last attempt."""
+        retry = self.options.retry
+        if not retry.should_retry(error, attempt):
+            await self.park(delivery, properties, queue, error, attempt)
+            return
+        seconds = retry.delay(attempt, random.random())
+        log.info(
+            "message failed, attempting again (endpoint=%s queue=%s attempt=%d delay_s=%.3f error=%s)",
+            self.options.tag,
+            queue,
+            attempt,
+            seconds,
+            describe(error),
+        )
+        again = retry_properties(properties, error, attempt, time.time())
+        await self.delay.deliver_later(queue, delivery.body, again, seconds)
+        delivery.ack()
+
+    async def park(
+        self,
+        delivery: Delivery,
+        properties: Properties,
+        queue: str,
+        error: Exception,
+        attempt: int,
+        *,
+        is_valid: bool = False,
+    ) -> None:
+        """Publish a message as a dead letter, or as an invalid message if it cannot be translated.
+
+        A message without an id gets one, by which the broker can tell that there is no queue for it. If the message
+        is a request, its requester is told that it failed.
+        """
+        options = self.options
+        is_invalid = isinstance(error, TranslationError) and not is_valid
+        target = options.invalid if is_invalid else options.dead_letter
+        log.warning(
+            "message parked (endpoint=%s queue=%s target=%s attempt=%d error=%s)",
+            options.tag,
+            queue,
+            target.name,
+            attempt,
+            describe(error),
+        )
+        parked = parked_properties(
+            properties, error, attempt, time.time(), queue=queue, handler=options.tag
+        )
+        message_id = properties.message_id or uuid4().hex
+        encoded = encode_properties(msgspec.structs.replace(parked, message_id=message_id))
+        await self._publish_to(target, delivery.body, encoded, message_id)
+        delivery.ack()
+        if properties.reply_to is not None:
+            message = Message(body=None, headers={REPLY_ERROR_HEADER: describe(error)})
+            reply = self._encoder.reply(message, reply_address(properties))
+            self.publisher.send(reply, _ignore_outcome)
+
+    async def _publish_to(
+        self, target: Destination, body: bytes, properties: bytes, message_id: str
+    ) -> None:
+        """Publish to a queue, which is declared again if it was deleted."""
+        publish = EncodedPublish("", target.name, body, properties, message_id, mandatory=True)
+        try:
+            await self.publisher.publish(publish)
+        except UnroutableMessageError:
+            self._declarer.forget(target)
+            await self._declarer.declare(target)
+            await self.publisher.publish(publish)
+
+    async def _drop_unselected(self, delivery: Delivery) -> None:
+        """Acknowledge a message that the selector does not match, after moving it if it would be lost."""
+        target = self.options.unselected
+        if target is not None:
+            properties = delivery.properties
+            message_id = properties.message_id or uuid4().hex
+            encoded = encode_properties(
+                msgspec.structs.replace(properties, message_id=message_id, user_id=None)
+            )
+            await self._publish_to(target, delivery.body, encoded, message_id)
+        delivery.ack()
+
+    async def requeue(self, delivery: Delivery, error: Exception) -> None:
+        """Requeue a delivery for which nothing else could be done."""
+        log.warning(
+            "delivery requeued (endpoint=%s error=%s)",
+            self.options.tag,
+            describe(error),
+            exc_info=None if isinstance(error, MessagingError | ClientError) else error,
+        )
+        await asyncio.sleep(REQUEUE_DELAY_S)
+        delivery.nack()
+
+
+def reply_address(properties: Properties) -> ReplyAddress:
+    """Return where the reply to a request goes."""
+    assert properties.reply_to is not None
+    return ReplyAddress(
+        properties.reply_to,
+        properties.correlation_id or properties.message_id,
+        properties.content_type,
+    )
+
+
+def _ignore_outcome(error: Exception | None) -> None:
+    """An error reply is sent once: the request has its place among the dead letters."""
