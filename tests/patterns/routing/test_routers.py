@@ -164,8 +164,8 @@ def test_wrong_rules_are_rejected_and_change_nothing() -> None:
         (rule("eu", "priority >", "eu"), "routing rule 'eu': invalid selector: line 1"),
         (rule("eu", "priority = 1", "secret"), "'secret' is not an allowed destination"),
         (rule("third", "priority = 1", "eu"), r"already 2 rules \(rules_max\)"),
-        (rule("eu", "priority = 1", ""), "no name of 1 to 255 bytes"),
-        (rule("eu", "priority = 1", "é" * 128), "no name of 1 to 255 bytes"),
+        (rule("eu", "priority = 1", ""), "not a name of 1 to 255 bytes"),
+        (rule("eu", "priority = 1", "é" * 128), "not a name of 1 to 255 bytes"),
     ):
         with pytest.raises(RejectMessageError, match=reason):
             step.change(wrong)
