@@ -3,7 +3,7 @@
 On recado it waits in an `x-delayed-message` exchange. On RabbitMQ it waits in a queue with a TTL, from which it is
 dead-lettered to the default exchange, and so by its routing key to the target queue:
 
-    exchange recado.delay.2s (fanout) → queue recado.delay.2s (x-message-ttl 2000) → default exchange → target
+    exchange recado.delay.2000ms (fanout) → queue recado.delay.2000ms (with that TTL) → default exchange → target
 
 All messages in one such queue wait equally long, so none is stuck behind another. Delays are rounded up to two
 significant digits, which bounds the number of queues: 90 for each power of ten. The broker deletes a delay queue

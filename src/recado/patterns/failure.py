@@ -68,8 +68,8 @@ def _read_count(value: object) -> int:
 def to_failure(raised: BaseException) -> Exception:
     """Return what a program has raised as the failure of its message.
 
-    What ends this task or the program is raised again. A cancellation does not end the task if nobody has cancelled
-    it: then the program has waited for something else that was cancelled.
+    An exception that ends this task or the program is raised again. A cancellation ends this task only if the task
+    itself was cancelled; otherwise the handler has awaited something else that was cancelled, and has failed.
     """
     if isinstance(raised, Exception):
         return raised

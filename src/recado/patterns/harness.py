@@ -9,7 +9,8 @@
 
 An application is settled when no message can cause another one: the broker has confirmed everything, no queue with
 an endpoint has a message, ready or unacknowledged, no handler runs, and no retry waits. That is read from the state
-of the broker, which runs in the same event loop, so it does not depend on how fast anything is.
+of the broker, which runs in the same event loop, so it does not depend on how fast anything is. Streams keep their
+messages, so an endpoint of a stream counts only while its handler runs.
 """
 
 import asyncio

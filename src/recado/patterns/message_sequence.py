@@ -97,8 +97,8 @@ def _outer_sequences(message: Message[Any]) -> list[MessageSequence]:
 
 
 def _check(id: Any, number: Any, size: Any = None) -> MessageSequence:  # noqa: A002  # its name in the header
-    sizes = size is None or (type(size) is int and size > 0)
-    if not isinstance(id, str) or not (type(number) is int and number > 0) or not sizes:
+    is_size_valid = size is None or (type(size) is int and size > 0)
+    if not isinstance(id, str) or not (type(number) is int and number > 0) or not is_size_valid:
         raise RejectMessageError(
             f"invalid sequence headers: id {id!r:.100}, number {number!r:.100}, size {size!r:.100}"
         )

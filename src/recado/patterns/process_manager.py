@@ -119,7 +119,7 @@ class ProcessManager(StatefulStep, Generic[S]):
     """Handles the messages of processes; `on` and `on_timeout` register the handlers.
 
     Args:
-        state_type: the type of the state of a process, which msgspec can encode and which has only defaults.
+        state_type: the type of the state of a process: msgspec can encode it, and all of its fields have defaults.
         by: the field or function with the key of the process to which a message belongs.
         event: the field or function with the name that selects the handler of a message.
         remember: seconds for which a process that has ended is remembered.

@@ -88,7 +88,8 @@ class ConfirmedPublisher:
     async def publish(self, publish: EncodedPublish) -> None:
         """Publish a message and wait for its confirm.
 
-        Raises `UnroutableMessageError`, `NotConfirmedError`, or the error that closed the connection for good.
+        Raises `UnroutableMessageError`, `NotConfirmedError`, `ChannelClosedByBrokerError` if the broker closed a
+        channel because of this message, or the error that closed the connection for good.
         """
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.send(publish, partial(_resolve, outcome))
@@ -233,7 +234,7 @@ class ConfirmedPublisher:
             self._returned.setdefault(key, []).append(message)
 
     def _take_returned(self, publish: EncodedPublish) -> ReturnedMessage | None:
-        """Return the message if it was returned. Message ids may be those of others, so several can be equal."""
+        """Return the message if it was returned. Programs choose message ids, so several messages can have the same."""
         key = (publish.message_id, publish.exchange, publish.key)
         found = self._returned.get(key)
         if found is None:

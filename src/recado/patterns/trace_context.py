@@ -1,4 +1,4 @@
-"""The trace context of messages, in headers of W3C Trace Context, and those of all messages that one combines.
+"""The trace context of messages, in the headers of W3C Trace Context; for a combined message, those of all its parts.
 
     traceparent, tracestate     the span that created the message
     recado.trace-links          a list of traceparents: the messages that were combined into this one

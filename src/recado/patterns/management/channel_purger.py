@@ -6,7 +6,7 @@ from ..messaging import Messaging
 from ..reception import to_raw_message
 from ..routing import SelectorLike, to_predicate
 
-MAX_HELD_COUNT: Final = 100_000
+MAX_EXAMINED_COUNT: Final = 100_000
 
 
 async def purge(app: Messaging, queue: str, condition: SelectorLike | None = None) -> int:
@@ -14,7 +14,7 @@ async def purge(app: Messaging, queue: str, condition: SelectorLike | None = Non
 
     Only ready messages are removed, not those that consumers hold. The body of a message is its bytes, from which
     a selector decodes JSON. Messages that do not match are held until the end and then return to their places. On
-    a quorum queue, that counts as a delivery of each. At most `MAX_HELD_COUNT` are held.
+    a quorum queue, that counts as a delivery of each. At most the first `MAX_EXAMINED_COUNT` messages are examined.
     """
     async with await app.open_channel() as channel:
         if condition is None:
@@ -22,7 +22,7 @@ async def purge(app: Messaging, queue: str, condition: SelectorLike | None = Non
         matches = to_predicate(condition)
         found = await channel.declare_queue(queue, passive=True)
         removed_count, held = 0, None
-        for _ in range(min(found.message_count, MAX_HELD_COUNT)):
+        for _ in range(min(found.message_count, MAX_EXAMINED_COUNT)):
             delivery = await channel.get(queue)
             if delivery is None:
                 break

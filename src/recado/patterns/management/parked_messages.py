@@ -25,7 +25,7 @@ from ..publisher import EncodedPublish
 from ..reception import to_raw_message
 from ..routing import SelectorLike, to_predicate
 
-HELD_MAX_COUNT: Final = 100_000
+MAX_EXAMINED_COUNT: Final = 100_000
 
 
 class ParkedMessage(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class ParkedMessage(msgspec.Struct, frozen=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """How many messages were replayed, and how many were left because they did not match, or have no queue."""
+    """How many messages were replayed, and how many were examined and left: they did not match, or name no queue."""
 
     replayed_count: int
     left_count: int
@@ -50,7 +50,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
 async def parked_messages(
     app: Messaging, source: str, condition: SelectorLike | None = None, *, limit: int = 1_000
 ) -> list[ParkedMessage]:
-    """Return the first messages of a queue of parked messages that match a condition.
+    """Return the first messages of a queue of parked messages that match a condition, of at most `MAX_EXAMINED_COUNT`.
 
     They return to the head of the queue, as after `replay`. On a quorum queue that counts as a delivery of each.
     """
@@ -69,9 +69,9 @@ async def replay(
 ) -> ReplayResult:
     """Return parked messages to the queues they came from, with a fresh count of attempts.
 
-    Only those that match `condition`, at most `limit`. Each is acknowledged after its copy is confirmed, so a
-    program that is killed loses none, and replays at most one twice. The others return to the head of the queue; in a
-    quorum queue of RabbitMQ not always in their order.
+    Only those that match `condition`, at most `limit`, of the first `MAX_EXAMINED_COUNT` messages. Each is acknowledged
+    after its copy is confirmed, so a program that is killed loses none, and replays at most one twice. The others
+    return to the head of the queue; in a quorum queue of RabbitMQ not always in their order.
     """
     matches = to_predicate(condition) if condition is not None else None
     replayed_count = left_count = 0
@@ -95,7 +95,7 @@ async def _held_deliveries(app: Messaging, source: str) -> AsyncIterator[Deliver
         info = await channel.declare_queue(source, passive=True)
         last = None
         try:
-            for _ in range(min(info.message_count, HELD_MAX_COUNT)):
+            for _ in range(min(info.message_count, MAX_EXAMINED_COUNT)):
                 delivery = await channel.get(source)
                 if delivery is None:
                     break
@@ -103,7 +103,7 @@ async def _held_deliveries(app: Messaging, source: str) -> AsyncIterator[Deliver
                 yield delivery
         finally:
             if last is not None:
-                last.nack(multiple=True)  # in their order
+                last.nack(multiple=True)  # all that were not acknowledged
 
 
 async def _send_back(

@@ -26,7 +26,10 @@ _EXPIRED_MAX_COUNT: Final = 1_000
 
 
 class ProxiedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request whose reply a proxy waits for, or has forwarded. `replied_at` is None if there was none in time."""
+    """A request whose reply a proxy waits for, or has forwarded; times are in seconds since 1970.
+
+    `replied_at` is None if no reply came in time.
+    """
 
     key: str
     received_at: float

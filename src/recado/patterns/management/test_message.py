@@ -47,8 +47,8 @@ async def send_test_message(
 ) -> Any:
     """Send a test message through the flow that begins at `to`, and return the body that reaches its separator.
 
-    That is decoded to `result_type`. Raises `RequestTimeoutError` if none does within `timeout` seconds, and
-    `ReplyError` if a handler failed.
+    The body is decoded to `result_type`. Raises `RequestTimeoutError` if the message does not reach the separator
+    within `timeout` seconds, and `ReplyError` if a handler failed.
     """
     message = body if isinstance(body, Message) else Message(body=body)
     test = message.with_headers({TEST_HEADER: True})

@@ -52,7 +52,7 @@ class Delayer(StatefulStep):
         if delay <= 0:
             return (message,)
         until = state.now + delay
-        # The key orders messages of one time; a message that is sent twice is delayed twice.
+        # The token makes the key unique: several messages may be due at one time, or one be delayed twice.
         state.put(
             self.table,
             f"{until:020.6f} {token_hex(8)}",

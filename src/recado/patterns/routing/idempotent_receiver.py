@@ -3,8 +3,8 @@
     IdempotentReceiver()                             messages with the same id
     IdempotentReceiver(by="json.payment", within=7 * 86_400)
 
-A flow with state recognises messages that the broker delivers again by itself. This step also recognises those that
-a producer has sent twice, by any field.
+A flow with state recognises messages that the broker delivers again, without this step. The step also recognises those
+that a producer has sent twice, by any field.
 
 PIR1  Of the messages with one key that arrive within `within` seconds, one continues, as long as not more than
       `keys_max` newer keys have arrived.

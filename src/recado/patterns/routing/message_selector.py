@@ -114,6 +114,7 @@ def _body_text(message: Message[Any]) -> bytes | None:
 
 
 def body_object(message: Message[Any]) -> Any:
+    """Return the body as plain values, from which `json.…` is read; None if it has no such form."""
     body = message.body
     if type(body) is dict:
         return body

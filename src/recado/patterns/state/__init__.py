@@ -1,4 +1,4 @@
-"""State of patterns: what aggregators, resequencers, idempotent receivers and sagas remember.
+"""State of patterns: what aggregators, resequencers, idempotent receivers, process managers and other steps remember.
 
 store.py           the port: a store runs functions in transactions
 memory.py          a store in memory

@@ -1,7 +1,8 @@
 """State in PostgreSQL, which processes of several machines can share (extra `postgres`).
 
-Transactions of different flows run at the same time; those that need the same locks wait for each other
-(`pg_advisory_xact_lock`). Leases expire by the clock of the database.
+Transactions of different processes run at the same time; those that need the same locks wait for each other
+(`pg_advisory_xact_lock`). A process has one connection, which runs one transaction at a time. Leases expire by the
+clock of the database.
 """
 
 import time

@@ -110,7 +110,7 @@ _SCHEMA: Final = (
 
 
 def create_tables(cursor: SqlCursor, dialect: Dialect) -> None:
-    """Create missing tables; raises `StateError` if a newer version of recado has created them."""
+    """Create missing tables; raises `StateError` if another version of recado has created them."""
     for statement in dialect.schema():
         cursor.execute(statement)
     cursor.execute("SELECT number FROM recado_schema WHERE id = 1")

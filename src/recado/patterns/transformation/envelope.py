@@ -80,7 +80,10 @@ class EnvelopeWrapper(FlowStep):
 
 
 class EnvelopeUnwrapper(FlowStep):
-    """Take each message out of its envelope, and decode its body to the type `target`; others are invalid."""
+    """Take each message out of its envelope, and decode its body to the type `target`.
+
+    A message that is not an envelope is invalid.
+    """
 
     def __init__(self, target: Any = Any, *, translators: Translators | None = None) -> None:
         self._target = target
