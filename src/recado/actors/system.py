@@ -109,7 +109,7 @@ class ActorSystem:
         self._guardian: Children[ActorRef[Any]] = Children(DEFAULT_STRATEGY)
         self._dead_letter_office = DeadLetterOffice(self)
         self.dead_letter_count = 0
-        self._handled_by_stopped = 0  # messages that actors have handled which have stopped since
+        self._handled_by_stopped = 0  # messages, counted for each actor when it stops
         self._remote: RemoteLayer | None = None
         self._listeners: list[Callable[[object], None]] = []
         self._loop: asyncio.AbstractEventLoop

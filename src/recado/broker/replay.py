@@ -38,7 +38,7 @@ _NAME_MAX_BYTES: Final = 255
 
 # The reasons for which messages stay; `ReplayProgress.kept` counts by them, and the HTTP API reports them.
 NO_DEATH: Final = "no_x_death"
-QUEUE_GONE: Final = "queue_gone"
+QUEUE_GONE: Final = "queue_gone"  # or exclusive
 NOT_PERMITTED: Final = "not_permitted"
 REPLAYED_TOO_OFTEN: Final = "replayed_too_often"
 HEADER_TOO_LARGE: Final = "header_too_large"

@@ -7,8 +7,8 @@ each element. The value is replaced, whatever its type; numbers and texts beside
 CMF1  A body in which masked fields cannot be found although it may have some is withheld as a whole: a compressed or
       otherwise encoded body, JSON longer than `JSON_MAX_BYTES`, and JSON with the name of such a field that is
       invalid or longer than `MASKED_JSON_MAX_BYTES`. Text and bytes that are not JSON are shown.
-CMF2  If a name occurs twice in an object, one of the two fields is shown, masked if the name is. So it does not matter
-      which of them the parser of a client takes.
+CMF2  If a name occurs twice in an object through which a path leads, one of the two fields is shown, masked if the
+      name is. So it does not matter which of them the parser of a client takes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PEM_CERTIFICATE: Final = re.compile(
 class Tag(IntEnum):
     """The first byte of an element."""
 
-    UTC_TIME = 0x17  # YYMMDDhhmmssZ; years below 50 are after 2000
+    UTC_TIME = 0x17  # YYMMDDhhmmssZ; years below 50 are 2000 to 2049
     GENERALIZED_TIME = 0x18  # YYYYMMDDhhmmssZ
     SEQUENCE = 0x30
     VERSION = 0xA0

@@ -1,10 +1,11 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
 messaging, blocking                                               the application: endpoints, publishing, requests
+topology, polling, endpoint_registry, runtime                     the parts of an application
+publisher, requester, endpoint, processor, settlement, tap        what runs while it is started
+handler, subscription_options, encoder, reception, declaration    the parts of an endpoint
+retry, failure, delay, limits                                     what happens to messages that fail, or are too many
 interceptor, tracing, trace_context                               code around all messages, and OpenTelemetry
-topology, polling, endpoint_registry                              what it consists of
-publisher, requester, endpoint, processor, settlement, tap        what it runs
-handler, encoder, declaration, retry, failure, delay              what they are made of
 message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed
 flow, flow_processor                                              steps in transactions
@@ -15,6 +16,8 @@ management/                                                       steps that obs
 transformation/                                                   steps that change what messages contain
 state/                                                            what steps remember, in a database
 translation/                                                      objects to bodies and back, by content type
+harness, pytest_plugin, asyncapi                                  tests of an application, and its description
+extra                                                             packages that only some programs install
 
 The names below are imported on first use: pytest loads the plugin in this package in every run.
 """

@@ -32,15 +32,16 @@ class SourceOptions(TypedDict, total=False):
     subscriber: name of a durable subscriber of a `PublishSubscribe`. Its messages wait while the program is away, and
         programs with the same subscriber share them. Without it the subscription is private and ends with the
         connection.
-    selector: a filter expression. On a stream the broker applies it; on a private subscription messages that do not
-        match are dropped. On a queue the endpoint must be the only consumer, and messages that do not match go to
-        `dead_letter`.
+    selector: a filter expression. On a stream recado applies it, for other brokers the client; there, and on a private
+        subscription, messages that do not match are dropped. On a queue the endpoint must be the only consumer, and
+        messages that do not match go to `dead_letter`.
     offset: where a stream begins: `first`, `last`, `next` or an offset.
     retry: attempts after a failure, or their number; default none.
     dead_letter: where messages go whose last attempt failed.
     invalid: where messages go that cannot be translated.
-    prefetch: unacknowledged deliveries of the consumer. Default 100, with `retry` equal to `concurrency`, so that an
-        attempt is counted only for messages that a lost worker was handling.
+    prefetch: unacknowledged deliveries of the consumer. Default 100, or twice `concurrency` if that is more. With
+        `retry` or `rate` it is `concurrency`, so that an attempt is counted only for messages that a lost worker was
+        handling.
     tag: the name of the endpoint; default that of the function.
     """
 

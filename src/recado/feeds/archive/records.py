@@ -1,4 +1,4 @@
-"""The entries of an archive as bytes: each is the payload of one record of the journal, each append one group.
+"""The entries of an archive as bytes. Each is the payload of one record of the journal; those of an append are a group.
 
 An entry is a batch of messages, or an `ArchiveRecord`: a view, an acknowledgement, or another fact to keep.
 

@@ -207,8 +207,8 @@ class _FragmentedMessage:
 class _PartialPacket:
     __slots__ = ("count", "fragments", "started_at")
 
-    def __init__(self, total: int, now: float) -> None:
-        self.count = total
+    def __init__(self, count: int, now: float) -> None:
+        self.count = count
         self.started_at = now
         self.fragments: dict[int, bytes] = {}
 

@@ -54,7 +54,7 @@ def scatter_gather(
         recipients: as of a `RecipientList`.
         combine: a function of the replies, in the order of the recipients; it returns a message or a body. Replies
             of services that failed, or that did not come in time, are missing.
-        timeout: seconds after the request at which the replies are combined that are there.
+        timeout: seconds after the request, when the replies that have come are combined if others are missing.
         table: the name of the table of the replies, unique in the store.
 
     The combined message goes to the return address of the request; without one, it continues in the flow.

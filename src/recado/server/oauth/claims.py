@@ -79,7 +79,7 @@ def _read_time(claims: Claims, name: str) -> float | None:
 def _read_username(claims: Claims, rules: TokenRules) -> str:
     names = (*rules.preferred_username_claims, *USERNAME_CLAIMS)
     found = (claims.get(name) for name in names)
-    username = next((name for name in found if isinstance(name, str) and name), UNKNOWN_USERNAME)
+    username = next((each for each in found if isinstance(each, str) and each), UNKNOWN_USERNAME)
     if len(username.encode()) > USERNAME_MAX_BYTES:
         raise TokenError(f"the user name in the token is longer than {USERNAME_MAX_BYTES} bytes")
     return username

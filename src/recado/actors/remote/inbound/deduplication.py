@@ -63,7 +63,7 @@ class SenderHistory(SequenceSet):
             self.compact(self.ends[-1], unsettled=self.pending)
 
     def highest(self) -> int:
-        """Return the highest number received, for a transport that delivers in order."""
+        """Return the highest number that is settled or being processed."""
         highest = self.ends[-1] if self.ends else self.floor
         return max(highest, max(self.pending, default=0))
 

@@ -12,7 +12,7 @@ REL1  A relation is entered by the signal that creates it, on both nodes, and re
 REL2  When a node becomes unreachable, each actor with a relation to one of its actors is notified, once; then
       the relations are removed.
 REL3  When a node returns before that, or as another incarnation, the relations created here are created there
-      again, with the same actors (REL6): an actor that no longer exists is confirmed dead by that.
+      again, with the same actors (REL6). If an actor no longer exists, the node answers that it is dead.
 REL4  The number of relations created by other nodes is limited.
 REL5  An actor to which a relation was created by its name is referred to by that name (its *alias*) in all
       signals of the relation, because the creator knows no other.

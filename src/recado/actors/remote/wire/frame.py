@@ -8,7 +8,7 @@ goes to nodes that do not have the cookie. It repeats the 16 random bytes of the
 that can read the frames between the two nodes can forge one. `detail` is UTF-8 of at most DETAIL_MAX_BYTES, and
 present only if the refused frame was authentic.
 
-An *incarnation* identifies one run of a sender towards one peer; its sequence numbers begin at 1. A refusal of
+An *incarnation* identifies one start of a sender towards one peer; its sequence numbers begin at 1. A refusal of
 sequence 0 refuses all frames of the incarnation: another node of the same name has replaced the sender.
 
 FRM1  `FrameAuthenticator.verify` returns an envelope only if its MAC was made with an accepted key. It decodes
