@@ -63,6 +63,7 @@ GROUPS: Final = {
         "pipeline check|explain|run|status|list|show": "on Spark: from queues and feeds to tables and back",
     },
     "Example applications": {
+        "chat": "a chat for browsers, with its history in a feed",
         "quotes publish|watch|record|catchup": "a feed of financial quotes",
         "trading run|report|serve|trade|network": "a benchmark of remote actors, TCP and AMQP",
     },
@@ -74,7 +75,7 @@ MANAGEMENT_COMMANDS: Final = frozenset(
 )
 COMMAND_WIDTH_COUNT: Final = 34
 UNTIL_INTERRUPTED: Final = frozenset(
-    {"serve", "demo", "top", "tap", "events", "feed", "quotes", "pipeline", "trading"}
+    {"serve", "demo", "top", "tap", "events", "chat", "feed", "quotes", "pipeline", "trading"}
 )
 """Commands that Ctrl-C ends successfully; the others have not done what they should."""
 PART_MODULES: Final = {"feed": "feeds", "actors": "actors", "pipeline": "pipelines"}
@@ -168,6 +169,10 @@ def run(words: list[str]) -> int:
                 from recado.cli.trading import run_trading
 
                 return run_trading(verb, options)
+            case ["chat", *options]:
+                from recado.cli.chat import run_chat_command
+
+                return run_chat_command(options)
             case ["demo", *options]:
                 from recado.cli.demo import main_demo
 

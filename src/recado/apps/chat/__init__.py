@@ -1,0 +1,15 @@
+"""A chat on feeds and integration patterns: `recado chat` (docs/chat.md).
+
+names, conversation      what users may type; the names of conversations
+messages, frames         messages, and what browsers and the server say to each other
+read_model, schema       everything that pages show, in SQLite, made from the history
+history                  the feed of the history: publishing, and applying it to the read model
+broker_link, traffic     the objects on the broker, and the record of what happens to them
+rendering                a message as the bytes that all its readers share
+device, devices          browsers and bots as receivers of messages
+chat                     what users do
+resume, delivery         what a device gets when it connects, and while it is connected
+socket, site, sessions   WebSockets, HTTP and cookies
+bots, talk               users that make a demo lively
+server                   the parts put together
+"""

@@ -1,0 +1,98 @@
+"""What users may type: names, rooms and texts, with the reason why something else is refused."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+PRIVATE_EXCHANGE: Final = "private-messages"
+FEED_NAME: Final = "chat"
+RESERVED_PREFIXES: Final = ("amq.", "feed.", "recado.")
+"""Exchanges of the broker, of feeds, and of recado's own records."""
+
+NAME_MAX_CHARACTERS: Final = 40
+ROOM_MAX_CHARACTERS: Final = 60
+ROOM_MAX_BYTES: Final = 200  # AMQP permits 255, and the key of the feed has a prefix
+TEXT_MAX_CHARACTERS: Final = 8_000
+SEARCH_MAX_CHARACTERS: Final = 200
+CLIENT_ID_MAX_CHARACTERS: Final = 64
+
+_INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_EMOJI_JOINERS: Final = frozenset("\u200d\ufe0f")
+_KEPT_CONTROLS: Final = frozenset("\n\t")
+
+
+class RefusedError(Exception):
+    """Something that a user asked for is refused; `field` names what to change."""
+
+    def __init__(self, field: str, reason: str, *, retry: bool = False) -> None:
+        super().__init__(reason)
+        self.field = field
+        self.reason = reason
+        self.retry = retry
+        """Whether the same request may succeed later."""
+
+
+def check_user_name(name: str) -> str:
+    """Return the name of a user as it is shown: trimmed, composed, without invisible characters."""
+    return _check_label(name, "name", NAME_MAX_CHARACTERS)
+
+
+def check_room_name(name: str) -> str:
+    """Return the name of a room, which is that of its exchange."""
+    room = _check_label(name, "room", ROOM_MAX_CHARACTERS)
+    size = len(room.encode())
+    if size > ROOM_MAX_BYTES:
+        raise RefusedError(
+            "room", f"the name of a room has at most {ROOM_MAX_BYTES} bytes; this has {size}"
+        )
+    if room.startswith(RESERVED_PREFIXES) or room == PRIVATE_EXCHANGE:
+        raise RefusedError("room", f"'{room}' is reserved for the messaging system: choose another")
+    return room
+
+
+def _check_label(text: str, field: str, characters_max: int) -> str:
+    label = unicodedata.normalize("NFC", text).strip()
+    if not label:
+        raise RefusedError(field, f"the {field} is empty")
+    if len(label) > characters_max:
+        raise RefusedError(
+            field, f"the {field} has {len(label)} characters; at most {characters_max} are possible"
+        )
+    for character in label:
+        if character not in _EMOJI_JOINERS and (
+            unicodedata.category(character) in _INVISIBLE_CATEGORIES
+        ):
+            raise RefusedError(field, f"the {field} has the invisible character {character!a}")
+    if not any(unicodedata.category(each)[0] in "LNSP" for each in label):
+        raise RefusedError(field, f"the {field} has no visible character")
+    return label
+
+
+def check_text(text: str) -> str:
+    """Return the text of a message. Control characters except tabs and line ends become spaces."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
+    if not text.strip():
+        raise RefusedError("text", "the text is empty")
+    if len(text) > TEXT_MAX_CHARACTERS:
+        raise RefusedError(
+            "text",
+            f"the text has {len(text):,} characters; at most {TEXT_MAX_CHARACTERS:,} are possible",
+        )
+    if not text.isprintable():
+        text = "".join(
+            " "
+            if unicodedata.category(each) in ("Cc", "Cs") and each not in _KEPT_CONTROLS
+            else each
+            for each in text
+        )
+    return text
+
+
+def check_client_id(client_id: str) -> str:
+    """Return the id that a browser gave to something it sends, so that it can send it again."""
+    if not client_id or len(client_id) > CLIENT_ID_MAX_CHARACTERS or not client_id.isascii():
+        raise RefusedError(
+            "client_id", f"a client id has 1 to {CLIENT_ID_MAX_CHARACTERS} ASCII characters"
+        )
+    return client_id

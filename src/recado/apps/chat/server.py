@@ -1,0 +1,126 @@
+"""The chat as a program: a broker, the archive of the history, the chat, and its web site."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+
+import recado
+import recado.feeds
+
+from .broker_link import BrokerLink
+from .chat import Chat, ChatSettings
+from .history import History
+from .names import FEED_NAME
+from .site import ChatSite
+
+ARCHIVE_NAME: Final = "chat"
+DATABASE_FILE: Final = "chat.sqlite"
+ARCHIVE_FOLDER: Final = "archive"
+BROKER_FOLDER: Final = "broker"
+BACKLOG_COUNT: Final = 1_024
+SHUTDOWN_TIMEOUT_S: Final = 1.0
+
+log = logging.getLogger("recado.chat")
+
+
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the chat runs. Without `url`, it has a broker of its own; without `data`, nothing survives it."""
+
+    url: str | None = None
+    data: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    chat: ChatSettings = ChatSettings()
+
+
+class RunningChat(NamedTuple):
+    """A chat that accepts browsers."""
+
+    chat: Chat
+    url: str
+    """The address of the page."""
+    broker_url: str
+    data: Path
+    failure: asyncio.Future[Exception]
+    """Completes with the reason if the chat cannot continue."""
+
+
+@asynccontextmanager
+async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
+    """Run a chat while the block lasts. Raises `ClientError`, `FeedError`, `OSError`, and `ValueError`."""
+    async with AsyncExitStack() as stack:
+        data = options.data or stack.enter_context(tempfile.TemporaryDirectory("-recado-chat"))
+        folder = Path(data)
+        await asyncio.to_thread(partial(folder.mkdir, parents=True, exist_ok=True))
+        broker_url = options.url
+        if broker_url is None:
+            broker_data = folder / BROKER_FOLDER if options.data is not None else None
+            broker = recado.Broker(data=broker_data)
+            broker_url = (await stack.enter_async_context(broker)).url
+        chat = Chat(folder / DATABASE_FILE, options.chat)
+        stack.push_async_callback(chat.close)
+        link = BrokerLink(broker_url, chat.handle_broker_state)
+        await stack.enter_async_context(link)
+        connection = await stack.enter_async_context(
+            recado.feeds.connect(broker_url, reconnect_timeout=None)
+        )
+        await stack.enter_async_context(
+            connection.archive(FEED_NAME, folder / ARCHIVE_FOLDER, name=ARCHIVE_NAME)
+        )
+        chat.start(link, partial(History, connection.feed(FEED_NAME)))
+        failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        tasks = [
+            asyncio.create_task(_supervise(work, failure))
+            for work in (chat.history.run(), chat.route())
+        ]
+        stack.push_async_callback(_cancel, tasks)
+        await _wait_for(chat.history.joined.wait(), failure)
+        url = await _listen(stack, chat, options)
+        yield RunningChat(chat, url, broker_url, folder, failure)
+
+
+async def _listen(stack: AsyncExitStack, chat: Chat, options: ServerOptions) -> str:
+    runner = web.AppRunner(
+        ChatSite(chat).application, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, options.host, options.port, backlog=BACKLOG_COUNT)
+    await site.start()
+    host, port = runner.addresses[0][:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}/"
+
+
+async def _supervise(work: Coroutine[Any, Any, None], failure: asyncio.Future[Exception]) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.error("chat stopped", exc_info=error)
+        if not failure.done():
+            failure.set_result(error)
+
+
+async def _wait_for(work: Coroutine[Any, Any, Any], failure: asyncio.Future[Exception]) -> None:
+    """Wait for work that depends on a task; raise what the task has failed with."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task, failure}, return_when=asyncio.FIRST_COMPLETED)
+    if failure.done():
+        task.cancel()
+        raise failure.result()
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
