@@ -97,6 +97,7 @@ const HANDLERS = {
   failed: ({ client_id, reason, retry }) => reject(client_id, reason, retry),
   joined: onAdded,
   opened: onAdded,
+  conversation: onAdded,
   left: onLeft,
   members: onMembers,
   presence: ({ users }) => {
@@ -189,6 +190,7 @@ function onChanged(message) {
   }
   if (conversation.lastMessage?.id === message.id) conversation.lastMessage = message;
   segment.receive(message);
+  segment.requote(message);
   changed("conversations", topicOf(conversation.id));
 }
 
@@ -302,9 +304,12 @@ function answer(id, { error, conversation }) {
   else asked.resolve(conversation);
 }
 
-function onError({ reason, request }) {
-  if (request?.type === "join" || request?.type === "leave") answer(`room:${request.room}`, { error: new Error(reason) });
-  else if (request?.type === "open") answer(`user:${request.user}`, { error: new Error(reason) });
+// A refused frame: the field says which request it was. What nobody waits for is shown.
+function onError({ field, reason }) {
+  const kind = { room: "room:", user: "user:" }[field];
+  const asked = kind && [...waiting.keys()].find((each) => each.startsWith(kind));
+  if (asked) answer(asked, { error: new Error(reason) });
+  else console.warn("the server has refused a request:", field, reason);
 }
 
 export const joinRoom = (name) => ask(`room:${name}`, { type: "join", room: name });

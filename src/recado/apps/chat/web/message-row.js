@@ -87,7 +87,7 @@ function ThreadIcon({ mark, message, isTabStop, reply }) {
 
 function Quote({ quote, actions }) {
   return html`<button type="button" class="quote" onClick=${() => actions.jump(quote.id)} title="Show the message that this one answers">
-    <b><bdi>${quote.author_name}</bdi></b> <span dir="auto">${quote.text}</span></button>`;
+    <b><bdi>${quote.author_name}</bdi></b> <span dir="auto">${quote.text || html`<i>Message deleted</i>`}</span></button>`;
 }
 
 function State({ name }) {

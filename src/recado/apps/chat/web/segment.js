@@ -6,6 +6,8 @@
 //
 // A message has one position for ever. Its `revision` is the position up to which it is known to be current.
 
+const QUOTE_MAX = 200; // characters
+
 export class Segment {
   constructor() {
     this.clear();
@@ -83,6 +85,16 @@ export class Segment {
     if (isMore) this.moreAfter = true;
     else this.seen = Math.max(this.seen, position);
     this.version += 1;
+  }
+
+  // An edited or deleted message is quoted as it is now.
+  requote({ id, text, author }) {
+    for (const [index, each] of this.messages.entries()) {
+      if (each.quote?.id !== id) continue;
+      const quoting = { ...each, quote: { id, author_name: author.name, text: text.slice(0, QUOTE_MAX) } };
+      this.messages[index] = quoting;
+      this.byId.set(each.id, quoting);
+    }
   }
 
   // Forget all but the newest messages.
