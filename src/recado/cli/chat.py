@@ -54,13 +54,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--port", type=int, default=DEFAULT_PORT, help="0: a free one; default: %(default)s"
     )
+    parser.add_argument("--demo", action="store_true", help="add rooms with talkative bots")
     return parser
 
 
 async def serve(args: argparse.Namespace) -> int:
     from recado.apps.chat.server import ServerOptions, run_chat
 
-    options = ServerOptions(url=args.url, data=args.data, host=args.host, port=args.port)
+    options = ServerOptions(
+        url=args.url, data=args.data, host=args.host, port=args.port, demo=args.demo
+    )
     async with run_chat(options) as running:
         print(f"chat on {running.url}", flush=True)
         print(f"recado: broker on {running.broker_url}", file=sys.stderr)

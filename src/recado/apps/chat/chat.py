@@ -145,6 +145,11 @@ class Chat:
             self.broadcasts.announce_join(user, await self._enter_room(user, room))
         return user, secret
 
+    async def ensure_user(self, user: User) -> None:
+        """Make a user without a session, such as a bot, unless it exists."""
+        await self._write(self._writer.ensure_user, user, _now_ms())
+        self.directory.add_user(user)
+
     async def add_session(self, user: User) -> str:
         """Return the secret of a further session, for another device."""
         secret = make_session()

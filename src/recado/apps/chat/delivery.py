@@ -167,19 +167,7 @@ class Courier:
         missed: Missed = await self._read(
             self._reader.load_missed, key, seen, MISSED_MAX_COUNT, MISSED_MAX_CHARACTERS
         )
-        user_id = online.user.id
-        device.push(
-            encode_frame(
-                {
-                    "type": "missed",
-                    "conversation": to_wire(key, user_id),
-                    "position": missed.position,
-                    "messages": [show_message(each, user_id) for each in missed.messages],
-                    "changed": [show_message(each, user_id) for each in missed.changed],
-                    "more": missed.more or missed.position < seen,
-                }
-            )
-        )
+        device.push_missed(missed, to_wire(key, online.user.id), online.user.id, seen)
         device.seen[key] = missed.position
         await device.drain()
 

@@ -6,7 +6,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import Final
 
+from .frames import encode_frame, show_message
 from .messages import User
+from .read_model import Missed
 from .rendering import Rendered
 from .traffic import Traffic
 
@@ -58,6 +60,19 @@ class Device(ABC):
 
     def push_publication(self, rendered: Rendered, user_id: str) -> None:
         self.push(rendered.frame_for(user_id))
+
+    def push_missed(self, missed: Missed, conversation: str, user_id: str, seen: int) -> None:
+        """Send what was published in a conversation after the position `seen`."""
+        content = {
+            "type": "missed",
+            "conversation": conversation,
+            "position": missed.position,
+            "messages": [show_message(each, user_id) for each in missed.messages],
+            "changed": [show_message(each, user_id) for each in missed.changed],
+            # A page that has seen more than there is was made by an earlier server without a data folder.
+            "more": missed.more or missed.position < seen,
+        }
+        self.push(encode_frame(content))
 
 
 class OnlineUser:

@@ -210,6 +210,12 @@ class Writer:
             database.execute("insert into users values (?, ?, ?)", (user.id, user.name, now_ms))
             self._add_session(user.id, session_digest, now_ms)
 
+    def ensure_user(self, user: User, now_ms: int) -> None:
+        """Add a user without a session, unless it exists."""
+        with self._database as database:
+            row = (user.id, user.name, now_ms)
+            database.execute("insert or ignore into users values (?, ?, ?)", row)
+
     def add_session(self, user_id: str, session_digest: bytes, now_ms: int) -> None:
         with self._database:
             self._add_session(user_id, session_digest, now_ms)

@@ -17,11 +17,13 @@ from aiohttp import web
 import recado
 import recado.feeds
 
+from .bots import Demo
 from .broker_link import BrokerLink
 from .chat import Chat, ChatSettings
 from .history import History
 from .names import FEED_NAME
 from .site import ChatSite
+from .talk import LOBBY
 
 ARCHIVE_NAME: Final = "chat"
 DATABASE_FILE: Final = "chat.sqlite"
@@ -40,7 +42,10 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     data: str | None = None
     host: str = "127.0.0.1"
     port: int = 0
-    chat: ChatSettings = ChatSettings()
+    demo: bool = False
+    """Whether bots talk, and new users are in their lobby."""
+    demo_pace: float = 1.0
+    """Multiplies the pauses of the bots."""
 
 
 class RunningChat(NamedTuple):
@@ -67,7 +72,8 @@ async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
             broker_data = folder / BROKER_FOLDER if options.data is not None else None
             broker = recado.Broker(data=broker_data)
             broker_url = (await stack.enter_async_context(broker)).url
-        chat = Chat(folder / DATABASE_FILE, options.chat)
+        rooms = (LOBBY,) if options.demo else ()
+        chat = Chat(folder / DATABASE_FILE, ChatSettings(welcome_rooms=rooms))
         stack.push_async_callback(chat.close)
         link = BrokerLink(broker_url, chat.handle_broker_state)
         await stack.enter_async_context(link)
@@ -85,6 +91,11 @@ async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
         ]
         stack.push_async_callback(_cancel, tasks)
         await _wait_for(chat.history.joined.wait(), failure)
+        if options.demo:
+            demo = Demo(chat, pace=options.demo_pace)
+            await _wait_for(demo.prepare(), failure)
+            talking = asyncio.create_task(_supervise(demo.run(), failure))
+            stack.push_async_callback(_cancel, [talking])
         url = await _listen(stack, chat, options)
         yield RunningChat(chat, url, broker_url, folder, failure)
 
