@@ -14,6 +14,7 @@ from recado.amqp.frames import (
     encode_content,
     encode_method_frame,
     extract_body,
+    extract_body_start,
     extract_properties,
     find_header_end,
     move_to_channel,
@@ -45,6 +46,15 @@ def test_a_content_is_taken_apart_again(
     assert len(rest) == -(-len(payload) // room)
     assert all(len(each) <= room + FRAME_OVERHEAD_BYTES for each in rest)
     assert {int.from_bytes(each[1:3], "big") for each in (first, *rest)} == {channel}
+
+
+@given(st.sampled_from(PROPERTIES), BODIES, ROOMS, st.integers(0, 310))
+def test_the_start_of_a_body(props: bytes, payload: bytes, room: int, size_max: int) -> None:
+    content = encode_content(1, props, payload, room + FRAME_OVERHEAD_BYTES)
+    assert extract_body_start(content, size_max) == payload[:size_max]
+    if payload and room >= len(payload):  # content may end right behind the part that is read
+        cut = content[: len(content) - 1 - max(len(payload) - size_max, 0)]
+        assert extract_body_start(cut, size_max) == payload[:size_max]
 
 
 def test_without_a_frame_max_a_body_is_one_frame() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from recado.amqp.errors import (
 )
 from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
+from recado.amqp.traits import MessageTraits
 from recado.amqp.values import FieldTable, Int64
 from recado.broker.access import Permission, User
 from recado.broker.alteration import (
@@ -22,17 +24,18 @@ from recado.broker.alteration import (
     compare_settings,
     plan_alteration,
 )
-from recado.broker.arguments import parse_queue_arguments
+from recado.broker.arguments import QueueSettings, parse_queue_arguments
 from recado.broker.channel import Channel, Settlement
 from recado.broker.declarations import declare_queue
 from recado.broker.errors import InvalidAlterationError
+from recado.broker.exchange import Exchange
 from recado.broker.policy import Policy
 from recado.broker.priority_bucket import ReadLimits
 from recado.broker.queue import Queue
 from recado.broker.ready_messages import ReadyMessages
 from recado.broker.routing import VhostAccess
 from recado.broker.run import Run
-from recado.broker.steps import STEP_UNITS_MAX, run_to_completion
+from recado.broker.steps import STEP_UNITS_MAX, Steps, run_to_completion
 from recado.broker.store import MessageStore
 from recado.broker.stream import Stream
 from recado.broker.work_queue import WorkQueue
@@ -249,6 +252,24 @@ def test_a_policy_sets_the_limit_while_it_is_measured() -> None:
     assert (queue.settings.max_length_bytes, queue._ready_bytes) == (50, 10)
 
 
+def test_a_policy_that_measures_the_queue_ends_the_measuring(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise each message would count twice for the limit."""
+    monkeypatch.setattr("recado.broker.alteration.SURVEY_LIMITS", ReadLimits(1, 1 << 20, 1))
+    stage = Stage()
+    stage.publish(*(b"%d" % i for i in range(10)))
+    queue = stage.queue
+    assert isinstance(queue, WorkQueue)
+    steps = start(stage, arguments=table(max_length_bytes=100))
+    for _ in range(3):
+        next(steps)
+    policy = Policy(name="p", pattern="^q$", definition={"max-length-bytes": 50})
+    stage.broker.set_policies("/", [policy], 0)
+    run_to_completion(steps)
+    assert (queue.settings.max_length_bytes, queue._ready_bytes) == (50, 10)
+
+
 def test_policies_are_combined_with_the_new_settings() -> None:
     stage = Stage(max_length=10)
     policy = Policy(name="p", pattern="^q$", definition={"max-length": 5, "message-ttl": 9})
@@ -422,6 +443,137 @@ def test_the_queue_is_deleted_meanwhile() -> None:
         run_to_completion(steps)
 
 
+class SteppedStore(PagingStore):
+    """Takes several steps to prepare what it stores late."""
+
+    def begin_storing(self, queue: Queue, end_position: int) -> Steps[None]:
+        yield 1
+
+    def store_paged_out_late(
+        self, queue: Queue, stores_late: Callable[[MessageTraits], bool], end_position: int
+    ) -> Steps[None]:
+        yield 1
+
+
+def test_the_queue_is_deleted_at_any_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is stored for it from then on."""
+    monkeypatch.setattr("recado.broker.work_queue._RUNS_PER_STEP", 2)
+    monkeypatch.setattr("recado.broker.work_queue._LATE_RUNS_PER_STEP", 2)
+    for step_count in range(1, 1000):
+        store = SteppedStore(1 << 30)
+        stage = Stage(store, durable=False, message_deduplication=True)
+        for i in range(6):
+            stage.publish(b"%d" % i, message_id=f"{i}")
+        _, channel = stage.consume(prefetch=3)
+        stage.broker.cancel(channel.consumers["c"], 0)
+        for tag in (1, 2, 3):
+            channel.settle(Settlement.REQUEUE, tag, 0, multiple=False)
+        steps = start(stage, durable=True, arguments=table(max_length_bytes=10))
+        for _ in range(step_count):
+            if next(steps, None) is None:
+                assert store.live[stage.queue] == set(range(6))
+                assert step_count > 10
+                return
+        stage.broker.delete_queue(stage.queue, 0)
+        with pytest.raises(NotFoundError):
+            run_to_completion(steps)
+        assert stage.queue not in store.live
+    raise AssertionError("the alteration does not end")
+
+
+def hold_in_another_vhost(stage: Stage) -> None:
+    """Let a channel have an unsettled delivery that has nothing to do with the queue."""
+    broker = stage.broker
+    broker.add_vhost("other")
+    broker.add_user(User("ana", permissions={"other": Permission(".*", ".*", ".*")}))
+    elsewhere = broker.create_queue(broker.vhosts["other"], "q", QueueSettings(), None, 0)
+    channel = Channel(1, Peer(), broker.grant_access(broker.users["ana"], "other"))
+    consume(channel, elsewhere)
+    elsewhere.publish(run_of([b"other"]), 0)
+    assert channel in broker.consumer_timeouts.channels
+
+
+def test_deliveries_of_a_channel_that_is_being_closed_are_waited_for() -> None:
+    """They return to the queue in steps, and are stored then."""
+    store = PagingStore(1 << 30)
+    stage = Stage(store, durable=False)
+    count = 5000
+    hold_in_another_vhost(stage)
+    _, channel = stage.consume(prefetch=0)
+    for i in range(count):
+        stage.publish(b"x", priority=i % 2)  # so that each is a run
+    stage.broker.cancel(channel.consumers["c"], 0)
+    stage.broker.close_channel(channel, 0)
+    assert stage.broker.background, "not done at once"
+    requeued_before = stage.queue.ready
+    for number, _ in enumerate(start(stage, durable=True)):
+        if number % 10 == 9:
+            stage.broker.tick(0)
+    assert requeued_before < count == stage.queue.ready
+    assert store.live[stage.queue] == set(range(count))
+
+
+def test_large_messages_are_stored_late_in_bounded_steps() -> None:
+    store = PagingStore(1 << 30)
+    stage = Stage(store, durable=False)
+    for i in range(40):
+        stage.publish(bytes(100_000), priority=i % 2)  # so that each is a run
+    costs = []
+    for cost in start(stage, durable=True):
+        costs.append(cost)
+        stage.publish(b"new")
+    assert max(costs) <= 2 * STEP_UNITS_MAX
+    assert store.live[stage.queue] == set(range(stage.queue.ready))
+
+
+class IdStore(PagingStore):
+    """Records the ids of deduplication."""
+
+    def __init__(self) -> None:
+        super().__init__(1 << 30)
+        self.ids: list[bytes] = []
+
+    def record_message_id(
+        self,
+        vhost: str,
+        owner: Queue | Exchange[Any],
+        message_id: bytes,
+        seen_at: int,
+        targets: Iterable[Queue],
+    ) -> None:
+        self.ids.append(message_id)
+
+
+def test_ids_of_deduplication_are_stored_once() -> None:
+    """Those of persistent messages: a transient one may be published again after a restart."""
+    store = IdStore()
+    stage = Stage(store, durable=False, message_deduplication=True)
+    for i in range(100):
+        stage.publish(b"old", message_id=f"{i}", delivery_mode=1 if i == 7 else 2)
+    assert store.ids == []
+    for number, _ in enumerate(
+        start(stage, durable=True, arguments=table(message_deduplication=True))
+    ):
+        stage.publish(b"new", message_id=f"new {number}")
+    stage.publish(b"last", message_id="last")
+    stage.publish(b"again", message_id="99")
+    expected = {b"%d" % i for i in range(100) if i != 7}
+    assert expected < set(store.ids)
+    assert store.ids[-1] == b"last"
+    assert len(store.ids) == len(set(store.ids)) == stage.queue.ready - 1
+
+
+def test_a_plain_alteration_is_abandoned(store: MessageStore) -> None:
+    stage = Stage(store, durable=False)
+    stage.publish(b"1", b"2")
+    steps = start(stage, durable=True, arguments=table(max_length_bytes=10))
+    next(steps)
+    steps.close()
+    assert not stage.queue.is_altering
+    assert not stage.queue.should_store(run_of([b""], PERSISTENT).traits)
+    assert stage.bodies() == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_an_alteration_is_abandoned(store: MessageStore, count: int) -> None:
     stage = Stage(store, durable=False, message_deduplication=True)
@@ -584,6 +736,21 @@ def test_a_client_that_leaves_does_not_stop_messages_that_change_priority() -> N
     assert stage.queue.settings.max_priority == 2
     assert not stage.broker.definitions_locked
     assert stage.bodies() == by_rank(range(300), 2)
+
+
+def test_a_client_leaves_and_the_queue_is_deleted_while_messages_change_priority(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("recado.broker.work_queue._RUNS_PER_STEP", 2)
+    stage = ranked()
+    until_frozen(stage, arguments=table(max_priority=2)).close()
+    broker, queue = stage.broker, stage.queue
+    assert queue.is_altering
+    broker.delete_queue(queue, 0)
+    while broker.background:
+        broker.tick(0)
+    assert (queue.is_altering, broker.definitions_locked) == (False, False)
+    assert stage.queue.settings.max_priority is None
 
 
 def test_readers_end_when_priorities_change() -> None:

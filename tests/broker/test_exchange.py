@@ -127,6 +127,19 @@ def test_the_last_resort_has_criteria_too() -> None:
     assert match(exchange, ["b", "a"], {}) == [ordinary]
 
 
+@pytest.mark.parametrize("kind", EXCHANGE_TYPES)
+def test_the_last_resort_is_taken_when_matching_queues_were_deleted(kind: str) -> None:
+    """A queue is deleted for routing before its bindings are removed, which takes several steps if they are many."""
+    exchange, (first, second) = exchange_of(kind), queues(2)
+    exchange.bind(first, "k", {})
+    exchange.bind(second, "k", LAST_RESORT)
+    assert match(exchange, ["k"], {}) == [first]
+    first.deleted = True
+    assert match(exchange, ["k"], {}) == [second]
+    second.deleted = True
+    assert match(exchange, ["k"], {}) == []
+
+
 def test_one_queue_may_be_bound_both_ways() -> None:
     exchange, (queue,) = exchange_of("direct"), queues(1)
     exchange.bind(queue, "k", {})

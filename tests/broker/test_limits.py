@@ -71,6 +71,19 @@ def test_channels_of_a_user() -> None:
         usage.add_channel("bob")
 
 
+def test_open_connections_and_channels_are_counted() -> None:
+    usage = limited()
+    for user in ("ana", "ana", "bob"):
+        usage.add_connection(user, "v")
+        usage.add_channel(user)
+    usage.add_channel("ana")
+    usage.remove_connection("bob", "v")
+    usage.remove_channel("bob")
+    assert [usage.count_connections(user) for user in ("ana", "bob", "eve", None)] == [2, 0, 0, 2]
+    assert [usage.count_channels(user) for user in ("ana", "bob", "eve", None)] == [3, 0, 0, 3]
+    assert (usage.connections_created, usage.channels_created) == (3, 4), "totals since the start"
+
+
 def test_a_user_is_let_in_only_below_the_limits() -> None:
     broker = new_broker()
     guest = broker.users["guest"]

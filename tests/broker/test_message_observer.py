@@ -11,6 +11,7 @@ from recado.amqp.frames import extract_body
 from recado.amqp.properties import Properties
 from recado.broker.broker import Broker
 from recado.broker.channel import Settlement
+from recado.broker.chosen_messages import ChosenPositions, delete_messages
 from recado.broker.consumer import Consumer, PeerConnection
 from recado.broker.message_observer import (
     MessageObserver,
@@ -30,6 +31,7 @@ from recado.broker.unacked_messages import (
 )
 from recado.broker.work_queue import WorkQueue
 
+from .at_least_once_queues import let_pass, source, target
 from .delayed_exchanges import delayed
 from .stage import Peer, close_channel, consume, new_broker, new_queue, open_channel, published
 
@@ -243,6 +245,50 @@ def test_messages_that_go_nowhere(stage: Stage) -> None:
         "dropped e short@0 maxlen",
         "purged full",
     ]
+
+
+def test_a_dead_letter_whose_exchange_is_missing_is_dropped(stage: Stage) -> None:
+    queue = new_queue(stage.broker, "q", dead_letter_exchange="missing")
+    stage.publish("q", b"a")
+    stage.notes.take()
+    queue.reject([run] if (run := queue.get(0)) else [], 0)
+    assert stage.notes.take() == ["dropped a q@0 rejected"]
+
+
+def test_an_at_least_once_dead_letter_is_forwarded_with_each_attempt(stage: Stage) -> None:
+    target(stage.broker, "dead", max_length=0)
+    queue = source(stage.broker, "q")
+    stage.publish("q", b"a")
+    stage.notes.take()
+    queue.reject([run] if (run := queue.get(0)) else [], 0)
+    assert stage.notes.take() == ["forwarded a q@0 rejected to ", "refused a dead"]
+    stage.broker.delete_queue(stage.vhost.queues["dead"], 0)
+    target(stage.broker, "dead")
+    let_pass(stage.broker, 0)
+    assert stage.notes.take()[1:] == ["forwarded a q@0 rejected to ", "entered a dead@0"]
+    assert queue.held_dead_letters == 0
+
+
+def test_deleted_messages_are_dropped(stage: Stage) -> None:
+    queue = new_queue(stage.broker, "q")
+    assert isinstance(queue, WorkQueue)
+    stage.publish("q", b"a", b"b", b"c")
+    stage.notes.take()
+    run_to_completion(delete_messages(queue, MoveProgress(), None, ChosenPositions([0, 2])))
+    assert stage.notes.take() == ["dropped a q@0 deleted", "dropped c q@2 deleted"]
+    assert queue.ready == 1
+
+
+def test_messages_enter_a_stream_at_their_offsets(stage: Stage) -> None:
+    stream = new_queue(stage.broker, "s", queue_type="stream", durable=True)
+    stage.publish("s", b"a", b"b")
+    stage.publish("s", b"c")
+    assert [line for line in stage.notes.take() if line.startswith("entered")] == [
+        "entered a s@0",
+        "entered b s@1",
+        "entered c s@2",
+    ]
+    assert stream.ready == 3
 
 
 def test_moved_and_replayed_messages(stage: Stage) -> None:

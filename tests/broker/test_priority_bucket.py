@@ -266,3 +266,21 @@ def test_single_messages_of_runs_with_gaps_are_joined_at_their_positions() -> No
         other.insert(popped)
     (joined,) = other.runs()
     assert messages(joined) == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"3")]
+
+
+def test_popped_runs_are_complete_and_in_order() -> None:
+    bucket = PriorityBucket(list)
+    for position in (3, 6):
+        run = run_of([b"%d" % (position + i) for i in range(3)], alike=True, channel=position)
+        run.first_position = position
+        bucket.append(run)
+    assert len(bucket.take(1)) == 1
+    bucket.requeue(one(1))
+    popped = list(iter(bucket.pop, None))
+    assert [messages(run) for run in popped] == [
+        [(1, b"1")],
+        [(4, b"4"), (5, b"5")],
+        [(6, b"6"), (7, b"7"), (8, b"8")],
+    ]
+    assert [run.taken_count for run in popped] == [0, 0, 0]
+    assert bucket.memory_bytes == 0

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES, encode_content, extract_body
-from recado.amqp.properties import Properties
+from recado.amqp.properties import Properties, decode_properties
 from recado.broker.run import Origin, Run, merge_adjacent
 
 from .stage import run_of
@@ -169,3 +169,17 @@ def test_singles_that_return_are_few_runs() -> None:
         run.first_position = position
     (run,) = merge_adjacent(reversed(singles))
     assert by_position(run) == list(enumerate(BODIES))
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("frame_max", [FRAME_MAX_DEFAULT_BYTES, 4096])
+def test_the_start_of_one_message(alike: bool, frame_max: int) -> None:
+    properties = Properties(message_id="m")
+    size = 3000 if alike else 9000  # messages of a run with a prefix have one body frame
+    bodies = [bytes([letter]) * size for letter in b"abc"]
+    run = run_of(bodies, properties, alike=alike, frame_max=frame_max)
+    run.take(1)
+    for body_max in (0, 5, 5000, 10_000):
+        encoded, body, body_bytes = run.read_start(1, body_max)
+        assert decode_properties(encoded) == properties
+        assert (body, body_bytes) == (bodies[2][:body_max], size)

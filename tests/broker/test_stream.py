@@ -368,3 +368,13 @@ def test_many_readers_share_what_was_read(broker: Broker) -> None:
     for _ in range(100):
         reader(broker, stream)
     assert len(reads) < 20
+
+
+def test_the_first_offset_is_that_of_the_oldest_message(broker: Broker) -> None:
+    stream = new_stream(broker, max_length_bytes=100, segment_bytes=50)
+    assert isinstance(stream, Stream)
+    assert stream.first_offset == 0
+    fill(stream, 200, size=10)
+    assert 0 < stream.first_offset == 200 - stream.ready
+    _, peer = reader(broker, stream)
+    assert offsets(peer)[0] == stream.first_offset

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from recado.amqp.errors import PreconditionFailedError
+from recado.amqp.events import ContentReceived
+from recado.amqp.methods import BasicGetOk
 from recado.broker.broker import Broker
 from recado.broker.channel import Channel, Settlement
 from recado.broker.steps import STEP_UNITS_MAX, run_to_completion
@@ -71,6 +73,16 @@ def test_a_run_is_listed_message_by_message(
         found = unacked(queue, channel)
         assert [each.position for each in found] == list(range(index, 300, 2))
         assert {each.body_bytes for each in found} == {3}
+
+
+def test_settled_messages_of_a_run_are_not_listed(broker: Broker, queue: WorkQueue) -> None:
+    channel = open_channel(broker)
+    consume(channel, queue)
+    queue.publish(run_of([b"%d" % number for number in range(6)]), 0)
+    for tag in (2, 5):
+        channel.settle(Settlement.ACK, tag, 0, multiple=False)
+    assert [each.delivery_tag for each in unacked(queue, channel)] == [1, 3, 4, 6]
+    assert [each.position for each in unacked(queue, channel)] == [0, 2, 3, 5]
 
 
 def test_steps_of_the_list_are_bounded(broker: Broker, queue: WorkQueue) -> None:
@@ -169,6 +181,37 @@ def test_a_quorum_queue_counts_the_delivery(broker: Broker) -> None:
     assert (again.delivery_tag, again.delivery_count, again.redelivered) == (2, 1, True)
     assert requeue(queue, (channel, 2, 0)) == 1
     assert (queue.ready, queue.unacked) == (0, 0)
+
+
+def test_a_message_that_was_got_is_requeued(broker: Broker, queue: WorkQueue) -> None:
+    """It has no consumer, which would get further messages instead."""
+    channel, peer = open_channel(broker), Peer()
+    queue.publish(run_of([b"a"]), 0)
+    assert channel.get(queue, no_ack=False, now=0)
+    assert requeue(queue, (channel, 1, 0)) == 1
+    assert (queue.ready, queue.unacked) == (1, 0)
+    assert open_channel(broker, peer).get(queue, no_ack=True, now=0)
+    (event,) = peer.received()
+    assert isinstance(event, ContentReceived)
+    assert isinstance(event.method, BasicGetOk)
+    assert event.method.redelivered
+
+
+def test_ch6_the_oldest_withdrawn_tags_are_forgotten(
+    broker: Broker, queue: WorkQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that never settles cannot make a channel grow; its very late settlement is an error then."""
+    monkeypatch.setattr("recado.broker.channel.WITHDRAWN_TAGS_MAX", 2)
+    channel = open_channel(broker)
+    consumer = consume(channel, queue)
+    queue.publish(run_of([b"%d" % number for number in range(4)]), 0)
+    channel.remove_consumer(consumer, 0)
+    assert requeue(queue, *((channel, tag, tag - 1) for tag in (1, 2, 3))) == 3
+    for tag in (2, 3):
+        channel.settle(Settlement.ACK, tag, 0, multiple=False)
+    with pytest.raises(PreconditionFailedError, match="unknown delivery tag 1"):
+        channel.settle(Settlement.ACK, 1, 0, multiple=False)
+    assert (queue.ready, queue.unacked) == (3, 1)
 
 
 def test_a_shared_prefetch_is_released(broker: Broker, queue: WorkQueue) -> None:

@@ -1,6 +1,7 @@
 """A vhost: declaring, deleting and binding, with RabbitMQ's refusals, and routes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,10 @@ from recado.amqp.errors import (
 )
 from recado.amqp.values import FieldTable
 from recado.broker.arguments import QueueSettings
+from recado.broker.binding import Binding
 from recado.broker.route_search import depends_on_headers, find_queues
 from recado.broker.steps import run_to_completion
+from recado.broker.store import MessageStore
 from recado.broker.vhost import Vhost
 
 from .stand_ins import StandInQueue
@@ -485,3 +488,56 @@ def test_a_binding_is_added_once(vhost: Here) -> None:
         vhost.bind(source, queue, "k", {})
     assert (vhost.binding_count, len(source.bindings)) == (1, 1)
     vhost.check()
+
+
+class RecordedBindings(MessageStore):
+    """Records which bindings are stored."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+
+    def binding_added(self, vhost: str, binding: Binding[Any]) -> None:
+        self.keys.add(binding.routing_key)
+
+    def binding_removed(self, vhost: str, binding: Binding[Any]) -> None:
+        """It may not have been stored yet."""
+        self.keys.discard(binding.routing_key)
+
+
+def test_bindings_of_a_queue_that_becomes_durable_are_stored_and_removed_again() -> None:
+    """Only those to durable exchanges, and those that exist at the time of each step."""
+    store = RecordedBindings()
+    vhost: Here = Vhost("/", store=store)
+    queue = add_queue(vhost, "q")
+    vhost.declare_exchange("transient", "direct")
+    vhost.bind_queue("q", "transient", "0")
+    for key in "abc":
+        vhost.bind_queue("q", "amq.direct", key)
+    assert store.keys == set(), "the queue is transient"
+    queue.stores_bindings = queue.has_stored_bindings = True
+    steps = vhost.record_bindings(queue)
+    next(steps)
+    vhost.unbind_queue("q", "amq.direct", "c")
+    run_to_completion(steps)
+    assert store.keys == {"a", "b"}
+    queue.stores_bindings = False
+    steps = vhost.forget_bindings(queue)
+    next(steps)
+    vhost.unbind_queue("q", "amq.direct", "b")
+    run_to_completion(steps)
+    assert store.keys == set()
+
+
+def test_bindings_of_a_deleted_queue_are_left_to_another_one_of_its_name() -> None:
+    store = RecordedBindings()
+    vhost: Here = Vhost("/", store=store)
+    queue = add_queue(vhost, "q")
+    queue.stores_bindings = queue.has_stored_bindings = True
+    for key in "ab":
+        vhost.bind_queue("q", "amq.direct", key)
+    steps = vhost.forget_bindings(queue)
+    next(steps)
+    assert store.keys == {"b"}
+    queue.deleted = True
+    run_to_completion(steps)
+    assert store.keys == {"b"}

@@ -56,6 +56,8 @@ def test_escapes(pattern: str, escape: str | None, text: str) -> None:
         ("%a_b%c_d%", "axbcxd", True),
         ("%a_b%c_d%", "cxdaxb", False),
         ("%a_b%", "a\udc80b", True),
+        ("%a%__b__%", "axxbxx", True),
+        ("%a%__b__%", "xbxxxa", False),  # too short behind the a
         ("a%_a_b_%b", "a_axb_b", True),
         ("a%_a_b_%b", "a_axbb", False),
     ],

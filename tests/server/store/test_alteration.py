@@ -23,9 +23,6 @@ from recado.server.store.recovery import restore_broker
 
 from ...broker.stage import Peer, consume, new_broker, open_channel, published
 
-# Every line that these reach has tests of its own: see tests/conftest.py.
-pytestmark = pytest.mark.no_cover
-
 PERSISTENT, TRANSIENT = Properties(delivery_mode=2), Properties()
 SENT = [b"%03d" % i * 150 for i in range(18)]
 IN_MEMORY = 1 << 30
@@ -175,6 +172,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recado.broker.channel._LATE_MESSAGES_PER_STEP", 1)
 
 
+@pytest.mark.no_cover  # as in test_power_loss.py
 @pytest.mark.parametrize("room", [0, 1500, IN_MEMORY])
 @pytest.mark.parametrize("case", CASES)
 def test_the_power_fails_at_every_moment(case: str, room: int) -> None:
@@ -222,6 +220,7 @@ def check_messages(
     assert SENT[0] not in flags
 
 
+@pytest.mark.no_cover  # as in test_power_loss.py
 @pytest.mark.parametrize(
     ("name", "case", "room"),
     [
