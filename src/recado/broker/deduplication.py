@@ -72,7 +72,7 @@ class DeduplicationWindow:
         if not self.has(message_id, now):
             return False
         if message_id not in self._transient_ids and self._required_lsn > self._store.durable_lsn:
-            self._store.require_sync()  # by the end of this turn, also of the original
+            self._store.require_sync()  # at the end of this turn; it makes the original durable as well
             self._required_lsn = self._store.lsn
         return True
 

@@ -67,7 +67,7 @@ class MessageObserver:
         """Messages low..high-1 of a delivered run are acknowledged, requeued or rejected."""
 
     def forwarded(self, queue: "Queue", run: "Run", reason: str, exchange: str | None) -> None:
-        """Messages leave a queue for others, for a reason of `x-death` or as `FORWARDED`.
+        """Messages leave a queue for others, for a reason of `x-death`, or `DELAYED` or `MOVED`.
 
         The run has the contents that enter the next queues, and the positions that the messages have in this one.
         `exchange` routes them; None if they go to a certain queue.

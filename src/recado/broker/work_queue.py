@@ -57,7 +57,7 @@ class ByteSurvey(Protocol):
     """Measures the ready messages of a queue in steps, between which the queue is used."""
 
     def measured_bytes(self, run: Run, priority: int) -> int:
-        """Return the size of those messages of a run that it has found, or never will because they are new."""
+        """Return the size of those messages of a run that are measured: found by the survey, or newer than it."""
 
 
 class DropBudget:
@@ -493,7 +493,8 @@ class WorkQueue(Queue):
         count, self.ready, self._ready_bytes = self.ready, 0, 0
         is_paged_out = any(bucket.paged_out_count for bucket in self._buckets)
         unsettled: list[deque[Run] | list[tuple[int, Run]]] = []
-        for bucket in (*self._buckets, *self._new_buckets):  # the latter only if it was deleted
+        # There are new buckets only if the queue was deleted during `rebucket`.
+        for bucket in (*self._buckets, *self._new_buckets):
             (first_position, position_count), has_gaps = bucket.fresh_positions, bucket.has_gaps
             fresh, requeued = bucket.clear()
             if self.deleted or not self._stores_persistent:

@@ -83,7 +83,7 @@ COMMAND = Resource(
     {
         "list": list_command("vhosts", COLUMNS, has_vhost=False),
         "show": show_command("vhost", "vhosts", ("name", "description", "tags"), has_vhost=False),
-        "declare": Command("Add a vhost, or change its description.", _add_declare, _declare),
+        "declare": Command("Add a vhost, or change its settings.", _add_declare, _declare),
         "delete": Command(
             "Delete a vhost and everything in it.", _add_delete, _delete, is_destructive=True
         ),

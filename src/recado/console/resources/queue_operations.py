@@ -1,4 +1,4 @@
-"""Operations on queues that RabbitMQ does not have: peek, reveal, move, replay and alter."""
+"""Operations on queues that RabbitMQ does not have: peek, reveal, offsets, move, delete, replay and alter."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _refuse_during_alarm(request: ApiRequest) -> None:
 
 
 def _stop_on_alarm(request: ApiRequest, steps: Steps[None], progress: MoveProgress) -> Steps[None]:
-    """Run the steps of a move; set its `stop_reason`, at which it ends itself, when publishers are blocked."""
+    """Run the steps of a move. When publishers are blocked, set its `stop_reason`: then it ends."""
     with closing(steps):
         for cost in steps:
             yield cost

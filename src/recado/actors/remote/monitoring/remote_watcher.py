@@ -87,7 +87,8 @@ class RemoteWatcher:
             self.signal_undelivered(target, signal, str(error))
 
     def signal_undelivered(self, target: Address, signal: CellSignal, reason: str) -> None:
-        """A signal certainly did not arrive. A relation stays until the node is unreachable: it may return."""
+        """A signal certainly did not arrive. A relation stays until the node counts as unreachable: the node may return
+        before."""
         if target.node not in self.relations.by_node:
             self.apply(signal_undelivered(self._system.ref(target), signal, reason))
 
@@ -124,7 +125,8 @@ class RemoteWatcher:
     def answer_for_absent_actor(
         self, peer: Peer, target: Address, signal: CellSignal, message: RemoteSignal
     ) -> None:
-        """Answer a signal for an actor that does not exist; with a uid, another one may have its name."""
+        """Answer a signal for an actor that does not exist. The answer has the uid that was addressed, because another
+        actor may have the name now."""
         system = self._system
         absent = Address(target.node, target.name, message.uid or target.uid)
         ref: ActorRef[Any] = ActorRef(target, system._dead_letter_office, system)
@@ -279,8 +281,8 @@ class RemoteWatcher:
         self._outbound.pending_asks.fail_all(
             peer, lambda: MessageRefusedError(RefusalReason.REPLACED, detail)
         )
-        if peer.link is not None:  # otherwise the peer would still accept one-way messages on it
-            peer.link.close()
+        if peer.link is not None:
+            peer.link.close()  # as long as it is open, the peer accepts one-way messages on it
 
     # ── effects ───────────────────────────────────────────────────────────────────────────────────────────
 
