@@ -78,6 +78,25 @@ def test_the_steps_end_when_the_client_disconnects() -> None:
     assert seen[-1] == -1, "the steps were closed"
 
 
+def test_background_work_of_closed_steps_is_part_of_a_turn() -> None:
+    """Otherwise the server would not know of it until its next turn, and a queue would stay frozen."""
+    server = StandInServer()
+    found: list[tuple[int, int]] = []
+
+    def steps() -> Steps[None]:
+        try:
+            for _ in range(100):
+                yield 1
+        finally:
+            found.append((server.turns, server.broker.background.now))
+
+    request = request_of(server, lambda: server.turns < 3)
+    with pytest.raises(ConnectionError):
+        asyncio.run(run_broker_steps(request, steps()))
+    assert found == [(4, 1004)]
+    assert server.turns == 4
+
+
 def test_errors_of_the_broker_are_answers() -> None:
     def fail() -> Steps[None]:
         yield 1

@@ -21,7 +21,7 @@ async def run_broker_steps(request: ApiRequest, steps: Steps[T]) -> T:
     """Run steps to their end, in slices that are turns of the broker, and return the result.
 
     The steps find the current time in `now` of the broker's background work. Raises `ApiError` for an error of
-    the broker, and `ConnectionError` if the client has disconnected; the steps then end where they last yielded.
+    the broker, and `ConnectionError` if the client has disconnected; the steps are then closed where they last yielded.
     """
     task = StepTask(steps)
 
@@ -31,6 +31,10 @@ async def run_broker_steps(request: ApiRequest, steps: Steps[T]) -> T:
         task.advance(1)
         while not task.is_done and perf_counter() < slice_end:
             task.advance(1)
+
+    def close(broker: Broker, now: int) -> None:
+        broker.background.begin_turn(now)
+        steps.close()
 
     try:
         with amqp_errors_as_answers():
@@ -42,4 +46,6 @@ async def run_broker_steps(request: ApiRequest, steps: Steps[T]) -> T:
                 if not request.is_connected():
                     raise ConnectionResetError("the client has disconnected")
     finally:
-        steps.close()
+        # In a turn, because steps may complete what they have begun as background work.
+        if not task.is_done:
+            request.console.server.run_on_broker(close)
