@@ -135,6 +135,12 @@ def test_the_client_walks_through() -> None:
     assert step_of(handshake) is HandshakeStep.OPEN
 
 
+def test_the_client_uses_amqplain_if_the_server_has_no_plain() -> None:
+    start = ConnectionStart(server_properties={}, mechanisms=b"AMQPLAIN EXTERNAL")
+    response = amqplain({"LOGIN": "guest", "PASSWORD": LongString(b"secret")})
+    assert client().receive(start) == [ConnectionStartOk({"product": "test"}, "AMQPLAIN", response)]
+
+
 def across(method: Method) -> Method:
     return decode_method(encode_method(method))
 

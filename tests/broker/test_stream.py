@@ -378,3 +378,16 @@ def test_the_first_offset_is_that_of_the_oldest_message(broker: Broker) -> None:
     assert 0 < stream.first_offset == 200 - stream.ready
     _, peer = reader(broker, stream)
     assert offsets(peer)[0] == stream.first_offset
+
+
+def test_a_reader_at_the_end_that_settles_gets_new_messages_once(
+    broker: Broker, stream: Queue
+) -> None:
+    fill(stream, 3)
+    channel, peer = reader(broker, stream)
+    assert offsets(peer) == [0, 1, 2]
+    channel.settle(Settlement.REJECT, 1, 0, multiple=False)
+    channel.settle(Settlement.ACK, 3, 0, multiple=True)
+    assert offsets(peer) == []
+    fill(stream, 2)
+    assert offsets(peer) == [3, 4]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recado.amqp.frames import encode_content, extract_properties, find_header_end
 from recado.amqp.properties import Properties, decode_properties, encode_properties
-from recado.amqp.values import Int64
+from recado.amqp.values import FieldTable, Int64
 from recado.broker.stream_offset_header import OFFSET_HEADER, split_header
 
 TEXTS = st.text(max_size=5)
@@ -64,3 +64,12 @@ def test_a_message_that_only_speaks_of_the_header() -> None:
     before, after = split_header(content)
     found = decode_properties(extract_properties(before + bytes(8) + after))
     assert found == Properties(content_type=OFFSET_HEADER, headers={OFFSET_HEADER: 0})
+
+
+def test_an_old_offset_is_replaced() -> None:
+    """A message that was read from a stream was published to another one."""
+    headers: FieldTable = {OFFSET_HEADER: Int64(7), "a": 1}
+    content = encode_content(1, encode_properties(Properties(headers=headers)), b"", 4096)
+    before, after = split_header(content)
+    found = decode_properties(extract_properties(before + bytes(8) + after))
+    assert found.headers == {"a": 1, OFFSET_HEADER: 0}

@@ -137,3 +137,11 @@ def test_messages_are_let_go_when_they_are_settled() -> None:
         assert not entry.run.payloads
     unacked.compact()
     assert list(unacked.unsettled_tags(1, 1000)) == [*range(101, 501), *range(601, 1001)]
+
+
+def test_tags_that_were_settled_out_of_order_are_left_out() -> None:
+    unacked: UnackedDeliveries[str] = UnackedDeliveries()
+    unacked.add(1, run_of([b"1", b"2", b"3"]), "a")
+    for entry, low, high in list(unacked.spans(2, 2)):
+        unacked.settle(entry, low, high)
+    assert list(unacked.unsettled_tags(0, 9)) == [1, 3]

@@ -169,6 +169,7 @@ def test_counters_and_rates(broker: recado.Broker, api: Api) -> None:
     deadline = time.monotonic() + 60
     while not api.get("/api/queues/%2F/q")["message_stats"]["publish_details"]["rate"]:
         assert time.monotonic() < deadline
+        time.sleep(0.1)  # the counters are sampled every five seconds
     series = api.get(
         "/api/queues/%2F/q?msg_rates_age=60&msg_rates_incr=5&lengths_age=60&lengths_incr=5"
     )

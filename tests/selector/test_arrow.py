@@ -46,6 +46,35 @@ def test_what_columns_cannot_decide_is_left_over(
     assert chosen(case.text, messages) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("routing_key = 'a' AND sequence > 1", [2]),
+        ("routing_key = 'a' OR sequence = 1", [0, 1, 2]),
+        ("NOT (routing_key = 'a' OR sequence = 1)", []),
+        ("routing_key = 'b' OR (routing_key = 'a' AND sequence > 1)", [1, 2]),
+        ("routing_key IN ('a', 'c')", [0, 2]),
+        ("routing_key NOT IN ('a', 'c')", [1]),
+        ("sequence IN (0, 2)", [2, 3]),
+        ("routing_key LIKE 'a%'", [0, 2]),
+        ("routing_key NOT LIKE 'a%'", [1]),
+        ("routing_key IS NULL", [3]),
+        ("routing_key IS NOT NULL AND -sequence * 2 + 1 < sequence - 1", [0, 1, 2]),
+        ("sequence <> 1", [2, 3]),
+        ("sequence >= 1 AND sequence <= 1", [0, 1]),
+    ],
+)
+def test_each_kind_of_condition(text: str, expected: list[int]) -> None:
+    """The texts are in a dictionary, as in archives."""
+    keys = pa.array(["a", "b", "a", None]).dictionary_encode()
+    columns = pa.table({"routing_key": keys, "sequence": pa.array([1.0, 1.0, 2.0, -0.0])})
+    wanted = to_arrow_filter(parse(text), columns.schema)
+    assert wanted.residual is None
+    numbered = columns.append_column("place", pa.array(range(4)))
+    left = ds.dataset(numbered).to_table(filter=wanted.expression)
+    assert left["place"].to_pylist() == expected
+
+
 def test_only_what_must_be_is_left_over() -> None:
     text = "sequence > 5 AND body LIKE '%x%' AND (routing_key = 'a' OR headers.a = 1)"
     wanted = to_arrow_filter(parse(text), SCHEMA)
