@@ -17,7 +17,7 @@ TYPING_MAX_COUNT: Final = 5
 
 
 class Broadcasts:
-    """Collects presence, members and typing, and sends them to the users whom they concern."""
+    """Collects presence, rooms, members and typing, and sends them to the users whom they concern."""
 
     def __init__(self, directory: Directory, online: dict[str, OnlineUser]) -> None:
         self._directory = directory
@@ -76,6 +76,15 @@ class Broadcasts:
             changes = {"joined": list(joined.get(key, ())), "left": list(left.get(key, ()))}
             if any(changes.values()):
                 self._send_to_members(key, {"type": "members", **changes})
+        rooms = [
+            {"name": room, "members": self._directory.member_count(key)}
+            for key in dict.fromkeys((*joined, *left))
+            if (room := room_of(key)) is not None
+        ]
+        if rooms:
+            frame = encode_frame({"type": "rooms", "rooms": rooms})
+            for online in self._online.values():
+                _push(online, frame)
         for key, user_ids in typing.items():
             self._send_to_members(key, {"type": "typing", "users": list(user_ids)})
 

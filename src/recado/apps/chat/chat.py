@@ -45,6 +45,9 @@ from .messages import (
 )
 from .names import (
     FEED_NAME,
+    NAME_MAX_CHARACTERS,
+    ROOM_MAX_CHARACTERS,
+    TEXT_MAX_CHARACTERS,
     RefusedError,
     check_client_id,
     check_room_name,
@@ -436,13 +439,16 @@ class Chat:
         key, user_id = from_wire(conversation, online.user.id), online.user.id
         self.directory.require_member(user_id, key)
         position = max(0, min(position, self.directory.last_position(key)))
-        read_position, unread = await self._write(self._writer.mark_read, user_id, key, position)
+        read_position, unread, last_position = await self._write(
+            self._writer.mark_read, user_id, key, position
+        )
         frame = encode_frame(
             {
                 "type": "read",
                 "conversation": conversation,
                 "position": read_position,
                 "unread": unread,
+                "last_position": last_position,
             }
         )
         for device in online.devices:
@@ -534,6 +540,11 @@ class Chat:
             "conversations": conversations,
             "rooms": self.list_rooms(),
             "broker": self.broker_state,
+            "limits": {
+                "name": NAME_MAX_CHARACTERS,
+                "room": ROOM_MAX_CHARACTERS,
+                "text": TEXT_MAX_CHARACTERS,
+            },
         }
 
     def list_rooms(self) -> list[dict[str, Any]]:

@@ -185,8 +185,8 @@ class Courier:
         await self._push_until_current(online, device, key)
 
     async def describe(self, user_id: str, keys: Sequence[str]) -> list[dict[str, Any]]:
-        """Return conversations as a page lists them. `last_position` is not newer than the rest."""
-        positions = {key: self._directory.last_position(key) for key in keys}
+        """Return conversations as a page lists them. `last_position` is that of the newest publication that they
+        take into account: a page counts what comes later."""
         memberships = await self._read(self._reader.load_memberships, user_id, keys)
         return [
             {
@@ -194,7 +194,7 @@ class Courier:
                 "title": self._title_of(each.key, user_id),
                 "unread": each.unread_count,
                 "read_position": each.read_position,
-                "last_position": positions[each.key],
+                "last_position": each.last_position,
                 "last_message": _show_last(each.last_message, user_id),
                 "members": self._directory.members_of(each.key)[:MEMBERS_MAX_COUNT],
             }

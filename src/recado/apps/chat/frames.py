@@ -74,6 +74,10 @@ class Typing(msgspec.Struct, frozen=True, tag="typing"):
     conversation: str
 
 
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Answered with `pong`: scripts in a browser do not see the pings of the protocol."""
+
+
 class Drawer(msgspec.Struct, frozen=True, tag="drawer"):
     """Whether the browser shows the AMQP traffic."""
 
@@ -81,7 +85,7 @@ class Drawer(msgspec.Struct, frozen=True, tag="drawer"):
 
 
 ClientFrame: TypeAlias = (
-    Resume | Send | Edit | Delete | Join | Leave | Open | Read | Typing | Drawer
+    Resume | Send | Edit | Delete | Join | Leave | Open | Read | Typing | Ping | Drawer
 )
 _DECODER: Final[msgspec.json.Decoder[ClientFrame]] = msgspec.json.Decoder(ClientFrame)
 _ENCODER: Final = msgspec.json.Encoder()

@@ -43,12 +43,17 @@ _COLUMNS: Final = """
 """
 _FROM: Final = "from messages m left join messages q on q.id = m.quote"
 
+POSITION_MAX: Final = 1 << 62
+
 
 class Page(NamedTuple):
     """Messages in order, and whether there are more beyond them."""
 
     messages: list[StoredMessage]
     more: bool
+    """Whether there are older ones."""
+    more_after: bool = False
+    """Whether there are newer ones."""
 
 
 class Missed(NamedTuple):
@@ -68,6 +73,8 @@ class Membership(NamedTuple):
     read_position: int
     unread_count: int
     last_message: StoredMessage | None
+    last_position: int
+    """The newest publication that the other fields take into account."""
 
 
 class Snapshot(NamedTuple):
@@ -252,8 +259,11 @@ class Writer:
                 "delete from members where user_id = ? and conversation = ?", (user_id, key)
             )
 
-    def mark_read(self, user_id: str, key: str, position: int) -> tuple[int, int]:
-        """Raise the read position of a user (RM3); return it and the number of unread messages."""
+    def mark_read(self, user_id: str, key: str, position: int) -> tuple[int, int, int]:
+        """Raise the read position of a user (RM3).
+
+        Returns it, the number of unread messages, and the newest position that this number takes into account.
+        """
         with self._database as database:
             database.execute(
                 "update members set read_position = max(read_position, min(?, "
@@ -261,7 +271,7 @@ class Writer:
                 " where user_id = ? and conversation = ?",
                 (position, user_id, key),
             )
-        return read_state(self._database, user_id, key)
+        return *read_state(self._database, user_id, key), read_last(self._database, key)
 
     def _add_conversation(self, key: str, now_ms: int) -> None:
         self._database.execute(
@@ -320,9 +330,17 @@ class Reader:
         """Return the last messages of a conversation before a position."""
         rows = self._select(
             "where m.conversation = ? and m.position < ? order by m.position desc limit ?",
-            (key, before if before is not None else 1 << 62, limit + 1),
+            (key, before if before is not None else POSITION_MAX, limit + 1),
         )
-        return Page(rows[:limit][::-1], len(rows) > limit)
+        return Page(rows[:limit][::-1], len(rows) > limit, before is not None)
+
+    def load_after(self, key: str, after: int, limit: int) -> Page:
+        """Return the first messages of a conversation after a position."""
+        rows = self._select(
+            "where m.conversation = ? and m.position > ? order by m.position limit ?",
+            (key, after, limit + 1),
+        )
+        return Page(rows[:limit], True, len(rows) > limit)
 
     def load_around(self, key: str, message_id: str, limit: int) -> Page | None:
         """Return a message with those before and after it; None if the conversation has no such message."""
@@ -330,19 +348,13 @@ class Reader:
         if found is None or found.conversation != key:
             return None
         before = self.load_page(key, found.position, limit // 2)
-        after = self._select(
-            "where m.conversation = ? and m.position >= ? order by m.position limit ?",
-            (key, found.position, limit - limit // 2),
-        )
-        return Page(before.messages + after, before.more)
+        after = self.load_after(key, found.position - 1, limit - limit // 2)
+        return Page(before.messages + after.messages, before.more, after.more_after)
 
     def load_missed(self, key: str, seen: int, limit: int, characters_max: int) -> Missed:
         """Return the messages after a position, and the older ones that were changed after it."""
         database = self._connect()
-        row = database.execute(
-            "select last_position from conversations where key = ?", (key,)
-        ).fetchone()
-        last = 0 if row is None else int(row[0])
+        last = read_last(database, key)
         if last <= seen:
             return Missed(last, [], [], more=False)
         bounds = (key, seen, last, limit + 1)
@@ -365,19 +377,28 @@ class Reader:
         database = self._connect()
         found = []
         for key in keys:
-            read_position, unread = read_state(database, user_id, key)
-            last = self.load_page(key, None, 1).messages
-            found.append(Membership(key, read_position, unread, last[0] if last else None))
+            database.execute(
+                "begin"
+            )  # one state of the database for all that is said of a conversation
+            try:
+                read_position, unread = read_state(database, user_id, key)
+                last = self.load_page(key, None, 1).messages
+                shown = last[0] if last else None
+                found.append(
+                    Membership(key, read_position, unread, shown, read_last(database, key))
+                )
+            finally:
+                database.rollback()
         return found
 
-    def search(self, query: str, keys: Sequence[str], limit: int) -> Page:
-        """Return the newest messages of the conversations that contain all words of a query."""
+    def search(self, query: str, keys: Sequence[str], before: int | None, limit: int) -> Page:
+        """Return the newest messages before a position that contain all words of a query."""
         places = ",".join("?" * len(keys))
         rows = self._select(
-            "where m.position in (select rowid from words where words match ?"
+            "where m.position in (select rowid from words where words match ? and rowid < ?"
             f" order by rowid desc limit {SEARCH_ROWS_MAX_COUNT})"
             f" and m.conversation in ({places}) and not m.deleted order by m.position desc limit ?",
-            (query, *keys, limit + 1),
+            (query, before if before is not None else POSITION_MAX, *keys, limit + 1),
         )
         return Page(rows[:limit], len(rows) > limit)
 
@@ -418,6 +439,14 @@ def read_state(database: sqlite3.Connection, user_id: str, key: str) -> tuple[in
         (key, read_position, user_id, UNREAD_MAX_COUNT),
     ).fetchone()
     return read_position, int(count[0])
+
+
+def read_last(database: sqlite3.Connection, key: str) -> int:
+    """Return the position of the last publication of a conversation; 0 if there is none."""
+    row = database.execute(
+        "select last_position from conversations where key = ?", (key,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _to_message(row: Sequence[Any]) -> StoredMessage:

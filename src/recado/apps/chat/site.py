@@ -24,9 +24,9 @@ from .device import TokenBucket
 from .frames import show_message
 from .messages import User
 from .names import SEARCH_MAX_CHARACTERS, RefusedError
-from .read_model import Page, format_query
+from .read_model import POSITION_MAX, Page, format_query
 from .sessions import DeviceLinks
-from .socket import serve_socket
+from .socket import refuse_socket, serve_socket
 
 WEB_FOLDER: Final = Path(__file__).parent / "web"
 VENDORED: Final = ("hooks", "htm", "preact")
@@ -107,7 +107,7 @@ class ChatSite:
         return user
 
     async def _get_session(self, request: web.Request) -> web.Response:
-        return _answer({"me": await self._require_user(request)})
+        return _answer({"me": await self._find_user(request)})
 
     async def _sign_in(self, request: web.Request) -> web.Response:
         _check_origin(request)
@@ -161,12 +161,15 @@ class ChatSite:
         limit = _parse_number(request, "limit", 50, PAGE_MAX_COUNT)
         reader = self._chat.reader
         around = request.query.get("around")
+        after = _parse_number(request, "after", None, POSITION_MAX)
         if around is not None:
             page = await self._chat.read(reader.load_around, key, around, limit)
             if page is None:
                 raise ApiProblem(404, "the conversation has no such message", "around")
+        elif after is not None:
+            page = await self._chat.read(reader.load_after, key, after, limit)
         else:
-            before = _parse_number(request, "before", None, 1 << 62)
+            before = _parse_number(request, "before", None, POSITION_MAX)
             page = await self._chat.read(reader.load_page, key, before, limit)
         return _answer_page(page, user, position=position)
 
@@ -182,11 +185,12 @@ class ChatSite:
         else:
             keys = self._chat.directory.conversations_of(user.id)
         query = format_query(text)
+        before = _parse_number(request, "before", None, POSITION_MAX)
         if not query or not keys:
             return _answer_page(Page([], False), user)
         reader = self._chat.reader
         return _answer_page(
-            await self._chat.read(reader.search, query, keys, SEARCH_MAX_COUNT), user
+            await self._chat.read(reader.search, query, keys, before, SEARCH_MAX_COUNT), user
         )
 
     async def _get_rooms(self, request: web.Request) -> web.Response:
@@ -208,7 +212,9 @@ class ChatSite:
 
     async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
         _check_origin(request)
-        user = await self._require_user(request)
+        user = await self._find_user(request)
+        if user is None:
+            return await refuse_socket(request)
         if self._socket_count >= SOCKETS_MAX_COUNT:
             raise ApiProblem(503, f"{SOCKETS_MAX_COUNT:,} browsers are connected already")
         self._socket_count += 1
@@ -262,7 +268,8 @@ def _parse_number(request: web.Request, name: str, default: int | None, most: in
 
 def _answer_page(page: Page, user: User, **more: Any) -> web.Response:
     messages = [show_message(each, user.id) for each in page.messages]
-    return _answer({"messages": messages, "more": page.more, **more})
+    found = {"messages": messages, "more": page.more, "more_after": page.more_after}
+    return _answer({**found, **more})
 
 
 def _answer(content: dict[str, Any], status: int = 200) -> web.Response:

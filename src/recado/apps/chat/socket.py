@@ -35,6 +35,9 @@ FRAMES_BURST_COUNT: Final = 300
 REQUESTS_MAX_COUNT: Final = 32
 """Sends, joins and the like of one browser that wait for the broker."""
 
+SIGNED_OUT_CODE: Final = 4401
+PONG: Final = encode_frame({"type": "pong"})
+
 log = logging.getLogger("recado.chat")
 
 
@@ -157,6 +160,8 @@ class Conversationalist:
                 self._start(chat.mark_read(online, conversation, position))
             case frames.Typing(conversation):
                 chat.announce_typing(online, conversation)
+            case frames.Ping():
+                device.push(PONG)
             case frames.Drawer(is_open):
                 chat.watch_traffic(online, device, is_open=is_open)
             case _:
@@ -226,4 +231,12 @@ async def serve_socket(chat: Chat, user: User, request: web.Request) -> web.WebS
         await Conversationalist(chat, online, device).run(socket)
     finally:
         chat.disconnect(online, device)
+    return socket
+
+
+async def refuse_socket(request: web.Request) -> web.WebSocketResponse:
+    """Close the WebSocket of a browser without a session by a code: a script does not see the status of a handshake."""
+    socket = web.WebSocketResponse()
+    await socket.prepare(request)
+    await socket.close(code=SIGNED_OUT_CODE, message=b"choose a name first")
     return socket

@@ -19,13 +19,14 @@ const REQUEST_TIMEOUT_MS = 10_000;
 class Conversation {
   constructor({ id }) {
     this.id = id;
+    this.user = id.startsWith("user:") ? id.slice("user:".length) : null;
     this.segment = new Segment();
     this.typing = new Map(); // user id → timer that ends it
     this.newFrom = null; // position after which messages were unread when the conversation was opened
     this.arrivals = []; // delivered while it is shown, for screen readers
   }
 
-  update({ title, unread, read_position, last_position, last_message, members, user }) {
+  update({ title, unread, read_position, last_position, last_message, members }) {
     this.title = title;
     this.unread = unread;
     this.readPosition = read_position;
@@ -33,7 +34,6 @@ class Conversation {
     this.countedPosition = last_position; // the newest message that `unread` takes into account
     this.lastMessage = last_message;
     this.members = new Set(members ?? []);
-    this.user = user ?? null;
     return this;
   }
 
@@ -107,7 +107,9 @@ const HANDLERS = {
   typing: onTyping,
   read: onRead,
   rooms: ({ rooms }) => {
-    state.rooms = rooms;
+    const known = new Map(state.rooms.map((each) => [each.name, each]));
+    for (const each of rooms) known.set(each.name, each);
+    state.rooms = [...known.values()];
     changed("rooms");
   },
   broker: ({ state: broker }) => {

@@ -7,7 +7,7 @@ import { Icon, IconButton } from "./icons.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { Intro, MessageRow } from "./message-row.js";
 import { discard, entriesOf, retry } from "./outbox.js";
-import { addressOf, conversationAt, currentRoute, go, setPanel } from "./router.js";
+import { addressOf, addressTo, conversationAt, currentRoute, go, setPanel } from "./router.js";
 import { buildRows, estimate } from "./rows.js";
 import { reconnectNow } from "./socket.js";
 import { state, topicOf, useTopics } from "./store.js";
@@ -236,7 +236,7 @@ function signatureOf(conversation) {
 export async function openPrivateOrTell(id) {
   try {
     await openPrivate(id);
-    go(addressOf(`user:${id}`));
+    go(addressTo(`user:${id}`));
   } catch (error) {
     notice(error.message);
   }

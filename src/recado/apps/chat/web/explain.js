@@ -94,6 +94,9 @@ const EXPLANATIONS = {
   },
 };
 
+// The confirm of a publication is a basic.ack too, from the broker, and names an exchange; an ack of ours names our queue.
+export const subjectOf = ({ operation, object }, queue) => (operation === "basic.ack" && object !== queue ? "basic.confirm" : operation);
+
 const UNKNOWN = { title: "An operation of AMQP", direction: "out", short: "This operation has no explanation yet.", here: "", notice: "" };
 
 export const explanationOf = (operation) => EXPLANATIONS[operation] ?? UNKNOWN;

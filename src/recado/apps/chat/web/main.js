@@ -8,7 +8,7 @@ import { Logo } from "./icons.js";
 import { html, render, useEffect, useRef, useState } from "./lib.js";
 import { outbox } from "./outbox.js";
 import { Panel } from "./panels.js";
-import { addressOf, conversationAt, go, href, setPanel, useRoute } from "./router.js";
+import { addressOf, addressTo, conversationAt, go, href, setPanel, useRoute } from "./router.js";
 import { JoinForm, RoomList, showShortcuts, Sidebar, sorted } from "./sidebar.js";
 import { load, save } from "./storage.js";
 import { state, useTopics } from "./store.js";
@@ -115,8 +115,12 @@ function useKeys(shown) {
       const finder = document.querySelector("[data-finder]");
       if (isControl && event.key.toLowerCase() === "k") {
         event.preventDefault();
-        if (finder.offsetParent === null) go("#/"); // on a phone the list is another view
-        requestAnimationFrame(() => document.querySelector("[data-finder]").focus());
+        if (finder.offsetParent !== null) {
+          finder.focus();
+        } else {
+          go("#/"); // on a phone the list is another view
+          requestAnimationFrame(() => finder.focus());
+        }
       } else if (isControl && event.key === "/") {
         event.preventDefault();
         if (shown) setPanel("search");
@@ -141,7 +145,7 @@ function step(shown, direction, isUnreadOnly) {
     const index = (from + direction * distance + conversations.length * 2) % conversations.length;
     const found = conversations[index];
     if (isUnreadOnly && !found.unread) continue;
-    go(addressOf(found.id));
+    go(addressTo(found.id));
     return;
   }
 }

@@ -2,7 +2,7 @@
 import { search } from "./api.js";
 import { distinctionOf, nameOf, watchAmqp } from "./chat.js";
 import { openPrivateOrTell, titleOf } from "./conversation-view.js";
-import { explanationOf } from "./explain.js";
+import { explanationOf, subjectOf } from "./explain.js";
 import { briefTimeOf, count, preciseTimeOf } from "./format.js";
 import { IconButton } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
@@ -38,7 +38,7 @@ function Members({ conversation }) {
       const distinction = distinctionOf(id);
       const content = html`<span class="entry-mark ${online ? "online" : "offline"}" aria-hidden="true"></span><bdi>${name}</bdi>
         ${distinction && html`<span class="distinction">#${distinction}</span>`}${id === state.me.id && html`<span class="muted">you</span>`}<span class="offscreen">${online ? ", online" : ", offline"}</span>`;
-      return html`<li key=${id}>${id === state.me.id ? html`<span class="member">${content}</span>` : html`<button type="button" class="member" title="Write to ${name} in private" onClick=${() => openPrivateOrTell(id)}>${content}</button>`}</li>`;
+      return html`<li key=${id}>${id === state.me.id ? html`<span class="member">${content}</span>` : html`<button type="button" class="member" aria-label="${name}${distinction ? ` #${distinction}` : ""}, ${online ? "online" : "offline"}" title="Write to ${name} in private" onClick=${() => openPrivateOrTell(id)}>${content}</button>`}</li>`;
     })}
   </ul></div>`;
 }
@@ -129,12 +129,13 @@ const shorten = (text) => String(text).replaceAll(state.me.id, `${state.me.id.sl
 const ARROWS = { in: "←", out: "→" };
 
 function Operation({ entry }) {
-  const { title, direction } = explanationOf(entry.operation);
+  const subject = subjectOf(entry, state.me.id);
+  const { title, direction } = explanationOf(subject);
   const details = typeof entry.arguments === "string" ? shorten(entry.arguments) : Object.entries(entry.arguments ?? {}).map(([name, value]) => `${name}=${shorten(value)}`).join("  ");
-  const address = href(["explain", entry.operation], { panel: "amqp" });
+  const address = href(["explain", subject], { panel: "amqp" });
   return html`<li class="operation ${direction}"><time>${preciseTimeOf(entry.time)}</time>
     <span class="direction" aria-label=${direction === "in" ? "from the broker" : "to the broker"} role="img">${ARROWS[direction]}</span>
-    <a href=${address} title="${title}: what this means">${entry.operation}</a>
+    <span class="method"><a href=${address} title="${title}: what this means">${entry.operation}</a>${subject !== entry.operation && html` <span class="muted">confirm</span>`}</span>
     <span class="object" title=${entry.object}><bdi>${shorten(entry.object)}</bdi>${entry.object === state.me.id && html` <span class="muted">your queue</span>`}</span>
     ${details && html`<code class="details">${details}</code>`}</li>`;
 }

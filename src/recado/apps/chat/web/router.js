@@ -28,6 +28,12 @@ export function addressOf(conversation, query = {}) {
   return href([kind, name], query);
 }
 
+// The address to go to from here: the AMQP traffic is that of the user and stays open.
+export function addressTo(conversation) {
+  const { panel } = currentRoute().query;
+  return addressOf(conversation, { panel: panel === "amqp" ? panel : null });
+}
+
 // The conversation that an address shows; null for other views.
 export function conversationAt({ path }) {
   return (path[0] === "room" || path[0] === "user") && path.length === 2 ? `${path[0]}:${path[1]}` : null;

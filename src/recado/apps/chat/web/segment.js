@@ -39,20 +39,20 @@ export class Segment {
     return this.messages[this.messages.length - 1] ?? null;
   }
 
-  replace({ messages, more_before, more_after, position }) {
+  replace({ messages, more, more_after, position }) {
     this.messages = [];
     this.byId.clear();
     this.repliesByThread.clear();
     this.seen = 0;
-    this.moreBefore = more_before;
+    this.moreBefore = more;
     this.moreAfter = more_after;
     this.isLoaded = true;
     this.#merge(messages, position);
     if (!more_after) this.#attach(position);
   }
 
-  prepend({ messages, more_before, position }) {
-    this.moreBefore = more_before;
+  prepend({ messages, more, position }) {
+    this.moreBefore = more;
     this.#merge(messages, position);
   }
 

@@ -7,13 +7,14 @@ import { badge, briefTimeOf, plural } from "./format.js";
 import { Icon, IconButton, Logo } from "./icons.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { notificationState, turnOff, turnOn } from "./notifications.js";
-import { addressOf, go } from "./router.js";
+import { addressTo, go, useRoute } from "./router.js";
 import { state, useTopics } from "./store.js";
 
 const FOUND_MAX = 8;
 
 export function Sidebar({ current }) {
   useTopics("conversations", "presence", "connection");
+  useRoute();
   const conversations = sorted();
   useEffect(() => {
     const unread = unreadTotal();
@@ -54,7 +55,7 @@ function Entry({ conversation, isCurrent }) {
   const title = isRoom ? conversation.title : nameOf(conversation.user);
   const distinction = isRoom ? null : distinctionOf(conversation.user);
   const preview = lastMessage && (lastMessage.deleted ? "Message deleted" : `${isRoom ? `${lastMessage.author.id === state.me.id ? "You" : lastMessage.author.name}: ` : ""}${lastMessage.text}`);
-  return html`<li><a class="entry ${unread ? "unread" : ""}" href=${addressOf(conversation.id)} aria-current=${isCurrent ? "page" : undefined}>
+  return html`<li><a class="entry ${unread ? "unread" : ""}" href=${addressTo(conversation.id)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="entry-mark ${isRoom ? "" : user?.online ? "online" : "offline"}" aria-hidden="true">${isRoom ? "#" : ""}</span>
     <span class="entry-title"><bdi>${title}</bdi>${distinction && html`<span class="distinction">#${distinction}</span>`}${!isRoom && html`<span class="offscreen">${user?.online ? ", online" : ", offline"}</span>`}</span>
     ${lastMessage && html`<time class="entry-time">${briefTimeOf(lastMessage.time)}</time>`}
@@ -72,7 +73,7 @@ function findTargets(text) {
   const targets = [];
   for (const each of state.conversations.values()) {
     const title = each.isRoom ? each.title : nameOf(each.user);
-    if (matches(title)) targets.push({ id: each.id, kind: each.isRoom ? "Room" : "Private", title, open: () => go(addressOf(each.id)) });
+    if (matches(title)) targets.push({ id: each.id, kind: each.isRoom ? "Room" : "Private", title, open: () => go(addressTo(each.id)) });
   }
   for (const each of state.rooms) {
     if (state.conversations.has(`room:${each.name}`) || !matches(each.name)) continue;
@@ -90,7 +91,7 @@ function findTargets(text) {
 
 async function join(name) {
   const conversation = await joinRoom(name);
-  go(addressOf(conversation?.id ?? `room:${name}`));
+  go(addressTo(conversation?.id ?? `room:${name}`));
 }
 
 function Finder() {
