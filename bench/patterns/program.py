@@ -1,7 +1,8 @@
 """One library with one task: `python program.py LIBRARY TASK URL COUNT`.
 
 It prints the elapsed and the processor seconds from the first publish until the last message was handled, or the
-last reply has arrived. It imports only what the library needs, because FastStream has an environment of its own.
+last reply has arrived; and before that, a line of progress after every `PROGRESS_COUNT` messages. It imports only
+what the library needs, because FastStream has an environment of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 COUNTS = {"recado": 40_000, "faststream": 8_000, "aio-pika": 16_000}
 PUBLISHERS_COUNT = 100
 PREFETCH_COUNT = 100
+PROGRESS_COUNT = 50_000  # more than a comparison has, so that it is not interrupted
 QUEUE = "bench.patterns"
 
 
@@ -51,11 +53,17 @@ class Countdown:
 async def in_parallel(count: int, call: Callable[[int], Awaitable[object]]) -> None:
     """Call with all numbers below `count`, by `PUBLISHERS_COUNT` coroutines."""
 
-    async def work(first: int) -> None:
-        for number in range(first, count, PUBLISHERS_COUNT):
+    async def work(numbers: range) -> None:
+        for number in numbers:
             await call(number)
 
-    await asyncio.gather(*(work(first) for first in range(PUBLISHERS_COUNT)))
+    for begin in range(0, count, PROGRESS_COUNT):
+        end = min(begin + PROGRESS_COUNT, count)
+        await asyncio.gather(
+            *(work(range(begin + n, end, PUBLISHERS_COUNT)) for n in range(PUBLISHERS_COUNT))
+        )
+        if end < count:
+            print(json.dumps({"progress": end / count}), flush=True)
 
 
 async def with_recado(task: str, url: str, count: int) -> dict[str, float]:

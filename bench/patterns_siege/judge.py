@@ -1,26 +1,38 @@
 """Whether the evidence is consistent with the guarantees: pure functions of what was noted.
 
-An attempt is a begin in the notes of a handler. The first one of a message has the number 1, and each following
-one the next number. A number may be higher than that by at most one for each kill since the attempt before: the
-message had been delivered, but its handler had not begun. It is never lower, and it may be repeated only if the
-message has forked: its failure was followed by a kill so soon that both the retry and the original exist, or it
-was published while the broker was away, so that the client may have published it twice.
+`attempts.py` decides about the numbers of attempts. The other rules compare what was published with what has arrived at
+the end of each flow, where a message counts once for each message id: an output is published at least once, always
+with the same id.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from .worker import ATTEMPTS_COUNT, ITEMS_PER_LIST_COUNT, LISTS_PER_PAIR_COUNT
+from .attempts import TASKS, Attempt, Explanation, Kill, Kills, read_attempts
+from .roles import (
+    ATTEMPTS_COUNT,
+    ITEMS_PER_LIST_COUNT,
+    LISTS_PER_PAIR_COUNT,
+    OUTCOMES,
+)
 
-FORK_WINDOW_S = 1.0  # from a failure to the confirm of its retry
-BROKER_NAME = "broker"
-PARKED_KINDS = ("bad", "poison")
+PARKED_KINDS: Final = ("bad", "poison", "stuck")
+REASONS: Final = {
+    "fine": ("HandlerTimeoutError", "WorkerLostError"),
+    "flaky": ("HandlerTimeoutError", "WorkerLostError"),
+    "bad": ("ValueError: bad", "HandlerTimeoutError", "WorkerLostError"),
+    "poison": ("HandlerTimeoutError", "WorkerLostError"),
+    "stuck": ("HandlerTimeoutError", "WorkerLostError"),
+}
+"""Why a task may be parked. A handler that is held exceeds its limit of time."""
+GARBLED: Final = "garbled "  # how the bodies of tasks begin that cannot be decoded
 
 
 class Kind(Enum):
@@ -33,18 +45,7 @@ class Kind(Enum):
     SAGAS = "sagas"
     OUTBOX = "outbox"
     ORDER = "order"
-
-
-class Kill(msgspec.Struct, frozen=True):
-    """A process that was killed, or a broker that was away, for some time."""
-
-    name: str
-    pid: int
-    began: float
-    ended: float
-
-    def overlaps(self, began: float, ended: float) -> bool:
-        return self.began <= ended and began <= self.ended
+    LEFT = "left"
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -54,12 +55,14 @@ class Published(msgspec.Struct, frozen=True):
     kind: str
     began: float
     ended: float
+    has_id: bool = True
 
 
 class Evidence(msgspec.Struct, kw_only=True):
     """What was done to the programs, and what they have noted."""
 
     tasks: Mapping[int, Published]
+    garbled_count: int
     lists_count: int
     orders_count: int
     shuffled_count: int
@@ -67,6 +70,8 @@ class Evidence(msgspec.Struct, kw_only=True):
     notes: Sequence[Mapping[str, Any]]
     collected: Sequence[Mapping[str, Any]]
     kills: Sequence[Kill]
+    left: Mapping[str, int]
+    open_groups_count: int
 
 
 class Verdict(msgspec.Struct):
@@ -95,142 +100,183 @@ def judge(evidence: Evidence) -> Verdict:
     for each in evidence.collected:
         collected[each["queue"]].append(each)
     _judge_tasks(evidence, collected["tasks.dead"], verdict)
-    _judge_aggregates(evidence, collected["sums"], verdict)
+    _judge_garbled(evidence, collected["tasks.invalid"], verdict)
+    _judge_aggregates(evidence, collected["booked"], verdict)
     _judge_sagas(evidence, collected["outcomes"], verdict)
-    _judge_sales(evidence, collected["sales"], verdict)
+    _judge_sales(evidence, collected["sold"], verdict)
     _judge_order(evidence, collected["ordered"], verdict)
+    for queue in ("dead-letters", "invalid-messages"):
+        for each in collected[queue]:
+            verdict.add(Kind.PARKED, f"{queue}: {each['body']:.100} ({each['reason']})")
+    for place, count in evidence.left.items():
+        if count:
+            verdict.add(Kind.LEFT, f"{count} in {place}")
     return verdict
 
 
+# ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
 def _judge_tasks(evidence: Evidence, parked: Iterable[Mapping[str, Any]], verdict: Verdict) -> None:
-    by_number: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for note in evidence.notes:
-        by_number[note["n"]].append(note)
+    attempts = read_attempts(evidence.notes)
+    kills = Kills(evidence.kills, attempts)
+    by_number: dict[int, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        by_number[attempt.task].append(attempt)
     dead: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for each in parked:
-        dead[each["body"]["number"]].append(each)
+        dead[json.loads(each["body"])["number"]].append(each)
     for number, task in evidence.tasks.items():
-        notes = by_number[number]
-        about = f"task {number} ({task.kind})"
-        attempts = [note["attempt"] for note in notes if note["event"] == "begin"]
-        has_ended = any(note["event"] == "end" for note in notes)
-        if not has_ended and number not in dead:
-            verdict.add(Kind.LOST, f"{about}: neither handled nor parked, attempts {attempts}")
-        if _has_forked(task, notes, evidence.kills):
-            verdict.counts["forked"] += 1
-            continue
-        problem, excess = _check_attempts(task, notes, evidence.kills, verdict)
-        if problem:
-            verdict.add(Kind.ATTEMPTS, f"{about}: {problem}, attempts {attempts}")
-        elif not has_ended and number not in dead:
-            continue
-        elif task.kind in PARKED_KINDS:
-            ends = [each["attempt"] for each in dead[number]]
-            # After the last failure, more deliveries whose handler did not begin may have been counted.
-            if has_ended or len(ends) != 1 or (not excess and attempts[-1] != ATTEMPTS_COUNT):
-                verdict.add(Kind.PARKED, f"{about}: parked {ends} after attempts {attempts}")
-            else:
-                verdict.counts[task.kind] += 1
-        elif number in dead and not excess:
-            verdict.add(Kind.PARKED, f"{about}: parked after attempts {attempts}")
+        _judge_task(task, by_number[number], dead[number], kills, verdict)
+    _judge_interruptions(evidence.kills, attempts, verdict)
 
 
-def _has_forked(task: Published, notes: Iterable[Mapping[str, Any]], kills: Iterable[Kill]) -> bool:
-    failures = [note for note in notes if note["event"] == "fail"]
-    for kill in kills:
-        if kill.name == BROKER_NAME and kill.overlaps(task.began, task.ended):
-            return True
-        if any(
-            kill.overlaps(note["at"], note["at"] + FORK_WINDOW_S)
-            for note in failures
-            if kill.name == BROKER_NAME or kill.pid == note["pid"]
-        ):
-            return True
-    return False
-
-
-def _check_attempts(
+def _judge_task(
     task: Published,
-    notes: Sequence[Mapping[str, Any]],
-    kills: Sequence[Kill],
+    attempts: Sequence[Attempt],
+    dead: Sequence[Mapping[str, Any]],
+    kills: Kills,
     verdict: Verdict,
-) -> tuple[str, int]:
-    """Return what is wrong with the numbers of the attempts, and by how much they are explained by kills."""
-    number, since, excess = 0, task.began, 0
-    external = [kill for kill in kills if kill.name in (BROKER_NAME, "tasks")]
-    for position, note in enumerate(notes):
-        if note["event"] != "begin":
-            since = note["at"]
-            continue
-        was_interrupted = position > 0 and notes[position - 1]["event"] == "begin"
-        killed = [kill for kill in external if kill.overlaps(since, note["at"])]
-        # One of the kills is the one that has interrupted the attempt before.
-        explained = len(killed)
-        more = note["attempt"] - (number + 1)
-        if more < 0:
-            return f"number {note['attempt']} after {number}", excess
-        if more > explained:
-            return f"number {note['attempt']} after {number} with {explained} kills", excess
-        if was_interrupted and not more:
-            verdict.counts["interrupted-exact"] += 1
-        number, since = note["attempt"], note["at"]
-        excess += more
-    late = [kill for kill in external if kill.overlaps(since, since + FORK_WINDOW_S)]
-    return "", excess + len(late)
+) -> None:
+    numbers = [f"{each.number} {each.outcome or 'killed'}" for each in attempts]
+    about = f"task {task.number} ({task.kind}, {'with' if task.has_id else 'without'} id)"
+    about += f", attempts {numbers}"
+    has_ended = any(each.outcome == "end" for each in attempts)
+    verdict.counts[task.kind] += 1
+    if not has_ended and not dead:
+        is_waiting = not attempts or task.kind not in PARKED_KINDS
+        kind = Kind.LOST if is_waiting else Kind.PARKED
+        verdict.add(kind, f"{about}: neither handled nor parked")
+        if is_waiting:
+            return
+    if task.kind in PARKED_KINDS and has_ended:
+        verdict.add(Kind.PARKED, f"{about}: has ended")
+    for each in dead:
+        if not each["reason"].startswith(REASONS[task.kind]):
+            verdict.add(Kind.PARKED, f"{about}: parked because of {each['reason']}")
+    published = task.began, task.ended
+    ids = [each["id"] for each in dead]
+    explanation = Explanation(task.number, published, attempts, ids, kills, ATTEMPTS_COUNT)
+    if explanation.exists():
+        verdict.counts["exact" if not explanation.is_doubtful else "doubtful"] += 1
+    elif explanation.reached < len(attempts):
+        which = "with id" if task.has_id else "without id"
+        verdict.counts[f"attempts {which}"] += 1
+        verdict.add(Kind.ATTEMPTS, f"{about}: attempt {explanation.reached + 1} is unexplained")
+    else:
+        verdict.add(Kind.PARKED, f"{about}: parked {[each['attempt'] for each in dead]}")
+
+
+def _judge_interruptions(
+    kills: Sequence[Kill], attempts: Sequence[Attempt], verdict: Verdict
+) -> None:
+    """A killed worker interrupts the handler of one task, unless others were left from a lost connection."""
+    interrupted = Counter(each.pid for each in attempts if each.outcome is None)
+    killed = {kill.pid for kill in kills if kill.name == TASKS}
+    for pid, count in interrupted.items():
+        if pid not in killed:
+            verdict.add(
+                Kind.ATTEMPTS, f"{count} handlers of worker {pid}, which lives, have no end"
+            )
+    verdict.counts["interrupted"] = sum(interrupted.values())
+
+
+def _judge_garbled(
+    evidence: Evidence, invalid: Iterable[Mapping[str, Any]], verdict: Verdict
+) -> None:
+    found = set()
+    for each in invalid:
+        found.add(each["body"])
+        if not (each["reason"] or "").startswith("TranslationError"):
+            verdict.add(Kind.PARKED, f"{each['body']}: invalid because of {each['reason']}")
+    expected = {f"{GARBLED}{number}" for number in range(evidence.garbled_count)}
+    for body in sorted(expected - found):
+        verdict.add(Kind.LOST, f"{body} is not among the invalid messages")
+    for body in sorted(found - expected):
+        verdict.add(Kind.PARKED, f"{body} was parked as invalid")
+
+
+# ── flows and sales ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def _once(collected: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the first message of each id, in the order of their arrival."""
+    return list({each["id"]: each for each in reversed(list(collected))}.values())[::-1]
 
 
 def _judge_aggregates(
-    evidence: Evidence, sums: Iterable[Mapping[str, Any]], verdict: Verdict
+    evidence: Evidence, booked: Iterable[Mapping[str, Any]], verdict: Verdict
 ) -> None:
-    found: dict[int, dict[str, Any]] = defaultdict(dict)
-    for each in sums:
-        found[each["body"]["pair"]][each["id"]] = each["body"]["items"]
+    """Each pair is combined from all its items, and booked once: the numbers of the ledger have no gap."""
     size = LISTS_PER_PAIR_COUNT * ITEMS_PER_LIST_COUNT
+    bodies = [json.loads(each["body"]) for each in _once(booked)]
+    found = Counter(body["pair"] for body in bodies)
     for pair in range(evidence.lists_count // LISTS_PER_PAIR_COUNT):
-        expected = list(range(pair * size, (pair + 1) * size))
-        if list(found[pair].values()) != [expected]:
-            verdict.add(Kind.AGGREGATES, f"pair {pair}: {found[pair]}")
+        if found[pair] != 1:
+            verdict.add(Kind.AGGREGATES, f"pair {pair} was combined {found[pair]} times")
+    for body in bodies:
+        expected = list(range(body["pair"] * size, (body["pair"] + 1) * size))
+        if body["items"] != expected:
+            verdict.add(Kind.AGGREGATES, f"pair {body['pair']} has {body['items']}")
+    if evidence.open_groups_count:
+        verdict.add(Kind.AGGREGATES, f"{evidence.open_groups_count} groups are incomplete")
+    numbers = [body["booked"] for body in bodies]
+    if numbers != list(range(1, len(numbers) + 1)):
+        verdict.add(Kind.AGGREGATES, f"pairs were booked {_describe_gap(numbers)}")
 
 
 def _judge_sagas(
     evidence: Evidence, outcomes: Iterable[Mapping[str, Any]], verdict: Verdict
 ) -> None:
-    found: dict[int, dict[str, str]] = defaultdict(dict)
-    for each in outcomes:
-        found[each["body"]["order"]][each["id"]] = each["body"]["outcome"]
+    found: dict[int, list[str]] = defaultdict(list)
+    for each in _once(outcomes):
+        body = json.loads(each["body"])
+        found[body["order"]].append(body["outcome"])
     for order in range(evidence.orders_count):
-        expected = "paid" if order % 2 == 0 else "refunded"
-        if list(found[order].values()) != [expected]:
+        expected = OUTCOMES[order % len(OUTCOMES)]
+        if found[order] != [expected]:
             verdict.add(Kind.SAGAS, f"order {order}: {found[order]}, not once {expected}")
 
 
-def _judge_sales(evidence: Evidence, sales: Iterable[Mapping[str, Any]], verdict: Verdict) -> None:
-    ids: dict[tuple[int, int], set[str]] = defaultdict(set)
-    last: dict[int, int] = defaultdict(lambda: -1)
-    for each in sales:
-        sale = each["body"]["account"], each["body"]["number"]
-        if sale not in ids:
-            if sale[1] != last[sale[0]] + 1:
-                verdict.add(Kind.OUTBOX, f"sale {sale} follows {last[sale[0]]}")
-            last[sale[0]] = sale[1]
-        ids[sale].add(each["id"])
-    for sale in sorted(evidence.sales - ids.keys()):
-        verdict.add(Kind.OUTBOX, f"sale {sale} has no message")
-    for sale in sorted(ids.keys() - evidence.sales):
-        verdict.add(Kind.OUTBOX, f"sale {sale} was never made")
-    for sale, several in sorted(ids.items()):
-        if len(several) > 1:
-            verdict.add(Kind.OUTBOX, f"sale {sale} has the ids {several}")
+def _judge_sales(evidence: Evidence, sold: Iterable[Mapping[str, Any]], verdict: Verdict) -> None:
+    """Each sale has one message; those of an account are booked once and in order."""
+    by_account: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in _once(sold):
+        body = json.loads(each["body"])
+        by_account[body["account"]].append(body)
+    made: dict[int, set[int]] = defaultdict(set)
+    for account, number in evidence.sales:
+        made[account].add(number)
+    for account in sorted(made.keys() | by_account.keys()):
+        bodies = by_account[account]
+        numbers = [body["number"] for body in bodies]
+        for number in sorted(made[account].difference(numbers)):
+            verdict.add(Kind.OUTBOX, f"sale {number} of account {account} has no message")
+        for number in sorted(set(numbers) - made[account]):
+            verdict.add(Kind.OUTBOX, f"sale {number} of account {account} was never made")
+        if numbers != sorted(set(numbers)):
+            text = _describe_gap([number + 1 for number in numbers])
+            verdict.add(Kind.OUTBOX, f"the sales of account {account} arrived {text}")
+        booked = [body["booked"] for body in bodies]
+        if booked != list(range(1, len(booked) + 1)):
+            text = _describe_gap(booked)
+            verdict.add(Kind.OUTBOX, f"the sales of account {account} were booked {text}")
 
 
 def _judge_order(
     evidence: Evidence, ordered: Iterable[Mapping[str, Any]], verdict: Verdict
 ) -> None:
-    first = list(dict.fromkeys(each["id"] for each in ordered))
-    numbers = {each["id"]: each["body"]["number"] for each in ordered}
-    found = [numbers[each] for each in first]
-    if found != list(range(1, evidence.shuffled_count + 1)):
-        wrong = next((at for at, each in enumerate(found, 1) if each != at), len(found) + 1)
+    numbers = [json.loads(each["body"])["number"] for each in _once(ordered)]
+    if numbers != list(range(1, evidence.shuffled_count + 1)):
         verdict.add(
-            Kind.ORDER, f"{len(found)} of {evidence.shuffled_count}, not in order from {wrong}"
+            Kind.ORDER,
+            f"{len(numbers)} of {evidence.shuffled_count}, {_describe_gap(numbers)}",
         )
+
+
+def _describe_gap(numbers: Sequence[int]) -> str:
+    """Return where numbers are not 1, 2, 3, …."""
+    for expected, number in enumerate(numbers, 1):
+        if number != expected:
+            return f"with {number} instead of {expected}"
+    return f"up to {len(numbers)}"

@@ -23,7 +23,7 @@ from recado.patterns import (
     StateTransaction,
 )
 from recado.patterns.errors import CompositionError
-from recado.patterns.state import MemoryStore
+from recado.patterns.state import MemoryStore, StoreTransaction
 from tests.client.running import in_a_loop
 from tests.patterns.collected import Collected
 from workshop.peers import Server
@@ -195,6 +195,32 @@ async def test_one_process_runs_a_flow_and_another_takes_over(
             second.endpoints["sums"].resume()
         await second.publish(numbers, 22)
         assert await seen.wait(22) == [n * (n + 1) // 2 for n in range(1, 23)]
+
+
+@in_a_loop
+async def test_a_flow_that_was_taken_over_waits_for_its_lease(
+    recado_server: Server, name: Name, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PFL4: losing the lease, as by a frozen process, is no internal error of the endpoint."""
+    store = MemoryStore()
+    app = Messaging(recado_server.url, store=store)
+    numbers, sums, seen = name("numbers"), name("sums"), Collected()
+    app.flow(numbers, Sum(), to=sums, tag="sums")
+    collect(app, sums, seen)
+
+    def take_over(transaction: StoreTransaction) -> None:
+        ((lease, owner),) = transaction.leases("flow sums").items()
+        transaction.release_lease(lease, owner)
+        transaction.acquire_lease(lease, "another process", 0.2)
+
+    async with app:
+        await app.publish(numbers, 1)
+        await seen.wait(1)
+        await store.run(take_over)
+        await app.publish(numbers, 2)
+        assert await seen.wait(2) == [1, 3]
+    assert "flow sums was taken over" in caplog.text
+    assert "internal error" not in caplog.text
 
 
 @in_a_loop

@@ -39,7 +39,7 @@ from recado.client import (
 
 from .declaration import NOT_FOUND_CODE, Declarer
 from .destination import Destination, LogStream, PointToPoint, PublishSubscribe
-from .errors import CompositionError
+from .errors import CompositionError, MessagingError
 
 log = logging.getLogger("recado.patterns")
 
@@ -276,8 +276,8 @@ class MessageEndpoint:
                 if not self._started.is_set() and error.reply_code in REFUSED_CODES:
                     raise  # a mistake in the program, which it should see at its start
                 self.error = error
-            except ClientError as error:
-                self.error = error
+            except (ClientError, MessagingError) as error:
+                self.error = error  # the broker, or the store: another process runs the flow now
             except Exception as error:
                 log.exception("endpoint failed by an internal error (tag=%s)", self.tag)
                 self.error = error
