@@ -53,12 +53,12 @@ HEADERS_MAX_BYTES = (
 def attempt_number(delivery: Delivery, properties: Properties) -> int:
     """Return which attempt of its message a delivery is; the first is 1."""
     headers = properties.headers or {}
-    failed = _read_count(headers.get(ATTEMPT_HEADER))
-    redelivered = _read_count(headers.get(DELIVERY_COUNT_HEADER))
+    failed = read_count(headers.get(ATTEMPT_HEADER))
+    redelivered = read_count(headers.get(DELIVERY_COUNT_HEADER))
     return 1 + failed + (redelivered or int(delivery.redelivered))
 
 
-def _read_count(value: object) -> int:
+def read_count(value: object) -> int:
     """Return a count from a header, which may contain anything."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
         return int(value)

@@ -23,7 +23,7 @@ from .errors import UnroutableMessageError
 from .flow import FlowOutput, FlowResult, FlowRuntime
 from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
-from .reception import to_message
+from .reception import Received
 from .settlement import REFUSED, DeliverySettlement
 from .translation import Translators
 
@@ -150,29 +150,26 @@ class FlowProcessor:
                 accepted.append((delivery, message))
         results = await self.flow.process([message for _, message in accepted])
         await self._publish([output for result in results for output in result.outputs])
-        for (delivery, message), result in zip(accepted, results, strict=True):
-            await self._settle(delivery, message, result, queue)
+        for (delivery, _), result in zip(accepted, results, strict=True):
+            await self._settle(delivery, result, queue)
         self.running_count = 0
 
     async def _receive(self, delivery: Delivery, queue: str) -> Message[Any] | None:
         """Return the message of a delivery, or None if it was settled without being processed."""
-        properties = delivery.properties
-        body = await self._settlement.receive(delivery, properties, queue, self._decode)
+        received = Received(delivery, delivery.properties, queue)
+        body = await self._settlement.receive(received, self._decode)
         if body is REFUSED:
             return None
-        message = to_message(delivery, queue, body, properties)
-        return message if await self._settlement.select(delivery, message) else None
+        message = received.message(body)
+        return message if await self._settlement.select(received, message) else None
 
     def _decode(self, body: bytes, properties: Properties) -> Any:
         return self._translators.decode(body, properties.content_type, self._body_type)
 
-    async def _settle(
-        self, delivery: Delivery, message: Message[Any], result: FlowResult, queue: str
-    ) -> None:
+    async def _settle(self, delivery: Delivery, result: FlowResult, queue: str) -> None:
         if result.error is None:
             delivery.ack()
         else:
             self.failed_count += 1
-            await self._settlement.retry_or_park(
-                delivery, delivery.properties, queue, result.error, message.attempt
-            )
+            received = Received(delivery, delivery.properties, queue)
+            await self._settlement.retry_or_park(received, result.error)

@@ -30,7 +30,9 @@ from .endpoint import EndpointState
 from .interceptor import Interceptor, Proceed
 from .message import Message
 from .messaging import Messaging
+from .processor import HandlerProcessor
 from .publisher import EncodedPublish
+from .waiting_lines import WaitingLines
 
 T = TypeVar("T")
 
@@ -174,12 +176,12 @@ class Harness:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         while True:
-            left = self._find_work()
+            left = self._find_work() or await self._find_turns()
             if left is None:
-                due = self._delay.next_due
+                due = await self._next_due()
                 if due is None or not advance:
                     return
-                await self._delay.advance_to(due)
+                await self._advance_to(due)
             elif loop.time() > end:
                 raise TimeoutError(f"the application is not settled after {timeout} s: {left}")
             else:
@@ -188,10 +190,39 @@ class Harness:
     async def advance(self, seconds: float) -> None:
         """Advance virtual time, and wait until what that causes is settled."""
         end = self._delay.now + seconds
-        while (due := self._delay.next_due) is not None and due <= end:
-            await self._delay.advance_to(due)
+        while (due := await self._next_due()) is not None and due <= end:
+            await self._advance_to(due)
             await self.settled(advance=False)
-        await self._delay.advance_to(end)
+        await self._advance_to(end)
+
+    def _lines(self) -> list[WaitingLines]:
+        processors = [each.processor for each in self.app.endpoints.values()]
+        return [
+            each.lines
+            for each in processors
+            if isinstance(each, HandlerProcessor) and each.lines is not None
+        ]
+
+    async def _next_due(self) -> float | None:
+        """Return the virtual time of the next retry."""
+        dues = [] if self._delay.next_due is None else [self._delay.next_due]
+        for each in self._lines():
+            seconds = await each.seconds_to_turn()
+            if seconds is not None:
+                dues.append(self._delay.now + seconds)
+        return min(dues, default=None)
+
+    async def _advance_to(self, now: float) -> None:
+        for each in self._lines():
+            await each.skip(max(now - self._delay.now, 0))
+        await self._delay.advance_to(now)
+
+    async def _find_turns(self) -> str | None:
+        """Return a description of an ordered retry that is due, or None."""
+        for each in self._lines():
+            if await each.seconds_to_turn() == 0:
+                return "an ordered retry is due"
+        return None
 
     def _find_work(self) -> str | None:
         """Return a description of something that is not finished, or None."""

@@ -41,7 +41,7 @@ from .destination import (
 from .encoder import MessageEncoder
 from .endpoint import EndpointState, MessageEndpoint, describe_endpoint
 from .endpoint_registry import EndpointRegistry
-from .errors import UnroutableMessageError
+from .errors import CompositionError, UnroutableMessageError
 from .flow import FlowComposition
 from .handler import inspect_handler
 from .interceptor import Interceptor
@@ -326,9 +326,10 @@ class Messaging:
         def register(function: F) -> F:
             handler = inspect_handler(function)
             checked = self._to_options(source, options, tag=function.__name__)
+            self._require_store(checked.needs_store)
             self._registry.add(
                 checked.tag,
-                lambda runtime: runtime.handler_endpoint(handler, checked),
+                lambda runtime: runtime.handler_endpoint(handler, checked, self._store),
                 EndpointDescription(
                     name=checked.tag,
                     destination=checked.target,
@@ -374,7 +375,12 @@ class Messaging:
             body_type,
             None if to is None else to_destination(to),
         )
-        self._needs_store |= definition.composition.has_state
+        if checked.retry.ordered_by is not None:
+            raise CompositionError(
+                f"flow '{checked.tag}': its steps run in batches, so its retries cannot be ordered; subscribe() to the"
+                " destination of the flow with this retry"
+            )
+        self._require_store(definition.composition.has_state)
         store = self._store if definition.composition.has_state else None
         sent = (*definition.composition.destinations(), definition.to)
         self._registry.add(
@@ -406,6 +412,15 @@ class Messaging:
         if not publish.exchange:
             await runtime.declarer.declare(PointToPoint(publish.key))
         await runtime.publisher.publish(publish)
+
+    def _require_store(self, is_needed: bool) -> None:
+        """Open the store when the application starts; raises `CompositionError` if it is started without one."""
+        if is_needed and not self._needs_store:
+            if self._runtime is not None:
+                raise CompositionError(
+                    "the application was started without a state store: add endpoints that need one before"
+                )
+            self._needs_store = True
 
     def _to_options(
         self, source: DestinationLike, options: HandlerOptions | SourceOptions, **defaults: object

@@ -10,7 +10,7 @@ from recado.client import Delivery, RobustChannel
 
 from .destination import Destination
 from .message import Message
-from .reception import to_message
+from .reception import Received
 from .settlement import REFUSED, DeliverySettlement
 from .translation import Translators
 
@@ -49,10 +49,10 @@ class PollingConsumer:
         queue = self._source.name
         decode = partial(self._decode, body_type)
         while (delivery := await self._channel.get(queue)) is not None:
-            properties = delivery.properties
-            body = await self._settlement.receive(delivery, properties, queue, decode)
+            received = Received(delivery, delivery.properties, queue)
+            body = await self._settlement.receive(received, decode)
             if body is not REFUSED:
-                return delivery, to_message(delivery, queue, body, properties)
+                return delivery, received.message(body)
         return None
 
     def _decode(self, body_type: Any, body: bytes, properties: Properties) -> Any:

@@ -14,7 +14,7 @@ Properties are decoded only if something needs them, because that takes longer t
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
@@ -24,13 +24,15 @@ from recado.amqp.properties import Properties
 from recado.client import Delivery, RobustConsumer
 
 from .encoder import MessageEncoder
-from .errors import HandlerTimeoutError, TranslationError
-from .failure import attempt_number, to_failure
+from .errors import HandlerTimeoutError, StateError, TranslationError
+from .failure import to_failure
 from .handler import Handler
 from .interceptor import Proceed, intercept_handler
 from .limits import FailureCount, Pacer
-from .reception import to_message
+from .message import Message
+from .reception import Received
 from .settlement import REFUSED, DeliverySettlement, ProcessorOptions, reply_address
+from .waiting_lines import WaitingLines
 
 _CONTENT_TYPE_FLAG: Final = 0x80  # of the first byte of the flags, see `recado.amqp.properties`
 _HEADERS_FLAG: Final = 0x20
@@ -48,6 +50,7 @@ class HandlerProcessor:
         options: ProcessorOptions,
         encoder: MessageEncoder,
         settlement: DeliverySettlement,
+        lines: WaitingLines | None = None,
     ) -> None:
         self.handler = handler
         self.options = options
@@ -56,9 +59,13 @@ class HandlerProcessor:
         self.failed_count = 0
         self._encoder = encoder
         self._settlement = settlement
+        self.lines = lines  # None: retries have no order
         self._decoders: dict[bytes, Callable[[bytes], Any]] = {}
         self._needs_message = (
-            handler.wants_message or options.selected is not None or bool(options.interceptors)
+            handler.wants_message
+            or options.selected is not None
+            or bool(options.interceptors)
+            or lines is not None
         )
         self.on_suspend: Callable[[float], object] | None = None  # called when the breaker opens
         self._pacer = None if options.rate is None else Pacer(options.rate)
@@ -72,11 +79,19 @@ class HandlerProcessor:
 
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries, `concurrency` at a time, until the consumer ends."""
+        if self.lines is None:
+            await self._run_workers(partial(self._work, consumer, queue))
+        else:
+            slots_count = self.options.concurrency
+            async with self.lines.serve(self._process_turn, slots_count, queue):
+                await self._run_workers(partial(self._work, consumer, queue))
+
+    async def _run_workers(self, work: Callable[[], Awaitable[None]]) -> None:
         if self.options.concurrency == 1:
-            await self._work(consumer, queue)
+            await work()
         else:
             # Not a TaskGroup: the consumer's end must not cancel the handlers that run.
-            workers = [self._work(consumer, queue) for _ in range(self.options.concurrency)]
+            workers = [work() for _ in range(self.options.concurrency)]
             for result in await asyncio.gather(*workers, return_exceptions=True):
                 if isinstance(result, BaseException):
                     raise result
@@ -91,6 +106,18 @@ class HandlerProcessor:
             finally:
                 self.running_count -= 1
 
+    async def _process_turn(self, received: Received) -> None:
+        """Process the message of a waiting line whose turn has come."""
+        if self._pacer is not None:
+            await self._pacer.wait()
+        self.running_count += 1
+        try:
+            await self._process_message(received)
+        except Exception as error:  # noqa: BLE001 - the connection, or a refusal
+            await self._settlement.requeue(received.delivery, error)
+        finally:
+            self.running_count -= 1
+
     async def _process(self, delivery: Delivery, queue: str) -> None:
         """Process one delivery; on an internal or connection error it is requeued."""
         raw = delivery.raw_properties
@@ -100,7 +127,7 @@ class HandlerProcessor:
                 or raw[0] & (_HEADERS_FLAG | _REPLY_TO_FLAG)
                 or (self._counts_attempts and delivery.redelivered)
             ):
-                await self._process_message(delivery, delivery.properties, queue)
+                await self._process_message(Received(delivery, delivery.properties, queue))
             else:
                 await self._process_body(delivery, queue)
         except Exception as error:  # noqa: BLE001 - the connection, or a refusal
@@ -114,48 +141,70 @@ class HandlerProcessor:
             decode = self._decoders.get(content_type) or self._find_decoder(content_type)
             body = decode(delivery.body)
         except TranslationError as error:
-            await self._settlement.park(delivery, delivery.properties, queue, error, 1)
+            await self._settlement.park(Received(delivery, delivery.properties, queue), error)
             return
         try:
             await self._call(body)
         except BaseException as raised:  # noqa: BLE001 - raised by the handler
-            failure = to_failure(raised)
-            self._record_failure()
-            await self._settlement.retry_or_park(delivery, delivery.properties, queue, failure, 1)
+            await self._fail(Received(delivery, delivery.properties, queue), raised)
         else:
             self._record_success()
             delivery.ack()
 
-    async def _process_message(
-        self, delivery: Delivery, properties: Properties, queue: str
-    ) -> None:
+    async def _process_message(self, received: Received) -> None:
         """Process a message with its properties."""
         options, settlement = self.options, self._settlement
-        argument = await settlement.receive(delivery, properties, queue, self._decode)
+        argument = await settlement.receive(received, self._decode)
         if argument is REFUSED:
             return
         call: Proceed = partial(self._call, argument)
         if self._needs_message:
-            message = to_message(delivery, queue, argument, properties)
-            if not await settlement.select(delivery, message):
+            message = received.message(argument)
+            if not await settlement.select(received, message):
                 return
             if self.handler.wants_message:
                 call = partial(self._call, message)
             if options.interceptors:
                 call = partial(intercept_handler, options.interceptors, message, options.tag, call)
+            if self.lines is not None:
+                await self._handle_in_order(self.lines, received, message, call)
+                return
+        await self._handle(received, call)
+
+    async def _handle_in_order(
+        self, lines: WaitingLines, received: Received, message: Message[Any], call: Proceed
+    ) -> None:
+        """Call the handler, unless the message has to wait behind others of its key."""
+        try:
+            entered = await lines.enter(received, message)
+        except StateError:
+            raise
+        except Exception as error:  # noqa: BLE001 - of the function that names the key
+            await self._fail(received, error)
+            return
+        if entered is not None:
+            try:
+                await self._handle(entered, call)
+            finally:
+                lines.leave(entered)
+
+    async def _handle(self, received: Received, call: Proceed) -> None:
+        """Call the handler and settle the delivery."""
         try:
             result = await call()
         except BaseException as raised:  # noqa: BLE001 - raised by the handler
-            failure = to_failure(raised)
-            self._record_failure()
-            attempt = attempt_number(delivery, properties)
-            await settlement.retry_or_park(delivery, properties, queue, failure, attempt)
+            await self._fail(received, raised)
             return
         self._record_success()
-        if result is None or properties.reply_to is None:
-            delivery.ack()
+        if result is None or received.properties.reply_to is None:
+            received.delivery.ack()
         else:
-            await self._reply(delivery, properties, queue, result)
+            await self._reply(received, result)
+
+    async def _fail(self, received: Received, raised: BaseException) -> None:
+        failure = to_failure(raised)
+        self._record_failure()
+        await self._settlement.retry_or_park(received, failure)
 
     async def _call(self, argument: Any) -> Any:
         timeout = self.options.timeout
@@ -185,49 +234,34 @@ class HandlerProcessor:
 
     # ── replies ───────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _reply(
-        self,
-        delivery: Delivery,
-        properties: Properties,
-        queue: str,
-        result: Any,
-    ) -> None:
+    async def _reply(self, received: Received, result: Any) -> None:
         """Publish the reply; the delivery is acknowledged when it is confirmed.
 
         A result that cannot be encoded dead-letters the request at once: it would be the same after another attempt.
         """
         settlement = self._settlement
-        attempt = attempt_number(delivery, properties)
         try:
-            reply = self._encoder.reply(result, reply_address(properties))
+            reply = self._encoder.reply(result, reply_address(received.properties))
         except Exception as error:  # noqa: BLE001 - of the program
-            await settlement.park(delivery, properties, queue, error, attempt, is_valid=True)
+            await settlement.park(received, error, is_valid=True)
             return
 
         def settle(error: Exception | None) -> None:
             if error is None:
-                delivery.ack()
+                received.delivery.ack()
             else:
-                failing = self._fail_reply(delivery, properties, queue, error, attempt)
-                task = asyncio.create_task(failing)
+                task = asyncio.create_task(self._fail_reply(received, error))
                 self._failing.add(task)
                 task.add_done_callback(self._failing.discard)
 
         settlement.publisher.send(reply, settle)
 
-    async def _fail_reply(
-        self,
-        delivery: Delivery,
-        properties: Properties,
-        queue: str,
-        error: Exception,
-        attempt: int,
-    ) -> None:
+    async def _fail_reply(self, received: Received, error: Exception) -> None:
         """A reply that the broker has refused is a failed attempt; its queue may be any that a sender names."""
         try:
-            await self._settlement.retry_or_park(delivery, properties, queue, error, attempt)
+            await self._settlement.retry_or_park(received, error)
         except Exception as problem:  # noqa: BLE001 - the connection, or a refusal
-            await self._settlement.requeue(delivery, problem)
+            await self._settlement.requeue(received.delivery, problem)
 
     # ── translation ───────────────────────────────────────────────────────────────────────────────────────
 

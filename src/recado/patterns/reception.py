@@ -2,6 +2,8 @@
 
 from typing import TypeVar
 
+import msgspec
+
 from recado.amqp.properties import Properties
 from recado.client import Delivery
 
@@ -9,6 +11,24 @@ from .failure import attempt_number
 from .message import DeliveryInfo, Message, received_message
 
 T = TypeVar("T")
+
+
+class Received(msgspec.Struct, frozen=True, eq=False):
+    """A delivery that is being processed, with what is known about it."""
+
+    delivery: Delivery
+    properties: Properties
+    queue: str
+    line: str | None = None  # the key by which its retries are ordered
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of its message this is; the first is 1."""
+        return attempt_number(self.delivery, self.properties)
+
+    def message(self, body: T) -> Message[T]:
+        """Return the message with its decoded body."""
+        return to_message(self.delivery, self.queue, body, self.properties)
 
 
 def to_message(delivery: Delivery, queue: str, body: T, properties: Properties) -> Message[T]:

@@ -16,7 +16,7 @@ from recado.client import ClientError, Delivery, RobustChannel, RobustConnection
 
 from .errors import ReplyError, RequestTimeoutError
 from .publisher import ConfirmedPublisher, EncodedPublish
-from .settlement import REPLY_ERROR_HEADER
+from .return_address import REPLY_ERROR_HEADER
 
 log = logging.getLogger("recado.patterns")
 

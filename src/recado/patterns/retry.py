@@ -5,6 +5,7 @@ from typing import TypeAlias
 import msgspec
 
 from .errors import CompositionError, RejectMessageError, TranslationError
+from .routing.message_field import MessageField
 
 ExceptionTypes: TypeAlias = tuple[type[Exception], ...]
 
@@ -24,6 +25,7 @@ class Retry(msgspec.Struct, frozen=True):
     max_delay: float = 300.0
     jitter: float = 0.0
     on: ExceptionTypes = (Exception,)
+    ordered_by: MessageField | None = None
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -33,6 +35,8 @@ class Retry(msgspec.Struct, frozen=True):
                 f"Retry: backoff={self.backoff} and max_delay={self.max_delay} must not be negative,"
                 f" factor={self.factor} must be at least 1"
             )
+        if self.ordered_by is not None and self.attempts == 1:
+            raise CompositionError("Retry: ordered_by needs attempts of at least 2")
         if not 0 <= self.jitter <= 1:
             raise CompositionError(f"Retry: jitter={self.jitter} must be between 0 and 1")
 

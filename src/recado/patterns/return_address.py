@@ -6,6 +6,8 @@ from .destination import PublishSubscribe
 from .message import Message
 from .step import Send
 
+REPLY_ERROR_HEADER: Final = "x-reply-error"  # the reply to a request that failed
+
 # It routes by the name of the queue. A queue cannot be used as a destination here, because it would have to exist:
 # a requester that has gone, and its queue with it, is not an error.
 _DEFAULT_EXCHANGE: Final = PublishSubscribe("", type="direct")

@@ -30,6 +30,7 @@ from .settlement import DeliverySettlement, ProcessorOptions
 from .state import StateStore
 from .subscription_options import SubscriptionOptions
 from .tap import TapProcessor
+from .waiting_lines import WaitingLines
 
 
 class FlowDefinition(msgspec.Struct, frozen=True):
@@ -89,14 +90,23 @@ class Runtime:
         translators = self.encoder.translators
         return PollingConsumer(self._polling, destination, self.settlement(options), translators)
 
-    def settlement(self, options: ProcessorOptions) -> DeliverySettlement:
-        return DeliverySettlement(options, self.publisher, self.encoder, self.delay, self.declarer)
+    def settlement(
+        self, options: ProcessorOptions, lines: WaitingLines | None = None
+    ) -> DeliverySettlement:
+        return DeliverySettlement(
+            options, self.publisher, self.encoder, self.delay, self.declarer, lines
+        )
 
-    def handler_endpoint(self, handler: Handler, options: SubscriptionOptions) -> MessageEndpoint:
-        """Return the endpoint of a subscription."""
+    def handler_endpoint(
+        self, handler: Handler, options: SubscriptionOptions, store: StateStore
+    ) -> MessageEndpoint:
+        """Return the endpoint of a subscription; the store is open if the options need it."""
         selects = self.declarer.is_recado
         processing = options.processing(self._interceptors, selects_at_broker=selects)
-        processor = HandlerProcessor(handler, processing, self.encoder, self.settlement(processing))
+        ordered_by = options.retry.ordered_by
+        lines = None if ordered_by is None else WaitingLines(options.tag, ordered_by, store)
+        settlement = self.settlement(processing, lines)
+        processor = HandlerProcessor(handler, processing, self.encoder, settlement, lines)
 
         async def prepare() -> None:
             await self.declarer.declare(options.dead_letter)

@@ -22,16 +22,17 @@ from .delay import Delay
 from .destination import Destination
 from .encoder import MessageEncoder, ReplyAddress
 from .errors import MessagingError, TranslationError, UnroutableMessageError
-from .failure import attempt_number, describe, parked_properties, retry_properties
+from .failure import describe, parked_properties, retry_properties
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
 from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
+from .reception import Received
 from .retry import Retry
+from .return_address import REPLY_ERROR_HEADER
+from .waiting_lines import WaitingLines
 
 log = logging.getLogger("recado.patterns")
-
-REPLY_ERROR_HEADER = "x-reply-error"
 
 REQUEUE_DELAY_S = 1.0  # so that an endpoint does not call its handler in a loop while its dead-letter queue is full
 
@@ -70,54 +71,44 @@ class DeliverySettlement:
         encoder: MessageEncoder,
         delay: Delay,
         declarer: Declarer,
+        lines: WaitingLines | None = None,
     ) -> None:
         self.options = options
         self.publisher = publisher
-        self.delay = delay
+        self._delay = delay
+        self._lines = lines
         self._encoder = encoder
         self._declarer = declarer
 
-    async def receive(
-        self,
-        delivery: Delivery,
-        properties: Properties,
-        queue: str,
-        decode: Callable[[bytes, Properties], Any],
-    ) -> Any:
+    async def receive(self, received: Received, decode: Callable[[bytes, Properties], Any]) -> Any:
         """Return the decoded body of a delivery, or `REFUSED` if it was parked instead."""
-        attempt = attempt_number(delivery, properties)
+        attempt = received.attempt
         if attempt > self.options.retry.attempts > 1:
             lost = WorkerLostError(
                 f"{attempt - 1} attempts ended without a result: the worker was killed or lost its connection"
             )
-            await self.park(delivery, properties, queue, lost, attempt - 1)
+            await self.park(received, lost, attempt=attempt - 1)
             return REFUSED
         try:
-            return decode(delivery.body, properties)
+            return decode(received.delivery.body, received.properties)
         except TranslationError as error:
-            await self.park(delivery, properties, queue, error, attempt)
+            await self.park(received, error)
             return REFUSED
 
-    async def select(self, delivery: Delivery, message: Message[Any]) -> bool:
+    async def select(self, received: Received, message: Message[Any]) -> bool:
         """Whether the selector matches a message; if not, it was settled."""
         selected = self.options.selected
         if selected is None or selected(message):
             return True
-        await self._drop_unselected(delivery)
+        await self._drop_unselected(received.delivery)
         return False
 
-    async def retry_or_park(
-        self,
-        delivery: Delivery,
-        properties: Properties,
-        queue: str,
-        error: Exception,
-        attempt: int,
-    ) -> None:
+    async def retry_or_park(self, received: Received, error: Exception) -> None:
         """Attempt a failed message again later, or park it after its last attempt."""
+        attempt, queue = received.attempt, received.queue
         retry = self.options.retry
         if not retry.should_retry(error, attempt):
-            await self.park(delivery, properties, queue, error, attempt)
+            await self.park(received, error)
             return
         seconds = retry.delay(attempt, random.random())
         log.info(
@@ -128,18 +119,19 @@ class DeliverySettlement:
             seconds,
             describe(error),
         )
-        again = retry_properties(properties, error, attempt, time.time())
-        await self.delay.deliver_later(queue, delivery.body, again, seconds)
-        delivery.ack()
+        again = retry_properties(received.properties, error, attempt, time.time())
+        if self._lines is not None and received.line is not None:
+            await self._lines.wait_for_retry(received, again, seconds)
+        else:
+            await self._delay.deliver_later(queue, received.delivery.body, again, seconds)
+        received.delivery.ack()
 
     async def park(
         self,
-        delivery: Delivery,
-        properties: Properties,
-        queue: str,
+        received: Received,
         error: Exception,
-        attempt: int,
         *,
+        attempt: int | None = None,
         is_valid: bool = False,
     ) -> None:
         """Publish a message as a dead letter, or as an invalid message if it cannot be translated.
@@ -148,6 +140,8 @@ class DeliverySettlement:
         is a request, its requester is told that it failed.
         """
         options = self.options
+        delivery, properties, queue = received.delivery, received.properties, received.queue
+        attempt = received.attempt if attempt is None else attempt
         is_invalid = isinstance(error, TranslationError) and not is_valid
         target = options.invalid if is_invalid else options.dead_letter
         log.warning(

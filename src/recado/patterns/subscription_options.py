@@ -19,6 +19,7 @@ from .interceptor import Interceptor
 from .limits import CircuitBreaker
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
+from .routing.message_field import to_reader
 from .settlement import ProcessorOptions
 
 _PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
@@ -113,6 +114,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise self._error("offset belongs to a LogStream")
         if self.selector is not None:
             MessageSelector(self.selector)
+        if self.retry.ordered_by is not None:
+            to_reader(self.retry.ordered_by)
 
     def _check_numbers(self) -> None:
         if self.concurrency < 1:
@@ -126,6 +129,11 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def _error(self, problem: str) -> CompositionError:
         return CompositionError(f"endpoint '{self.tag}': {problem}")
+
+    @property
+    def needs_store(self) -> bool:
+        """Whether the endpoint keeps something in the state store."""
+        return self.retry.ordered_by is not None
 
     @property
     def _is_exclusive(self) -> bool:

@@ -23,7 +23,7 @@ from recado.patterns import (
     composed_message_processor,
     scatter_gather,
 )
-from recado.patterns.settlement import REPLY_ERROR_HEADER
+from recado.patterns.return_address import REPLY_ERROR_HEADER
 from recado.patterns.step import AnyFlowStep
 from tests.client.running import in_a_loop
 from tests.patterns.dict_state import DictState

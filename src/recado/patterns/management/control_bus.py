@@ -30,7 +30,7 @@ from ..errors import CompositionError, MessagingError
 from ..message import Message
 from ..messaging import Messaging
 from ..processor import HandlerProcessor
-from ..settlement import REPLY_ERROR_HEADER
+from ..return_address import REPLY_ERROR_HEADER
 from .detour import Detour
 
 log = logging.getLogger("recado.patterns")

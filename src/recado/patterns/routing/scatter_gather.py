@@ -27,8 +27,7 @@ from ..message_sequence import (
     end_sequence,
     sequence_of,
 )
-from ..return_address import send_reply
-from ..settlement import REPLY_ERROR_HEADER
+from ..return_address import REPLY_ERROR_HEADER, send_reply
 from ..step import AnyFlowStep, FlowStep, Output, Outputs, Send
 from .aggregator import Aggregator, Combine
 from .recipient_list import RecipientLike, RecipientList
