@@ -1,7 +1,7 @@
 // What each frame of the server changes, and what the user does to conversations.
 import { loadHistory, loadSession, signOut } from "./api.js";
 import { notifyOf } from "./notifications.js";
-import { closeOutbox, enqueue, forgetFlights, openOutbox, outbox, pumpAll, reject, settle } from "./outbox.js";
+import { closeOutbox, enqueue, forgetFlights, openOutbox, outbox, pumpAll, reject, retryAll, settle } from "./outbox.js";
 import { Segment } from "./segment.js";
 import { connect, disconnect, send } from "./socket.js";
 import { changed, state, topicOf } from "./store.js";
@@ -232,6 +232,7 @@ function onAdded({ conversation: given }) {
   state.conversations.set(given.id, (known ?? new Conversation(given)).update(given));
   changed("conversations", topicOf(given.id));
   answer(given.id, { conversation: given });
+  retryAll(given.id);
 }
 
 function onLeft({ conversation: id }) {

@@ -29,6 +29,8 @@ export function ConversationPage({ id, route }) {
 
 // A room that the user is not in, or a private conversation that has not begun.
 function Outside({ id }) {
+  useTopics(topicOf(id));
+  const unsent = entriesOf(id).filter((each) => each.kind === "message");
   const [kind, name] = id.split(/:(.*)/s);
   const [error, setError] = useState(null);
   const isRoom = kind === "room";
@@ -43,6 +45,9 @@ function Outside({ id }) {
         <button class="button primary" onClick=${() => joinRoom(name).catch(setError)}>Join ${name}</button>`
       : html`<h1>${error ? "This conversation cannot be opened" : "Opening…"}</h1>`}
     ${error && html`<p class="form-error" role="alert">${error.message}</p>`}
+    ${unsent.length > 0 && html`<h2>${plural(unsent.length, "message")} of yours ${unsent.length === 1 ? "was" : "were"} not sent</h2>
+      <ul class="room-list">${unsent.map((each) => html`<li key=${each.client_id}><span class="room-name"><span dir="auto">${each.text}</span></span>
+        <button class="button" onClick=${() => discard(each.client_id)}>Discard</button></li>`)}</ul>`}
   </div></section>`;
 }
 

@@ -9,10 +9,13 @@ import { send } from "./socket.js";
 import { changed, state, topicOf } from "./store.js";
 
 const TAB = tabId();
+const ATTEMPTS_MAX = 6;
+const REPEAT_MIN_MS = 250; // doubled with each attempt
 const ADOPT_PAUSE_MS = 1_000; // in which the other tabs of this browser answer
 
 export const outbox = { entries: [], isStored: true };
 const inFlight = new Map(); // conversation → client id
+const pauses = new Map(); // conversation → timer until its first entry is sent again
 let channel = null;
 
 const nameOf = (tab) => `outbox.${state.me.id}.${tab}`;
@@ -74,9 +77,14 @@ export function enqueue(entry) {
 export function retry(id) {
   const entry = outbox.entries.find((each) => each.client_id === id);
   if (!entry) return;
-  Object.assign(entry, { state: "pending", reason: null });
+  Object.assign(entry, { state: "pending", reason: null, attempts: 0 });
   store(entry.conversation);
   pump(entry.conversation);
+}
+
+// The user is a member of the conversation again.
+export function retryAll(conversation) {
+  for (const each of entriesOf(conversation)) if (each.state === "failed") retry(each.client_id);
 }
 
 // Returns the entry, so that its text can be restored.
@@ -90,7 +98,7 @@ export function discard(id) {
 export function rewrite(id, text) {
   const entry = outbox.entries.find((each) => each.client_id === id);
   if (!entry || isInFlight(entry)) return false;
-  Object.assign(entry, { text, state: "pending", reason: null });
+  Object.assign(entry, { text, state: "pending", reason: null, attempts: 0 });
   store(entry.conversation);
   pump(entry.conversation);
   return true;
@@ -107,12 +115,23 @@ export function settle(id) {
   return entry;
 }
 
+// The server has refused an entry. What may succeed later is repeated some times before it counts as failed.
 export function reject(id, reason, isRepeatable) {
   const entry = outbox.entries.find((each) => each.client_id === id);
   if (!entry) return;
-  if (isInFlight(entry)) inFlight.delete(entry.conversation);
-  Object.assign(entry, { state: "failed", reason, isRepeatable });
-  store(entry.conversation);
+  const { conversation } = entry;
+  if (isInFlight(entry)) inFlight.delete(conversation);
+  entry.attempts = (entry.attempts ?? 0) + 1;
+  if (isRepeatable && entry.attempts < ATTEMPTS_MAX) {
+    const resume = () => {
+      pauses.delete(conversation);
+      if (state.me) pump(conversation);
+    };
+    pauses.set(conversation, setTimeout(resume, REPEAT_MIN_MS * 2 ** entry.attempts));
+  } else {
+    Object.assign(entry, { state: "failed", reason });
+  }
+  store(conversation);
 }
 
 // The connection is lost: no answer will come to what was sent over it.
@@ -127,7 +146,7 @@ export function pumpAll() {
 }
 
 function pump(conversation) {
-  if (inFlight.has(conversation)) return;
+  if (inFlight.has(conversation) || pauses.has(conversation)) return;
   const entry = outbox.entries.find((each) => each.conversation === conversation);
   if (!entry || entry.state === "failed") return;
   if (send(frameOf(entry))) {
