@@ -23,6 +23,7 @@ from bench.scenario import Scenario
 BENCHES = (
     "actors",
     "broker",
+    "chat",
     "client",
     "crash",
     "durable",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import sqlite3
 import sys
@@ -65,6 +66,7 @@ async def serve(args: argparse.Namespace) -> int:
         url=args.url, data=args.data, host=args.host, port=args.port, demo=args.demo
     )
     async with run_chat(options) as running:
+        gc.freeze()  # modules contain no garbage: later collections need not visit them
         print(f"chat on {running.url}", flush=True)
         print(f"recado: broker on {running.broker_url}", file=sys.stderr)
         error = await running.failure

@@ -20,6 +20,7 @@ import msgspec
 
 from recado.client import Delivery
 
+from .acks import AckWindow
 from .conversation import partner, room_of, to_wire
 from .device import Device, OnlineUser
 from .directory import Directory
@@ -54,9 +55,11 @@ class Courier:
         self._read = read
         self._recent = RecentPublications()
         self._parsed: dict[bytes, int] = {}
+        self._acks = AckWindow()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
+        self._acks.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -79,7 +82,7 @@ class Courier:
                 origin = f"exchange={delivery.exchange} tag={delivery.delivery_tag}"
                 online.traffic.record("basic.deliver", online.user.id, origin)
                 online.traffic.record("basic.ack", online.user.id, f"tag={delivery.delivery_tag}")
-            delivery.ack()
+            self._acks.add(delivery)
 
     def _find_position(self, delivery: Delivery) -> int:
         position = self._parsed.get(delivery.raw_properties)
