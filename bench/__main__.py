@@ -33,6 +33,7 @@ BENCHES = (
     "feeds-sim",
     "fuzz",
     "management",
+    "membership-sim",
     "migration",
     "patterns",
     "patterns-siege",

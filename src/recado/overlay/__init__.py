@@ -6,6 +6,11 @@ accepts every command and routes it to the owner. The state of topics is replica
     identifier      ids of nodes and keys of topics: the ring, distance, digits; how an id is derived and verified
     peer_address    one start of a node: its id, incarnation, network and address
     peer_view       the nodes that are believed to be alive, sorted by id
+    membership      who is in the network: joining, leaving, comparing views; it assembles the cores below
+    failure_detector    who has failed: probes, votes, refutations
+    local_health   own_time     how far a node trusts itself; time without stalls of its own loop
+    peer_table   gossip_queue   what a node knows of its peers; what it still passes on
+    packet   membership_messages    the envelope of every message, its verification, and the messages
     effects         what a core asks of the code that runs it: send, set a timer
     errors          the exceptions
 
