@@ -11,6 +11,29 @@ accepts every command and routes it to the owner. The state of topics is replica
     local_health   own_time     how far a node trusts itself; time without stalls of its own loop
     peer_table   gossip_queue   what a node knows of its peers; what it still passes on
     packet   membership_messages    the envelope of every message, its verification, and the messages
+
+    configuration   arcs of the key space, and the nodes that are responsible for one in an epoch
+    range_map       the newest configuration that a node knows for each key
+
+    command         commands on topics and their answers
+    topic           the state of a topic, permissions, and the execution of commands on it
+    answer_table    answers of executed commands, so that none is executed twice
+    range_state     the replicated state of a range: topics, answers, unfinished deliveries
+    range_log       the newest entries of a range's log
+
+    replica         a copy of a range: stores what the owner appends, and votes on what follows (theory of operation)
+    owner           orders, replicates and executes the commands of a range
+    reconfiguration one node's attempt to decide what follows a configuration
+    transfer        the state of a range on its way to another node
+    placement       where ranges should be
+    replication     all ranges of a node, and their supervision
+    delivery        notifications until they are acknowledged
+
+    command_buffer  commands that wait at a node for a hand-over
+    outstanding_commands  commands of this node without an answer
+    messages        what nodes send each other about ranges and commands
+    node            a node as a whole: routes commands, delivers notifications, leaves
+
     effects         what a core asks of the code that runs it: send, set a timer
     errors          the exceptions
 

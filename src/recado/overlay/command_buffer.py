@@ -1,0 +1,73 @@
+"""Commands that wait at a node: for the hand-over of a range, or for a node that knows it.
+
+LuaPS buffers commands at a node that joins until it has the topics, and at a node that leaves until its neighbours have
+them (A. L. Lima Rodrigues, *LuaPS*, chapter 4, figures 4.5 and 4.6). Here every node does so while no owner can be
+reached.
+
+CB1  The buffer is bounded, and each command has a deadline. A command that does not fit or waits for too long is
+     answered with a refusal.
+CB2  Commands leave in the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from .command import Command
+
+BUFFERED_COMMANDS_MAX: Final = 10_000
+BUFFERED_BYTES_MAX: Final = 16 << 20
+BUFFERED_S: Final = 5.0
+
+
+class CommandBuffer:
+    def __init__(
+        self,
+        commands_max: int = BUFFERED_COMMANDS_MAX,
+        bytes_max: int = BUFFERED_BYTES_MAX,
+        wait_s: float = BUFFERED_S,
+    ) -> None:
+        self._waiting: deque[tuple[float, Command]] = deque()
+        self._size_bytes = 0
+        self._commands_max = commands_max
+        self._bytes_max = bytes_max
+        self._wait_s = wait_s
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, command: Command, now: float) -> bool:
+        """Buffer a command; return False if it does not fit."""
+        size = command.size_bytes
+        if len(self._waiting) >= self._commands_max or self._size_bytes + size > self._bytes_max:
+            return False
+        self._waiting.append((now + self._wait_s, command))
+        self._size_bytes += size
+        return True
+
+    def expire(self, now: float) -> list[Command]:
+        """Remove and return the commands whose deadline has passed."""
+        expired = []
+        while self._waiting and self._waiting[0][0] <= now:
+            expired.append(self._waiting.popleft()[1])
+            self._size_bytes -= expired[-1].size_bytes
+        return expired
+
+    def take(self, can_proceed: Callable[[Command], bool]) -> list[Command]:
+        """Remove and return the commands that need not wait any more, in the order of arrival (CB2)."""
+        kept: deque[tuple[float, Command]] = deque()
+        taken = []
+        for deadline, command in self._waiting:
+            if can_proceed(command):
+                taken.append(command)
+                self._size_bytes -= command.size_bytes
+            else:
+                kept.append((deadline, command))
+        self._waiting = kept
+        return taken
+
+    def keys(self) -> list[int]:
+        """Return the keys of the waiting commands, each once, in the order of arrival."""
+        return list(dict.fromkeys(int(command.key) for _, command in self._waiting))
