@@ -82,7 +82,7 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
 
 def take(size: Size) -> dict[str, float]:
     """Return one figure for each scenario, by its name, and the other percentiles."""
-    with chat() as (pid, url), users(url, size) as (program, process):
+    with started_chat() as (pid, url), started_users(url, size) as (program, process):
         program.until_ready()
         before = processor_seconds(pid)
         _continue(process)
@@ -102,7 +102,7 @@ def take(size: Size) -> dict[str, float]:
 
 
 @contextmanager
-def chat() -> Iterator[tuple[int, str]]:
+def started_chat() -> Iterator[tuple[int, str]]:
     """Run a chat in a process of its own; return its process id and its address."""
     command = [sys.executable, "-m", "recado", "chat", "--port", "0"]
     with subprocess.Popen(
@@ -123,7 +123,7 @@ def chat() -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def users(url: str, size: Size) -> Iterator[tuple[Program, subprocess.Popen[str]]]:
+def started_users(url: str, size: Size) -> Iterator[tuple[Program, subprocess.Popen[str]]]:
     """Run simulated users in a process of their own."""
     arguments = (url, ROOM, size.users_count, size.rate, size.seconds)
     with subprocess.Popen(
