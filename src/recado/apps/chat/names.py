@@ -71,9 +71,7 @@ def _check_label(text: str, field: str, characters_max: int) -> str:
 
 def check_text(text: str) -> str:
     """Return the text of a message. Control characters except tabs and line ends become spaces."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip()
-    if not text.strip():
-        raise RefusedError("text", "the text is empty")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     if len(text) > TEXT_MAX_CHARACTERS:
         raise RefusedError(
             "text",
@@ -86,7 +84,9 @@ def check_text(text: str) -> str:
             else each
             for each in text
         )
-    return text
+    if not text.strip():
+        raise RefusedError("text", "the text is empty")
+    return text.rstrip()
 
 
 def check_client_id(client_id: str) -> str:

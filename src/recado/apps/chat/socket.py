@@ -180,6 +180,7 @@ class Conversationalist:
         task = asyncio.create_task(self._run_request(work))
         self._requests.add(task)
         task.add_done_callback(self._requests.discard)
+        task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
 
     async def _run_request(self, work: Coroutine[Any, Any, None]) -> None:
         try:
