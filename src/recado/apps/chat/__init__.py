@@ -6,9 +6,10 @@ read_model, schema       everything that pages show, in SQLite, made from the hi
 history                  the feed of the history: publishing, and applying it to the read model
 broker_link, traffic     the objects on the broker, and the record of what happens to them
 rendering                a message as the bytes that all its readers share
-device, devices          browsers and bots as receivers of messages
+device                   browsers and bots as receivers of messages
+directory, broadcasts    users and conversations in memory, and news about them
 chat                     what users do
-resume, delivery         what a device gets when it connects, and while it is connected
+delivery, acks           what devices get, live and missed
 socket, site, sessions   WebSockets, HTTP and cookies
 bots, talk               users that make a demo lively
 server                   the parts put together
