@@ -24,7 +24,7 @@ from tests.brokers import (
     server,
     start,
 )
-from tests.spark import SlowestFirst, _one_spark, group_of, mark, spark
+from tests.spark import _one_spark, mark, spark
 from workshop.time_limit import ScaledLimit, extend_alarm
 
 __all__ = [
@@ -67,19 +67,8 @@ def pytest_timeout_set_timer(settings: Any) -> Generator[None, object, object]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """With `--dist loadfile` the tests of a file stay together, and here all that share a Spark do."""
     if config.getvalue("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
+    from tests.schedule import make_scheduler  # needs xdist
 
-    scheduling: Any = LoadFileScheduling(config, log)
-    file_of = scheduling._split_scope
-
-    def scope_of(nodeid: str) -> str:
-        file: str = file_of(nodeid)
-        return group_of(config.rootpath / file) or file
-
-    scheduling._split_scope = scope_of
-    scheduling.workqueue = SlowestFirst()
-    made: object = scheduling
-    return made
+    return make_scheduler(config, log)

@@ -1,8 +1,8 @@
 """One Spark for all tests of a worker that need it, as it takes ten seconds to start.
 
 Modules with such tests say `pytestmark = pytest.mark.spark`. Those that take the fixture all go to one worker;
-those with Sparks of their own, in processes that they start, to another. They have more time than others, are
-begun before all others, for they take longest, and may leave sockets of PySpark's to the collector.
+those that start processes with a Spark of their own go to another. They have a longer time limit than others, start
+first (see `schedule`), and may leave sockets of PySpark to the garbage collector.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import importlib.util
 import warnings
-from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -79,18 +78,8 @@ def mark(items: list[pytest.Item]) -> None:
 
 @cache
 def group_of(file: Path) -> str | None:
-    """Told by a module's text: the process that deals out the tests imports none."""
+    """Return the group of a file, by its text: the process that distributes the tests imports none."""
     text = file.read_text("utf-8") if file.suffix == ".py" else ""
     if "pytest.mark.spark" not in text:
         return None
     return SHARING if "spark: SparkSession" in text else APART
-
-
-class SlowestFirst(OrderedDict[str, dict[str, bool]]):
-    """What pytest-xdist deals out: it would begin with the files of most tests."""
-
-    def popitem(self, last: bool = True) -> tuple[str, dict[str, bool]]:
-        for group in GROUPS:
-            if group in self:
-                return group, self.pop(group)
-        return super().popitem(last)
