@@ -17,13 +17,16 @@ from recado.patterns import (
     Message,
     Messaging,
     Output,
+    PointToPoint,
+    PublishSubscribe,
     ReplyError,
+    Send,
     Splitter,
     StatefulStep,
     StateTransaction,
 )
 from recado.patterns.errors import CompositionError
-from recado.patterns.state import MemoryStore, StoreTransaction
+from recado.patterns.state import MemoryStore, OutputRow, StoreTransaction
 from tests.client.running import in_a_loop
 from tests.patterns.collected import Collected
 from workshop.peers import Server
@@ -252,3 +255,75 @@ def test_an_asynchronous_step_cannot_follow_one_with_state() -> None:
 
     with pytest.raises(CompositionError, match="Slow is asynchronous, but it is behind Sum"):
         Messaging().flow("numbers", Sum(), Slow())
+
+
+class SumAndReport(Sum):
+    """Also sends each sum to places that take none."""
+
+    def process(self, message: Message[Any], state: StateTransaction) -> Iterable[Output]:
+        for output in super().process(message, state):
+            yield Send(PointToPoint("amq.reserved"), message)
+            yield Send(PublishSubscribe("amq.topic"), message.replace(key="k" * 300))
+            yield output
+
+
+@in_a_loop
+async def test_an_output_that_is_refused_for_good_does_not_hold_up_the_flow(
+    server: Server, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PFP3"""
+    monkeypatch.setattr("recado.patterns.flow_processor.REFUSED_DELAY_S", 0.01)
+    app = make_app(server, name)
+    numbers, sums, seen, dead = name("numbers"), name("sums"), Collected(), Collected()
+    app.flow(numbers, SumAndReport(), to=sums)
+    collect(app, sums, seen)
+
+    @app.subscribe(app.dead_letter)
+    async def bury(message: Message[int]) -> None:
+        headers = message.headers
+        target = headers["x-failure-queue"] or headers["x-failure-exchange"]
+        dead.add((message.body, target, headers["x-failure-reason"].partition(":")[0]))
+
+    async with app:
+        await app.publish(numbers, 1)
+        await app.publish(numbers, 2)
+        assert await seen.wait(2) == [1, 3]
+        assert sorted(await dead.wait(4)) == [  # type: ignore[type-var]
+            (1, "amq.reserved", "UnroutableMessageError"),
+            (1, "amq.topic", "ValueError"),
+            (2, "amq.reserved", "UnroutableMessageError"),
+            (2, "amq.topic", "ValueError"),
+        ]
+        health = app.health()
+        assert not health.is_healthy
+        assert (
+            f"the broker refuses messages of flow '{numbers}.flow' to queue 'amq.reserved'"
+            in str(health.problems)
+        )
+
+
+@in_a_loop
+async def test_an_output_that_cannot_be_parked_is_set_aside_in_the_store(
+    server: Server, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PFP3: its dead letter is refused as well."""
+
+    async def refuse(*_: object) -> None:
+        raise ValueError("too large")
+
+    monkeypatch.setattr("recado.patterns.settlement.DeliverySettlement.park_output", refuse)
+    monkeypatch.setattr("recado.patterns.flow_processor.REFUSED_DELAY_S", 0.01)
+    store = MemoryStore()
+    app = Messaging(server.url, dead_letter=name("dead"), invalid=name("invalid"), store=store)
+    numbers, sums, seen = name("numbers"), name("sums"), Collected()
+    app.flow(numbers, SumAndReport(), to=sums, tag="sums")
+    collect(app, sums, seen)
+    async with app:
+        await app.publish(numbers, 1)
+        assert await seen.wait(1) == [1]
+        rows: list[OutputRow] = []
+        async with asyncio.timeout(60):
+            while len(rows) < 2:
+                rows = await store.run(lambda transaction: transaction.outputs("flow sums refused"))
+                await asyncio.sleep(0.01)
+        assert len(rows) == 2

@@ -19,7 +19,7 @@ PEP2  `stop` and `pause` return when no handler runs any more; buffered deliveri
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from enum import Enum
 from typing import Any, Protocol, TypeAlias
@@ -121,6 +121,10 @@ class Processor(Protocol):
     @property
     def failed_count(self) -> int:
         """The number of times that processing a message failed."""
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What is wrong although messages are processed."""
 
     async def run(self, consumer: RobustConsumer, queue: str) -> None:
         """Process deliveries until the consumer ends; raises the error that ended it."""

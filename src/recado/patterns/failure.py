@@ -10,6 +10,7 @@ A parked message (dead letter or invalid message) has its original body and prop
     x-failure-traceback     the end of the traceback
     x-failure-history       one line per failed attempt
     x-failure-queue         the queue it came from, to which a replay returns it
+    x-failure-exchange, x-failure-key   where an output was to go that the broker has refused
     x-failure-handler       the tag of the endpoint
     x-failure-time          when it was parked, as an ISO time
     x-attempt               how often it was attempted
@@ -28,6 +29,7 @@ from recado.client import Delivery
 
 from .errors import HandlerAbortedError
 from .message import PERSISTENT_CODE
+from .publisher import EncodedPublish
 
 ATTEMPT_HEADER = "x-attempt"
 DELIVERY_COUNT_HEADER = "x-delivery-count"
@@ -36,6 +38,8 @@ REASON_HEADER = "x-failure-reason"
 TRACEBACK_HEADER = "x-failure-traceback"
 HISTORY_HEADER = "x-failure-history"
 QUEUE_HEADER = "x-failure-queue"
+EXCHANGE_HEADER = "x-failure-exchange"
+KEY_HEADER = "x-failure-key"
 HANDLER_HEADER = "x-failure-handler"
 TIME_HEADER = "x-failure-time"
 USER_HEADER = "x-original-user-id"
@@ -126,6 +130,19 @@ def parked_properties(
     headers[HANDLER_HEADER] = handler
     headers[TIME_HEADER] = _format_time(now)
     return _for_republishing(properties, headers)
+
+
+def parked_output_properties(
+    properties: Properties, error: BaseException, now: float, publish: EncodedPublish, handler: str
+) -> Properties:
+    """Return the properties of the dead letter of a message that the broker has refused."""
+    target = publish.key if not publish.exchange else ""
+    parked = parked_properties(properties, error, 1, now, queue=target, handler=handler)
+    if not publish.exchange:
+        return parked
+    key = _truncate(publish.key, REASON_MAX_BYTES)
+    headers = {**(parked.headers or {}), EXCHANGE_HEADER: publish.exchange, KEY_HEADER: key}
+    return msgspec.structs.replace(parked, headers=headers)
 
 
 def replay_properties(properties: Properties) -> Properties:

@@ -50,6 +50,7 @@ LEASE_POLL_S: Final = 0.25
 EXPIRY_RETRY_S: Final = 60.0
 INBOX_AGE_MAX_S: Final = 24 * 3600.0
 INBOX_IDS_MAX: Final = 100_000
+REFUSED_SUFFIX: Final = " refused"  # of the partition of outputs that can be published nowhere
 OUTPUTS_PER_READ: Final = 1000
 DUE_ENTRIES_MAX: Final = 500
 
@@ -298,6 +299,20 @@ class FlowRuntime:
     def discard(self, outputs: Iterable[FlowOutput]) -> None:
         """Remove published outputs from the store, together with the next transaction."""
         self._discarded += [each.stored_id for each in outputs if each.stored_id is not None]
+
+    async def set_aside(self, output: FlowOutput) -> bool:
+        """Keep an output that can be published nowhere in a partition of its own; return False without a store."""
+        stored_id = output.stored_id
+        if stored_id is None:
+            return False
+
+        def move(transaction: StoreTransaction) -> None:
+            content = msgspec.msgpack.encode(output.publish)
+            transaction.add_output(f"{self._lease_name}{REFUSED_SUFFIX}", content)
+            transaction.remove_outputs([stored_id])
+
+        await self._run_step(move)
+        return True
 
     async def flush(self) -> None:
         """Remove discarded outputs now; called while no messages arrive."""

@@ -5,14 +5,18 @@ deliveries that have arrived meanwhile.
 
 PFP1  A delivery is acknowledged after the transaction that has its id, and the confirms of all its outputs.
 PFP2  If publishing fails, nothing of the batch is acknowledged, and the flow starts again with the stored outputs.
+PFP3  An output that the broker refuses for good does not hold up the flow: after `REFUSED_ATTEMPTS_COUNT` attempts it
+      is parked. If it cannot be parked either, a flow with state sets it aside in its store.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
+
+import msgspec
 
 from recado.amqp.properties import Properties
 from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
@@ -20,6 +24,7 @@ from recado.client import ChannelClosedByBrokerError, Delivery, RobustConsumer
 from .declaration import Declarer
 from .destination import Destination, PointToPoint
 from .errors import UnroutableMessageError
+from .failure import describe, to_failure
 from .flow import FlowOutput, FlowResult, FlowRuntime
 from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
@@ -34,6 +39,10 @@ EXPIRY_INTERVAL_S = (
     0.005  # between two runs of steps with more entries that are due than they handle at once
 )
 FLUSH_AFTER_S = 0.5  # published outputs stay in the store for so long if no message follows
+
+REFUSED_ATTEMPTS_COUNT = 4
+REFUSED_DELAY_S = 0.5  # before the third attempt; the second one is made at once
+PROBLEMS_MAX_COUNT = 10
 
 EncodeTo = Callable[[Message[Any], Destination], EncodedPublish]
 
@@ -53,20 +62,52 @@ class FlowPublisher:
             self._undeclared.append(to)
         return self._encode(message, to)
 
-    async def publish(self, outputs: Sequence[FlowOutput]) -> None:
-        """Publish outputs in order and wait for their confirms; raises the first error."""
+    async def publish(self, outputs: Sequence[FlowOutput]) -> list["RefusedOutput"]:
+        """Publish outputs in order and wait for their confirms; return those that the broker refuses for good.
+
+        Raises the first other error. Refused outputs are tried again: a queue may have been deleted, or another
+        process has stored the output and was killed before it declared it.
+        """
+        await self._declare_new()
+        left = list(outputs)
+        for attempt in range(1, REFUSED_ATTEMPTS_COUNT + 1):
+            errors = await self._publisher.publish_each([each.publish for each in left])
+            refused = []
+            for output, error in zip(left, errors, strict=True):
+                if error is not None and not is_refusal(error):
+                    raise error
+                if error is not None:
+                    refused.append(RefusedOutput(output, to_failure(error)))
+            if not refused or attempt == REFUSED_ATTEMPTS_COUNT:
+                break
+            left = [each.output for each in refused]
+            await asyncio.sleep((attempt - 1) * REFUSED_DELAY_S)
+            await self._declare_again([each.publish for each in left])
+        return refused
+
+    async def _declare_new(self) -> None:
         while self._undeclared:
-            await self._declarer.declare(self._undeclared[0])
+            with suppress(ChannelClosedByBrokerError):  # then the output is refused
+                await self._declarer.declare(self._undeclared[0])
             del self._undeclared[0]  # meanwhile, others may have been appended
-        publishes = [each.publish for each in outputs]
-        try:
-            await self._publisher.publish_many(publishes)
-        except (UnroutableMessageError, ChannelClosedByBrokerError):
-            # A queue was deleted, or another process has stored the output and was killed before it declared it.
-            for name in {each.key for each in publishes if not each.exchange and each.mandatory}:
-                self._declarer.forget(PointToPoint(name))
+
+    async def _declare_again(self, publishes: Sequence[EncodedPublish]) -> None:
+        for name in {each.key for each in publishes if not each.exchange and each.mandatory}:
+            self._declarer.forget(PointToPoint(name))
+            with suppress(ChannelClosedByBrokerError):
                 await self._declarer.declare(PointToPoint(name))
-            await self._publisher.publish_many(publishes)
+
+
+class RefusedOutput(msgspec.Struct, frozen=True):
+    """An output that the broker does not take, and its reason."""
+
+    output: FlowOutput
+    error: Exception
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether the broker or the client refuses a message for good: unroutable, forbidden, too large, malformed."""
+    return isinstance(error, UnroutableMessageError | ChannelClosedByBrokerError | ValueError)
 
 
 class FlowProcessor:
@@ -83,6 +124,7 @@ class FlowProcessor:
         self.flow = flow
         self.running_count = 0
         self.failed_count = 0
+        self.problems: Sequence[str] = ()
         self._body_type = body_type
         self._publisher = publisher
         self._settlement = settlement
@@ -138,8 +180,25 @@ class FlowProcessor:
 
     async def _publish(self, outputs: Sequence[FlowOutput]) -> None:
         if outputs:
-            await self._publisher.publish(outputs)
+            for refused in await self._publisher.publish(outputs):
+                await self._park_output(refused)
             self.flow.discard(outputs)
+
+    async def _park_output(self, refused: RefusedOutput) -> None:
+        """Park an output that the broker refuses, or set it aside in the store if that is refused as well."""
+        self.failed_count += 1
+        publish, error = refused.output.publish, refused.error
+        target = f"exchange '{publish.exchange}'" if publish.exchange else f"queue '{publish.key}'"
+        try:
+            await self._settlement.park_output(publish, error)
+        except Exception as problem:
+            if not is_refusal(problem) or not await self.flow.set_aside(refused.output):
+                raise
+            log.warning("output set aside in the store (flow=%s error=%s)", self.flow.name, problem)
+        self.problems = [
+            *self.problems[1 - PROBLEMS_MAX_COUNT :],
+            f"the broker refuses messages of flow '{self.flow.name}' to {target}: {describe(error)}",
+        ]
 
     async def _process(self, deliveries: Sequence[Delivery], queue: str) -> None:
         self.running_count = len(deliveries)

@@ -282,6 +282,7 @@ class Messaging:
                 problems.append(
                     f"endpoint '{each.tag}' has no consumer: {each.error or each.state.value}"
                 )
+            problems += each.processor.problems
         return Health(not problems, problems, [describe_endpoint(each) for each in endpoints])
 
     def asyncapi(

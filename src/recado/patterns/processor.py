@@ -14,7 +14,7 @@ Properties are decoded only if something needs them, because that takes longer t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -57,6 +57,7 @@ class HandlerProcessor:
         self.running_count = 0  # handlers that run at the moment
         self.handled_count = 0
         self.failed_count = 0
+        self.problems: Sequence[str] = ()
         self._encoder = encoder
         self._settlement = settlement
         self.lines = lines  # None: retries have no order

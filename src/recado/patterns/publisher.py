@@ -97,8 +97,16 @@ class ConfirmedPublisher:
 
     async def publish_many(self, publishes: Sequence[EncodedPublish]) -> None:
         """Publish messages and wait for all confirms; raises the first error, after all have an outcome."""
+        for error in await self.publish_each(publishes):
+            if error is not None:
+                raise error
+
+    async def publish_each(
+        self, publishes: Sequence[EncodedPublish]
+    ) -> Sequence[BaseException | None]:
+        """Publish messages and return the outcome of each: None, or an error."""
         loop = asyncio.get_running_loop()
-        outcomes = [loop.create_future() for _ in publishes]
+        outcomes: list[asyncio.Future[None]] = [loop.create_future() for _ in publishes]
         for publish, outcome in zip(publishes, outcomes, strict=True):
             self.send(publish, partial(_resolve, outcome))
             if (
@@ -106,9 +114,7 @@ class ConfirmedPublisher:
                 and self._channel.unconfirmed_count % _DRAIN_INTERVAL_COUNT == 0
             ):
                 await self._channel.drain()
-        for result in await asyncio.gather(*outcomes, return_exceptions=True):
-            if isinstance(result, BaseException):
-                raise result
+        return await asyncio.gather(*outcomes, return_exceptions=True)
 
     def send(self, publish: EncodedPublish, on_outcome: OnOutcome) -> None:
         """Publish a message; `on_outcome` gets its outcome: None, or an error (PPU1)."""

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from recado.amqp.properties import Properties, encode_properties
+from recado.amqp.properties import Properties, decode_properties, encode_properties
 from recado.client import ClientError, Delivery
 
 from .declaration import Declarer
@@ -22,7 +22,7 @@ from .delay import Delay
 from .destination import Destination
 from .encoder import MessageEncoder, ReplyAddress
 from .errors import MessagingError, TranslationError, UnroutableMessageError
-from .failure import describe, parked_properties, retry_properties
+from .failure import describe, parked_output_properties, parked_properties, retry_properties
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
 from .message import Message
@@ -163,6 +163,23 @@ class DeliverySettlement:
             message = Message(body=None, headers={REPLY_ERROR_HEADER: describe(error)})
             reply = self._encoder.reply(message, reply_address(properties))
             self.publisher.send(reply, _ignore_outcome)
+
+    async def park_output(self, publish: EncodedPublish, error: Exception) -> None:
+        """Publish an output that the broker has refused as a dead letter; a replay sends it where it was to go."""
+        options = self.options
+        log.warning(
+            "output parked (endpoint=%s exchange=%s key=%.100s target=%s error=%s)",
+            options.tag,
+            publish.exchange,
+            publish.key,
+            options.dead_letter.name,
+            describe(error),
+        )
+        properties = decode_properties(publish.properties, max_entries=1 << 16)
+        parked = parked_output_properties(properties, error, time.time(), publish, options.tag)
+        message_id = publish.message_id or uuid4().hex
+        encoded = encode_properties(msgspec.structs.replace(parked, message_id=message_id))
+        await self._publish_to(options.dead_letter, publish.body, encoded, message_id)
 
     async def _publish_to(
         self, target: Destination, body: bytes, properties: bytes, message_id: str

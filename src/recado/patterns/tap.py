@@ -7,6 +7,7 @@ of those that were skipped is counted.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from recado.client import Delivery, RobustConsumer
@@ -31,6 +32,7 @@ class TapProcessor:
         self.running_count = 0
         self.handled_count = 0
         self.failed_count = 0
+        self.problems: Sequence[str] = ()
         self._translators = translators
         self._buffer: deque[Delivery] = deque(maxlen=BUFFERED_MAX_COUNT)
         self._filled = asyncio.Event()

@@ -14,7 +14,9 @@ from recado.client import Delivery
 from ..destination import PointToPoint
 from ..failure import (
     ATTEMPT_HEADER,
+    EXCHANGE_HEADER,
     HANDLER_HEADER,
+    KEY_HEADER,
     QUEUE_HEADER,
     REASON_HEADER,
     TIME_HEADER,
@@ -109,11 +111,15 @@ async def _held_deliveries(app: Messaging, source: str) -> AsyncIterator[Deliver
 async def _send_back(
     app: Messaging, delivery: Delivery, properties: Properties, queue: str
 ) -> None:
-    await app.declare(PointToPoint(queue))
+    headers = properties.headers or {}
+    exchange, key = headers.get(EXCHANGE_HEADER), headers.get(KEY_HEADER)
+    if not isinstance(exchange, str) or not isinstance(key, str):
+        exchange, key = "", queue
+        await app.declare(PointToPoint(queue))
     await app.publish_encoded(
         EncodedPublish(
-            "",
-            queue,
+            exchange,
+            key,
             delivery.body,
             encode_properties(replay_properties(properties)),
             properties.message_id or "",
