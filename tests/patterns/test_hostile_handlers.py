@@ -257,6 +257,45 @@ async def test_hostile_headers_get_all_attempts_and_a_place(
 
 
 @in_a_loop
+async def test_a_message_that_is_sent_on_goes_to_no_other_queues(
+    app: Messaging, name: Name
+) -> None:
+    """By CC, a producer could write to any queue with the permissions of this program, and let it run in a loop."""
+    queue, steps, sent_on, copies = name("numbers"), name("steps"), name("sent"), name("copies")
+    seen, parked = Collected(), Collected()
+
+    @app.subscribe(queue, retry=Retry(2, backoff=0.01))
+    async def handle(message: Message[int]) -> None:
+        seen.add((message.attempt, message.headers.get("CC")))
+        raise ValueError("no")
+
+    @app.subscribe(app.dead_letter)
+    async def collect(message: Message[int]) -> None:
+        parked.add(message.body)
+
+    class PassOn(FlowStep):
+        def process(self, message: Message[int]) -> Outputs:
+            return [message]
+
+    app.flow(steps, PassOn(), to=sent_on)
+    async with app:
+        await app.declare(copies)
+        await app.publish(queue, Message(body=7, headers={"CC": [queue, copies]}))
+        await soon(parked.wait(1))
+        await app.publish(steps, Message(body=8, headers={"CC": [steps, copies]}))
+        async with message_of(app, sent_on) as message:
+            assert message.body == b"8"
+        for body in (7, 8):  # one copy of each
+            async with message_of(app, copies) as message:
+                assert message.body == b"%d" % body
+        async with app.consume(copies) as more:
+            assert more is None
+        await app.publish(queue, 9)
+        assert await soon(parked.wait(2)) == [7, 9]
+    assert seen.items == [(1, None), (2, None)] * 2
+
+
+@in_a_loop
 async def test_properties_that_are_no_text(app: Messaging, name: Name) -> None:
     """A broker does not look whether texts are UTF-8."""
     queue, seen = name("numbers"), Collected()

@@ -28,7 +28,7 @@ from recado.amqp.properties import Properties, encode_properties
 from recado.client import Delivery
 
 from .errors import HandlerAbortedError
-from .message import PERSISTENT_CODE
+from .message import PERSISTENT_CODE, without_copy_headers
 from .publisher import EncodedPublish
 
 ATTEMPT_HEADER = "x-attempt"
@@ -173,9 +173,10 @@ def _for_republishing(properties: Properties, headers: dict[str, Any]) -> Proper
     """Return properties with these headers, for a copy of a received message.
 
     Headers that would not fit into a frame together with those of the failure are dropped, largest first. The
-    expiration is dropped: the message was taken in time, and it must not expire while it waits. The broker
-    refuses a user id that is not that of this connection, so it becomes a header.
+    expiration is dropped: the message was taken in time, and it must not expire while it waits. So are CC and BCC:
+    their queues have a copy. The broker refuses a user id that is not that of this connection, so it becomes a header.
     """
+    headers = dict(without_copy_headers(headers))
     if properties.user_id is not None:
         headers.setdefault(USER_HEADER, properties.user_id)
     _drop_largest(headers)

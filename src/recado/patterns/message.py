@@ -17,6 +17,8 @@ U = TypeVar("U")
 
 PERSISTENT_CODE: Final = 2  # AMQP's delivery mode
 
+_COPY_HEADERS: Final = frozenset({"CC", "BCC"})  # more routing keys of a message
+
 
 class DeliveryInfo(msgspec.Struct, frozen=True):
     """Where a received message came from."""
@@ -95,7 +97,10 @@ class Message(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
 def received_message(
     body: T, properties: Properties, delivery: DeliveryInfo, key: str, attempt: int
 ) -> Message[T]:
-    """Return a received message. Properties that are not valid, such as an expiration in words, are left out."""
+    """Return a received message. Properties that are not valid, such as an expiration in words, are left out.
+
+    So are the headers CC and BCC, in case the program sends the message on.
+    """
     timestamp = None
     if properties.timestamp is not None:
         with suppress(ValueError, OverflowError, OSError):
@@ -106,7 +111,7 @@ def received_message(
     return Message(
         body=body,
         key=key,
-        headers=properties.headers or {},
+        headers=without_copy_headers(properties.headers or {}),
         content_type=properties.content_type,
         content_encoding=properties.content_encoding,
         correlation_id=properties.correlation_id,
@@ -122,3 +127,14 @@ def received_message(
         attempt=attempt,
         delivery=delivery,
     )
+
+
+def without_copy_headers(headers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the headers of a received message without CC and BCC, by which the broker makes copies.
+
+    They were made when the message was published. If it is published again with these headers, more copies are made,
+    with the permissions of this program, and in a loop if one goes to the queue that is consumed.
+    """
+    if headers.keys().isdisjoint(_COPY_HEADERS):
+        return headers
+    return {name: value for name, value in headers.items() if name not in _COPY_HEADERS}

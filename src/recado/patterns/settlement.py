@@ -25,7 +25,7 @@ from .errors import MessagingError, TranslationError, UnroutableMessageError
 from .failure import describe, parked_output_properties, parked_properties, retry_properties
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
-from .message import Message
+from .message import Message, without_copy_headers
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .reception import Received
 from .retry import Retry
@@ -199,8 +199,11 @@ class DeliverySettlement:
         if target is not None:
             properties = delivery.properties
             message_id = properties.message_id or uuid4().hex
+            headers = dict(without_copy_headers(properties.headers or {}))
             encoded = encode_properties(
-                msgspec.structs.replace(properties, message_id=message_id, user_id=None)
+                msgspec.structs.replace(
+                    properties, headers=headers or None, message_id=message_id, user_id=None
+                )
             )
             await self._publish_to(target, delivery.body, encoded, message_id)
         delivery.ack()
