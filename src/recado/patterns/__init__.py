@@ -1,7 +1,7 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
 messaging, blocking                                               the application: endpoints, publishing, requests
-topology, polling, endpoint_registry, runtime                     the parts of an application
+topology, polling, transaction, endpoint_registry, runtime        the parts of an application
 publisher, requester, endpoint, processor, settlement, tap        what runs while it is started
 handler, subscription_options, encoder, reception, declaration    the parts of an endpoint
 retry, failure, delay, waiting_lines, limits                      what happens to messages that fail, or are too many
@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .blocking import BlockingMessaging as BlockingMessaging
     from .blocking import BlockingOutbox as BlockingOutbox
+    from .blocking import BlockingTransaction as BlockingTransaction
     from .destination import Destination as Destination
     from .destination import DestinationLike as DestinationLike
     from .destination import LogStream as LogStream
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from .subscription_options import HandlerOptions as HandlerOptions
     from .subscription_options import SourceOptions as SourceOptions
     from .tracing import Tracing as Tracing
+    from .transaction import BrokerTransaction as BrokerTransaction
     from .transformation import CLAIM_CONTENT_TYPE as CLAIM_CONTENT_TYPE
     from .transformation import CanonicalModel as CanonicalModel
     from .transformation import Claim as Claim
@@ -163,6 +165,8 @@ _MODULES = {
     "AsyncOutputs": "step",
     "BlockingMessaging": "blocking",
     "BlockingOutbox": "blocking",
+    "BlockingTransaction": "blocking",
+    "BrokerTransaction": "transaction",
     "CLAIM_CONTENT_TYPE": "transformation",
     "CONTROL_EXCHANGE": "management",
     "CanonicalModel": "transformation",

@@ -40,6 +40,7 @@ from .message import Message
 from .messaging import DEAD_LETTERS, INVALID_MESSAGES, Health, Messaging
 from .outbox import Outbox, SqlExecutor
 from .state import StateStore
+from .transaction import BrokerTransaction
 from .transformation.enricher import EnricherLike
 from .translation import Translator, Translators
 
@@ -112,6 +113,13 @@ class BlockingOutbox(LoopThreadProxy[Outbox]):
     def wake(self) -> None:
         """Look for new rows now; called after a commit, it saves the message some time."""
         self._thread.call_soon(self._inner.wake)
+
+
+class BlockingTransaction(LoopThreadProxy[BrokerTransaction]):
+    """What a block publishes and takes; made by `BlockingMessaging.transaction`."""
+
+    publish = make_blocking_method(BrokerTransaction.publish)
+    take = make_blocking_method(BrokerTransaction.take)
 
 
 class BlockingMessaging(LoopThreadProxy[Messaging]):
@@ -298,6 +306,18 @@ class BlockingMessaging(LoopThreadProxy[Messaging]):
     ) -> Any:
         """Publish a request and return its reply, decoded to `reply_type`. Raises like `Messaging.request`."""
         return self._run(self._inner.request(to, body, reply_type, key=key, timeout=timeout))
+
+    @contextmanager
+    def transaction(self) -> Iterator[BlockingTransaction]:
+        """Publish and take messages in a transaction of the broker, like `Messaging.transaction`."""
+        running = self._inner.transaction()
+        transaction = BlockingTransaction(self._thread, self._run(running.__aenter__()))
+        try:
+            yield transaction
+        except BaseException as error:
+            self._run(running.__aexit__(type(error), error, error.__traceback__))
+            raise
+        self._run(running.__aexit__(None, None, None))
 
     # ── polling ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -23,6 +23,7 @@ import msgspec
 
 from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.client import (
+    Channel,
     ChannelClosedByBrokerError,
     RobustChannel,
     connect,
@@ -47,6 +48,7 @@ from .handler import inspect_handler
 from .interceptor import Interceptor
 from .message import Message
 from .outbox import Outbox
+from .polling import PollingConsumer
 from .publisher import EncodedPublish
 from .retry import NO_RETRY
 from .runtime import FlowDefinition, Runtime
@@ -62,6 +64,7 @@ from .subscription_options import (
     to_subscription_options,
 )
 from .topology import Topology
+from .transaction import BrokerTransaction
 from .transformation.enricher import Enricher, EnricherLike, apply_enrichers, to_enricher
 from .translation import Translator, Translators
 
@@ -494,34 +497,30 @@ class Messaging:
         Raises `TranslationError` and `NotConfirmedError`.
         """
         runtime = self._require_runtime()
-        destination = await runtime.declarer.declare(to)
-        if self._enrichers or isinstance(body, Message):
-            message = await self._to_message(body, key)
-            publish = self.encoder.to_destination(message, destination)
-        else:
-            publish = self.encoder.body_to_destination(body, destination, key)
+        publish = await self._encode(to, body, key)
         try:
             await runtime.publisher.publish(publish)
         except (UnroutableMessageError, ChannelClosedByBrokerError):
             # The destination was deleted since it was declared.
+            destination = to_destination(to)
             runtime.declarer.forget(destination)
             await runtime.declarer.declare(destination)
             await runtime.publisher.publish(publish)
+
+    async def _encode(self, to: DestinationLike, body: object, key: str) -> EncodedPublish:
+        """Encode a message for a destination, which is declared."""
+        destination = await self._require_runtime().declarer.declare(to)
+        if self._enrichers or isinstance(body, Message):
+            message = await self._to_message(body, key)
+            return self.encoder.to_destination(message, destination)
+        return self.encoder.body_to_destination(body, destination, key)
 
     async def publish_many(
         self, to: DestinationLike, bodies: Iterable[object], *, key: str = ""
     ) -> None:
         """Publish messages in order, and wait until the broker has confirmed all of them."""
-        runtime = self._require_runtime()
-        destination = await runtime.declarer.declare(to)
-        publishes = []
-        for body in bodies:
-            if self._enrichers or isinstance(body, Message):
-                message = await self._to_message(body, key)
-                publishes.append(self.encoder.to_destination(message, destination))
-            else:
-                publishes.append(self.encoder.body_to_destination(body, destination, key))
-        await runtime.publisher.publish_many(publishes)
+        publishes = [await self._encode(to, body, key) for body in bodies]
+        await self._require_runtime().publisher.publish_many(publishes)
 
     async def publish_encoded(self, publish: EncodedPublish) -> None:
         """Publish a message that is encoded already, and wait for its confirm."""
@@ -587,6 +586,24 @@ class Messaging:
             timeout,
             lambda reply, content_type: translators.decode(reply, content_type, reply_type),
         )
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[BrokerTransaction]:
+        """Publish and take messages in a transaction of the broker, which is committed at the end of the block.
+
+        If the block raises, nothing was published and what it has taken returns to its queue. Raises the errors of
+        the client if the connection is lost.
+        """
+        runtime = self._require_runtime()
+
+        async def poll(channel: Channel, source: DestinationLike) -> PollingConsumer:
+            return await runtime.consumer_on(channel, source, self._polling_options)
+
+        async with await runtime.transaction_channel() as channel:
+            transaction = BrokerTransaction(channel, self._encode, poll)
+            await transaction.begin()
+            yield transaction
+            await transaction.commit()
 
     # ── polling ───────────────────────────────────────────────────────────────────────────────────────────
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from recado.amqp.properties import Properties
-from recado.client import Delivery, RobustChannel
+from recado.client import Channel, Delivery, RobustChannel
 
 from .destination import Destination
 from .message import Message
@@ -20,7 +20,7 @@ class PollingConsumer:
 
     def __init__(
         self,
-        channel: RobustChannel,
+        channel: RobustChannel | Channel,
         source: Destination,
         settlement: DeliverySettlement,
         translators: Translators,
@@ -33,7 +33,7 @@ class PollingConsumer:
     @asynccontextmanager
     async def take(self, body_type: Any) -> AsyncIterator[Message[Any] | None]:
         """Take one message, or None if the queue is empty; see `Messaging.consume`."""
-        taken = await self._take(body_type)
+        taken = await self.take_one(body_type)
         if taken is None:
             yield None
             return
@@ -45,7 +45,8 @@ class PollingConsumer:
             raise
         delivery.ack()
 
-    async def _take(self, body_type: Any) -> tuple[Delivery, Message[Any]] | None:
+    async def take_one(self, body_type: Any) -> tuple[Delivery, Message[Any]] | None:
+        """Return a message with its delivery, or None if the queue is empty."""
         queue = self._source.name
         decode = partial(self._decode, body_type)
         while (delivery := await self._channel.get(queue)) is not None:

@@ -222,7 +222,7 @@ class ConfirmedPublisher:
             if self._returned:
                 returned = self._take_returned(pending.publish)
                 if returned is not None:
-                    outcome = _unroutable(returned)
+                    outcome = to_unroutable(returned)
             if not acked:
                 outcome = NotConfirmedError(
                     f"the broker refused a message to exchange '{pending.publish.exchange}' with key"
@@ -271,7 +271,8 @@ class ConfirmedPublisher:
             await self._channel.close()
 
 
-def _unroutable(message: ReturnedMessage) -> UnroutableMessageError:
+def to_unroutable(message: ReturnedMessage) -> UnroutableMessageError:
+    """Return the error for a returned message."""
     target = (
         f"exchange '{message.exchange}' with key '{message.routing_key}'"
         if message.exchange

@@ -4,13 +4,21 @@ A broker that is short of memory stops reading from connections that publish. So
 another one consumes and acknowledges.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from recado.client import ConnectionEvent, ConnectionRecovered, RobustChannel, RobustConnection
+from recado.client import (
+    Channel,
+    Connection,
+    ConnectionEvent,
+    ConnectionRecovered,
+    RobustChannel,
+    RobustConnection,
+)
 
 from .declaration import Declarer
 from .delay import Delay, ExchangeDelay, QueueDelay
@@ -70,6 +78,8 @@ class Runtime:
             self.delay = QueueDelay(self.declarer, self.publisher)
         self.requester = Requester(publishing)
         self._polling: RobustChannel | None = None
+        self._transactions: Connection | None = None
+        self._transactions_lock = asyncio.Lock()
         publishing.on_event = self._handle_event
 
     def _handle_event(self, event: ConnectionEvent) -> None:
@@ -84,11 +94,27 @@ class Runtime:
 
         All share one channel, since RabbitMQ orders a rejection and the next get only within a channel.
         """
-        destination = await self.declarer.declare(source)
         if self._polling is None or not self._polling.is_open:
             self._polling = await self.consuming.channel(confirms=False)
+        return await self.consumer_on(self._polling, source, options)
+
+    async def consumer_on(
+        self, channel: RobustChannel | Channel, source: DestinationLike, options: ProcessorOptions
+    ) -> PollingConsumer:
+        """Return a polling consumer on a channel."""
+        destination = await self.declarer.declare(source)
         translators = self.encoder.translators
-        return PollingConsumer(self._polling, destination, self.settlement(options), translators)
+        return PollingConsumer(channel, destination, self.settlement(options), translators)
+
+    async def transaction_channel(self) -> Channel:
+        """Open a channel for a transaction, on a plain connection that all transactions share."""
+        async with self._transactions_lock:
+            if self._transactions is None or self._transactions.error is not None:
+                parameters = self.publishing.parameters
+                self._transactions = await Connection.open(
+                    parameters, name=f"{parameters.name or 'recado'} transactions"
+                )
+        return await self._transactions.channel(confirms=False)
 
     def settlement(
         self, options: ProcessorOptions, lines: WaitingLines | None = None
@@ -189,6 +215,9 @@ class Runtime:
     async def close(self, timeout: float) -> None:  # noqa: ASYNC109  of each channel
         with suppress(Exception):
             await self.requester.close(timeout)
+        if self._transactions is not None:
+            with suppress(Exception):
+                await self._transactions.close()
         await self.publisher.close(timeout)
 
 
