@@ -75,7 +75,25 @@ class Disturbed(msgspec.Struct, frozen=True):
     ratio: float
 
 
-Event = Submitted | Answered | Acknowledged | Delivered | Started | Stopped | Judged | Disturbed
+class Evicted(msgspec.Struct, frozen=True):
+    """A node was taken for dead although it runs, in a world in which all can hear each other."""
+
+    at: float
+    by: str
+    node: str
+
+
+Event = (
+    Evicted
+    | Submitted
+    | Answered
+    | Acknowledged
+    | Delivered
+    | Started
+    | Stopped
+    | Judged
+    | Disturbed
+)
 E = TypeVar("E")
 
 

@@ -39,6 +39,7 @@ from .history import (
     Answered,
     Delivered,
     Disturbed,
+    Evicted,
     History,
     Judged,
     Stopped,
@@ -514,6 +515,8 @@ class _Judge:
                 )
             elif operation.is_unknown and operation.start >= CHECKED_AT_S:
                 self.violate(Rule.PROGRESS, operation.start, f"{operation.submitted} is refused")
+        for evicted in self.history.of(Evicted):
+            self.violate(Rule.EVICTED, evicted.at, f"{evicted.by} takes {evicted.node} for dead")
         for event in self.history.of(Judged):
             for problem in event.problems:
                 self.violate(Rule.PLACED, event.at, problem)

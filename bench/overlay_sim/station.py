@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from recado.overlay.effects import SetTimer, TimerExpired
+from recado.overlay.membership import TIMER as MEMBERSHIP_TIMER
+from recado.overlay.membership import Membership, MembershipEffect, MembershipEvent
 from recado.overlay.messages import Answers, RangeMessage
 from recado.overlay.node import NodeEffect, NodeEvent, OverlayNode
 from recado.overlay.peer_address import PeerAddress
 from recado.simulator.schedule import Schedule
 
-Perform = Callable[["Station", NodeEffect], None]
-OnAnswers = Callable[["Station", PeerAddress, Answers], None]
+Effect = NodeEffect | MembershipEffect
+Perform = Callable[["Station", Effect], None]
 
 
 class ObservedNode(OverlayNode):
@@ -31,16 +32,20 @@ class Station:
         self,
         name: str,
         address: PeerAddress,
-        node: ObservedNode,
         schedule: Schedule,
         perform: Perform,
         clock_rate: float,
     ) -> None:
         self.name = name
         self.address = address
-        self.node = node
+        self.node: ObservedNode | None = None
+        """None until it has joined."""
+        self.membership: Membership | None = None
+        """None if the world tells the node who is alive."""
         self.is_running = True
         self.is_leaving = False
+        self.has_ended = False
+        """It has crashed, or stores nothing any more."""
         self.paused_until = 0.0
         self.subscribed: dict[int, str] = {}
         """The topic of each subscription."""
@@ -48,6 +53,11 @@ class Station:
         self._schedule = schedule
         self._perform = perform
         self._timers: dict[str, int] = {}
+
+    @property
+    def own(self) -> PeerAddress:
+        """What the node says of itself: the network is unknown while it joins."""
+        return self.address if self.membership is None else self.membership.own
 
     @property
     def full_name(self) -> str:
@@ -65,14 +75,28 @@ class Station:
     def has_stopped(self) -> bool:
         return not self.is_running
 
-    def handle(self, event: NodeEvent) -> None:
-        """Handle an event now, or when the pause is over."""
-        if not self.is_running:
-            return
+    def postpone(self, action: Callable[..., None], *arguments: object) -> bool:
+        """If the node is paused, do something when the pause is over; return whether it is."""
         if self.is_paused:
-            self._schedule.call_at(self.paused_until, self.handle, event)
-            return
-        for effect in self.node.handle(event, self.now):
+            self._schedule.call_at(self.paused_until, action, *arguments)
+            return True
+        return False
+
+    def handle(self, event: NodeEvent) -> None:
+        """Hand an event to the node now, or when the pause is over."""
+        if self.is_running and self.node is not None and not self.postpone(self.handle, event):
+            self._perform_all(self.node.handle(event, self.now))
+
+    def handle_membership(self, event: MembershipEvent) -> None:
+        if (
+            self.is_running
+            and self.membership is not None
+            and not self.postpone(self.handle_membership, event)
+        ):
+            self._perform_all(self.membership.handle(event, self.now))
+
+    def _perform_all(self, effects: list[NodeEffect] | list[MembershipEffect]) -> None:
+        for effect in effects:
             if self.has_stopped():
                 return  # it has crashed while it was sending
             if isinstance(effect, SetTimer):
@@ -83,14 +107,17 @@ class Station:
     def _set_timer(self, effect: SetTimer) -> None:
         generation = self._timers.get(effect.name, 0) + 1
         self._timers[effect.name] = generation
-        self._schedule.call_later(
-            effect.delay / self.clock_rate, self._expire, effect.name, generation
-        )
+        delay = effect.delay / self.clock_rate
+        self._schedule.call_later(delay, self._expire, effect.name, generation)
 
     def _expire(self, name: str, generation: int) -> None:
-        if self._timers.get(name) == generation:
+        if self._timers.get(name) != generation:
+            return
+        if name == MEMBERSHIP_TIMER:
+            self.handle_membership(TimerExpired(name))
+        else:
             self.handle(TimerExpired(name))
 
 
-def kind(message: Any) -> str:
+def kind(message: object) -> str:
     return type(message).__name__

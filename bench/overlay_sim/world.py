@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,19 +27,31 @@ from recado.overlay.command import (
 )
 from recado.overlay.configuration import WHOLE_RING
 from recado.overlay.effects import Send, TimerExpired
-from recado.overlay.identifier import NodeId
-from recado.overlay.messages import Answers, Envelope
+from recado.overlay.identifier import NodeId, node_id
+from recado.overlay.membership import (
+    Departed,
+    Joined,
+    JoinFailed,
+    Membership,
+    MembershipOptions,
+    MessageReceived,
+    Start,
+    Superseded,
+)
+from recado.overlay.membership import Join as JoinMembership
+from recado.overlay.membership import Leave as LeaveMembership
+from recado.overlay.messages import Answers, Messages
 from recado.overlay.node import (
     Answered,
     Deliver,
     Leave,
     Left,
-    NodeEffect,
     NodeSettings,
     Received,
     StartNetwork,
     Submit,
 )
+from recado.overlay.packet import PROTOCOL_VERSION, Packet
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
 from recado.overlay.peer_view import Departure, PeerAdded, PeerRemoved
 from recado.overlay.range_map import RangeMap
@@ -68,7 +80,7 @@ from .script import (
 from .script import (
     Leave as LeaveFault,
 )
-from .station import ObservedNode, Station, kind
+from .station import Effect, ObservedNode, Station, kind
 from .verdict import Verdict
 
 NETWORK: Final = NetworkId(7)
@@ -115,7 +127,7 @@ class World:
         self.schedule = Schedule()
         self.stations: dict[str, Station] = {}
         """By name; those that have stopped are not here."""
-        self.network: SimulatedNetwork[Envelope] = SimulatedNetwork(
+        self.network: SimulatedNetwork[Packet[Any]] = SimulatedNetwork(
             self.schedule,
             Random(f"network {script.seed}"),
             self._arrive,
@@ -160,28 +172,49 @@ class World:
     def _start(self, name: str, first: bool = False) -> None:
         if name in self.stations:
             return
+        host = f"{name}:4000"
+        secret = f"secret {self.script.seed}".encode()
         if name not in self._ids:
-            self._ids[name] = NodeId(self._random.getrandbits(128))
+            self._ids[name] = node_id(secret, host)
             self._names[self._ids[name]] = name
         life = self._lives[name] = self._lives.get(name, 0) + 1
-        address = PeerAddress(self._ids[name], Incarnation(life), NETWORK, f"{name}:1")
-        settings = NodeSettings(ReplicationSettings(replicas=self.script.replicas))
-        node = ObservedNode(address, settings, {"append": append})
+        address = PeerAddress(self._ids[name], Incarnation(life), NETWORK, host)
         rate = self._random.uniform(0.98, 1.02) if self.script.drift else 1.0
-        station = Station(name, address, node, self.schedule, self._perform, rate)
-        node.on_answers = lambda peer, message: self._acknowledge(station, peer, message)
+        station = Station(name, address, self.schedule, self._perform, rate)
         self.stations[name] = station
-        self.history.add(facts.Started(self.schedule.now, station.full_name))
+        if not self.script.detects:
+            self._open(station, first)
+            return
+        draw_number = Random(f"{self.script.seed} {name} {life}").random
+        options = MembershipOptions(secret)
+        station.membership = Membership(host, Incarnation(life), draw_number, station.now, options)
         if first:
-            self._handle(station, StartNetwork())
+            station.handle_membership(Start(NETWORK))
         else:
-            self._handle(station, TimerExpired("start"))
+            self._join(station)
 
-    def _handle(self, station: Station, event: object) -> None:
+    def _join(self, station: Station) -> None:
+        contacts = [f"{name}:4000" for name in self.stations if name != station.name]
+        self._handle(station.handle_membership, JoinMembership(tuple(contacts)))
+
+    def _open(self, station: Station, first: bool) -> None:
+        """The node is a member: it takes part."""
+        settings = NodeSettings(ReplicationSettings(replicas=self.script.replicas))
+        node = ObservedNode(station.address, settings, {"append": append})
+        node.on_answers = lambda peer, message: self._acknowledge(station, peer, message)
+        station.node = node
+        self.history.add(facts.Started(self.schedule.now, station.full_name))
+        self._handle(station.handle, StartNetwork() if first else TimerExpired("start"))
+        if station.membership is not None:  # those that it has met while it joined
+            for peer in station.membership.view.peers():
+                if peer != station.address:
+                    self._handle(station.handle, PeerAdded(peer))
+
+    def _handle(self, handle: Callable[[Any], None], event: object) -> None:
         try:
-            station.handle(event)  # type: ignore[arg-type]
+            handle(event)
         except Exception as error:
-            self.faults.append(f"at {self.schedule.now:.3f} {station.full_name} raised {error!r}")
+            self.faults.append(f"at {self.schedule.now:.3f} a node raised {error!r}")
             raise
 
     def _stop(self, station: Station, how: str) -> None:
@@ -191,17 +224,32 @@ class World:
         del self.stations[station.name]
         if how == "left":
             self._departures[station.address] = Departure.LEFT
-        self.history.add(facts.Stopped(self.schedule.now, station.full_name, how))
+        self._record_stop(station, how)
+
+    def _record_stop(self, station: Station, how: str) -> None:
+        if not station.has_ended:
+            station.has_ended = True
+            self.history.add(facts.Stopped(self.schedule.now, station.full_name, how))
+
+    @property
+    def members(self) -> list[Station]:
+        """The stations whose nodes take part."""
+        return [each for each in self.stations.values() if each.node is not None]
 
     # ── the network ───────────────────────────────────────────────────────────────────────────────
 
-    def _perform(self, station: Station, effect: NodeEffect) -> None:
+    def _perform(self, station: Station, effect: Effect) -> None:
         match effect:
-            case Send(to, envelope):
-                for message in envelope.messages:
-                    self._spring_traps(kind(message), station.name, self._names[to.node_id])
+            case Send(to, body):
+                target = self._names[to.node_id]
+                if isinstance(body, Messages):
+                    for message in body.messages:
+                        self._spring_traps(kind(message), station.name, target)
                 if station.is_running:
-                    self.network.send(station.name, self._names[to.node_id], envelope)
+                    packet: Packet[Any] = Packet(
+                        PROTOCOL_VERSION, station.own, to.node_id, to.incarnation, body
+                    )
+                    self.network.send(station.name, target, packet)
             case Answered(request, answer):
                 self.history.add(facts.Answered(self.schedule.now, request, answer))
             case Deliver(subscription, notification):
@@ -215,15 +263,68 @@ class World:
                         notification.message.body,
                     )
                 )
+            case Joined(own):
+                first = not self.history.of(facts.Started)
+                station.address = own
+                self._open(station, first)
+            case PeerAdded() | PeerRemoved():
+                self._changes_view(station, effect)
+            case JoinFailed():
+                self.schedule.call_later(0.5, self._join_again, station)
             case Left():
+                if station.membership is None:
+                    self._stop(station, "left")
+                elif not self._has_announced_leave(station):
+                    station.node = None
+                    self._record_stop(station, "left")
+                    self._handle(station.handle_membership, LeaveMembership())
+            case Departed():
                 self._stop(station, "left")
+            case Superseded():
+                self._stop(station, "superseded")
             case _:
                 pass
 
-    def _arrive(self, source: str, target: str, envelope: Envelope) -> None:
+    def _changes_view(self, station: Station, change: PeerAdded | PeerRemoved) -> None:
+        if isinstance(change, PeerRemoved) and change.departure is Departure.FAILED:
+            name = self._names[change.peer.node_id]
+            evicted = self.stations.get(name)
+            if evicted is not None and evicted.address == change.peer and not self._is_disturbed:
+                self.history.add(
+                    facts.Evicted(self.schedule.now, station.full_name, evicted.full_name)
+                )
+        self._handle(station.handle, change)
+
+    @property
+    def _is_disturbed(self) -> bool:
+        """Whether nodes may rightly be taken for dead in this world."""
+        return any(isinstance(fault, Partition | Pause | Storm) for _, fault in self.script.faults)
+
+    def _has_announced_leave(self, station: Station) -> bool:
+        return station.node is None
+
+    def _join_again(self, station: Station) -> None:
+        if station.is_running and station.name in self.stations:
+            self._stop(station, "crashed")
+            self._start(station.name)
+
+    def _arrive(self, source: str, target: str, packet: Packet[Any]) -> None:
         station = self.stations.get(target)
-        if station is not None:
-            self._handle(station, Received(envelope))
+        if station is None or station.postpone(self._arrive, source, target, packet):
+            return
+        body = packet.body
+        if not isinstance(body, Messages):
+            self._handle(station.handle_membership, MessageReceived(packet))
+        elif self._admits(station, packet):
+            self._handle(station.handle, Received(packet.source, body.messages))
+
+    def _admits(self, station: Station, packet: Packet[Any]) -> bool:
+        if station.membership is not None:
+            return station.membership.admits(packet)
+        if station.node is None or packet.target_incarnation != station.address.incarnation:
+            return False
+        known = station.node.view.get(packet.source.node_id)
+        return known is None or known.incarnation <= packet.source.incarnation
 
     def _acknowledge(self, station: Station, peer: PeerAddress, message: Answers) -> None:
         assert message.configuration is not None
@@ -245,6 +346,8 @@ class World:
     def _poll(self) -> None:
         """A failure detector that knows everything, and tells it late."""
         now = self.schedule.now
+        if self.script.detects:
+            return
         for observer in list(self.stations.values()):
             if observer.is_paused:
                 continue
@@ -275,9 +378,9 @@ class World:
             departure = self._departures.get(told, Departure.FAILED)
             if true is not None:
                 departure = Departure.RESTARTED
-            self._handle(observer, PeerRemoved(told, departure))
+            self._handle(observer.handle, PeerRemoved(told, departure))
         if true is not None:
-            self._handle(observer, PeerAdded(true))
+            self._handle(observer.handle, PeerAdded(true))
 
     # ── faults ────────────────────────────────────────────────────────────────────────────────────
 
@@ -293,9 +396,9 @@ class World:
                 self._start(f"n{len(self._ids)}")
             case LeaveFault():
                 station = self._choose()
-                if station is not None and len(self.stations) > self.script.replicas + 1:
+                if station is not None and len(self.members) > self.script.replicas + 1:
                     station.is_leaving = True
-                    self._handle(station, Leave())
+                    self._handle(station.handle, Leave())
             case Pause(duration):
                 station = self._choose()
                 if station is not None:
@@ -310,9 +413,7 @@ class World:
                 self.schedule.call_later(duration, self._calm)
 
     def _choose(self) -> Station | None:
-        candidates = [
-            each for each in self.stations.values() if not each.is_leaving and not each.is_paused
-        ]
+        candidates = [each for each in self.members if not each.is_leaving and not each.is_paused]
         return self._random.choice(candidates) if candidates else None
 
     def _separate(self, inside: list[str], names: list[str], direction: str) -> None:
@@ -342,7 +443,7 @@ class World:
 
     def _can_crash(self, count: int) -> bool:
         return (
-            len(self.stations) - count > self.script.replicas
+            len(self.members) - count > self.script.replicas
             and self.schedule.now < HEALED_AT_S
             and not self._cut
             and not any(each.is_paused for each in self.stations.values())
@@ -355,7 +456,7 @@ class World:
         if not self._can_crash(count):
             self.schedule.call_later(0.1, self._crash_when_healthy, count, restart_after)
             return
-        for station in self._random.sample(list(self.stations.values()), count):
+        for station in self._random.sample(self.members, count):
             self._crash(station, restart_after)
 
     def _crash(self, station: Station, restart_after: float | None) -> None:
@@ -387,15 +488,16 @@ class World:
     def _current(self) -> RangeMap:
         """Return the newest configurations, from the nodes that run."""
         current = RangeMap()
-        for station in self.stations.values():
+        for station in self.members:
+            assert station.node is not None
             for _, configuration in station.node.replication.known:
                 current.learn(configuration)
         return current
 
     def _is_healthy(self) -> bool:
         """Whether every range has all its copies."""
-        running = {each.address: each.node for each in self.stations.values()}
-        staying = sum(not each.is_leaving for each in self.stations.values())
+        running = {each.address: each.node for each in self.members}
+        staying = sum(not each.is_leaving for each in self.members)
         for _, configuration in self._current():
             if len(configuration.members) < min(self.script.replicas + 1, staying):
                 return False
@@ -422,22 +524,20 @@ class World:
     def _inspect(self) -> list[str]:
         """Return what is not as it should be at the end."""
         problems = []
-        running = sorted(self.stations.values(), key=lambda each: each.address.node_id)
-        some = running[0].node.replication
+        running = sorted(self.members, key=lambda each: each.address.node_id)
+        nodes = {each.full_name: each.node for each in running if each.node is not None}
+        some = next(iter(nodes.values())).replication
         for _, configuration in self._current():
             wanted = some.wanted(configuration)
             if wanted is None or len(wanted) != 1 or wanted[0].members != configuration.members:
                 problems.append(f"{configuration} is not placed")
-        for station in running:
-            node = station.node
+        current = {configuration.range_id for _, configuration in self._current()}
+        for name, node in nodes.items():
             for replica in node.replication.replicas.values():
-                if not any(
-                    configuration.range_id == replica.range_id
-                    for _, configuration in self._current()
-                ):
-                    problems.append(f"{station.full_name} still has {replica.configuration}")
+                if replica.range_id not in current:
+                    problems.append(f"{name} still has {replica.configuration}")
             if len(node.buffer) or len(node._outstanding):
-                problems.append(f"{station.full_name} has commands that wait")
+                problems.append(f"{name} has commands that wait")
         return problems
 
     # ── users ─────────────────────────────────────────────────────────────────────────────────────
@@ -450,7 +550,7 @@ class World:
         self.history.add(
             facts.Submitted(self.schedule.now, request, station.full_name, topic, operation, roles)
         )
-        self._handle(station, Submit(request, topic, operation, roles, 6.0))
+        self._handle(station.handle, Submit(request, topic, operation, roles, 6.0))
 
     def _create(self, topic: str) -> None:
         station = self._choose()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from recado.overlay.command import Answer, Operation
 from recado.overlay.effects import Send, SetTimer, TimerExpired
 from recado.overlay.identifier import NodeId
-from recado.overlay.messages import Envelope
+from recado.overlay.messages import RangeMessage
 from recado.overlay.node import (
     Answered,
     Deliver,
@@ -20,6 +21,7 @@ from recado.overlay.node import (
     Received,
     StartNetwork,
     Submit,
+    SubscriptionEnded,
 )
 from recado.overlay.owner import Function
 from recado.overlay.peer_address import Incarnation, NetworkId, PeerAddress
@@ -35,6 +37,12 @@ def address(number: int, incarnation: int = 1) -> PeerAddress:
     )
 
 
+class Envelope(NamedTuple):
+    sender: PeerAddress
+    target: PeerAddress
+    messages: tuple[RangeMessage, ...]
+
+
 class TestNetwork:
     __test__ = False
 
@@ -46,6 +54,8 @@ class TestNetwork:
         self.answers: dict[int, Answer] = {}
         self.delivered: list[tuple[PeerAddress, Deliver]] = []
         self.left: list[PeerAddress] = []
+        self.ended: list[int] = []
+        """The numbers of subscriptions that were too slow."""
         self.sent: list[Envelope] = []
         """All envelopes, also those that were lost."""
         self.is_lost: Callable[[Envelope], bool] = lambda _: False
@@ -85,6 +95,10 @@ class TestNetwork:
         for other in list(self.nodes):
             self.handle(other, PeerRemoved(peer, departure))
 
+    def lose_sight(self, observer: PeerAddress, of: PeerAddress) -> None:
+        """Let one node take another one for dead."""
+        self.handle(observer, PeerRemoved(of, Departure.FAILED))
+
     def leave(self, peer: PeerAddress) -> None:
         self.handle(peer, Leave())
 
@@ -93,7 +107,8 @@ class TestNetwork:
     def handle(self, peer: PeerAddress, event: NodeEvent) -> None:
         for effect in self.nodes[peer].handle(event, self.now):
             match effect:
-                case Send(_, envelope):
+                case Send(to, body):
+                    envelope = Envelope(peer, to, body.messages)
                     self.sent.append(envelope)
                     if not self.is_lost(envelope):
                         self._post.append(envelope)
@@ -105,15 +120,15 @@ class TestNetwork:
                     self.delivered.append((peer, effect))
                 case Left():
                     self.left.append(peer)
-                case _:
-                    pass
+                case SubscriptionEnded(subscription):
+                    self.ended.append(subscription.number)
 
     def deliver(self) -> None:
         """Deliver all messages, and those that these cause."""
         while self._post:
             envelope = self._post.popleft()
             if envelope.target in self.nodes:
-                self.handle(envelope.target, Received(envelope))
+                self.handle(envelope.target, Received(envelope.sender, envelope.messages))
 
     def run(self, seconds: float) -> None:
         """Let time pass."""

@@ -98,7 +98,8 @@ class Members:
             self.submitted += 1
             command = CommandId(NODES[1], self.submitted)
             self.owner.submit(
-                Command(command, f"t{self.submitted}", topic_key("t"), SetField("f", b"v"))
+                Command(command, f"t{self.submitted}", topic_key("t"), SetField("f", b"v")),
+                self.now,
             )
         self._collect()
 
@@ -157,6 +158,8 @@ class Members:
             case Decided(_, decision, first, entries):
                 replica.learn(decision, first, entries)
                 self.decisions.append(decision)
+            case Canvass():
+                pass  # it is decided
             case _ if attempt is None:
                 pass
             case Willing():

@@ -77,7 +77,7 @@ class Delivery(Struct, frozen=True, array_like=True):
 
     kind: str = "subscriber"
     """`subscriber`: to the node of the subscription. Any other name: to that registered delivery, at the owner."""
-    arguments: dict[str, str] = {}
+    arguments: tuple[tuple[str, str], ...] = ()
     queue_notifications_max: int = 10_000
     overflow: Overflow = Overflow.DROP_OLDEST
 
@@ -177,6 +177,8 @@ class Command(Struct, frozen=True):
     """The roles of the user, which the origin has authenticated."""
     answered_below: int = 0
     """The origin has the answers of all its commands with smaller numbers, or has given them up."""
+    wait_s: float = 10.0
+    """How long the origin still waits for the answer. A node that buffers the command for longer drops it."""
 
     @property
     def size_bytes(self) -> int:

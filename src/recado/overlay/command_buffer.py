@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import structs
+
 from .command import Command
 
 BUFFERED_COMMANDS_MAX: Final = 10_000
@@ -43,30 +45,39 @@ class CommandBuffer:
         size = command.size_bytes
         if len(self._waiting) >= self._commands_max or self._size_bytes + size > self._bytes_max:
             return False
-        self._waiting.append((now + self._wait_s, command))
+        self._waiting.append((now, command))
         self._size_bytes += size
         return True
 
+    def _deadline(self, since: float, command: Command) -> float:
+        return since + min(self._wait_s, command.wait_s)
+
     def expire(self, now: float) -> list[Command]:
         """Remove and return the commands whose deadline has passed."""
-        expired = []
-        while self._waiting and self._waiting[0][0] <= now:
-            expired.append(self._waiting.popleft()[1])
-            self._size_bytes -= expired[-1].size_bytes
-        return expired
+        expired = self._remove(lambda since, command: self._deadline(since, command) <= now)
+        return [command for _, command in expired]
 
-    def take(self, can_proceed: Callable[[Command], bool]) -> list[Command]:
+    def take(self, can_proceed: Callable[[Command], bool], now: float) -> list[Command]:
         """Remove and return the commands that need not wait any more, in the order of arrival (CB2)."""
+        taken = self._remove(
+            lambda since, command: now < self._deadline(since, command) and can_proceed(command)
+        )
+        return [
+            structs.replace(command, wait_s=command.wait_s - (now - since))
+            for since, command in taken
+        ]
+
+    def _remove(self, is_removed: Callable[[float, Command], bool]) -> list[tuple[float, Command]]:
         kept: deque[tuple[float, Command]] = deque()
-        taken = []
-        for deadline, command in self._waiting:
-            if can_proceed(command):
-                taken.append(command)
+        removed = []
+        for since, command in self._waiting:
+            if is_removed(since, command):
+                removed.append((since, command))
                 self._size_bytes -= command.size_bytes
             else:
-                kept.append((deadline, command))
+                kept.append((since, command))
         self._waiting = kept
-        return taken
+        return removed
 
     def keys(self) -> list[int]:
         """Return the keys of the waiting commands, each once, in the order of arrival."""

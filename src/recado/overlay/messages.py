@@ -1,12 +1,10 @@
 """The messages between nodes about ranges and commands.
 
-Several messages for one peer travel in one `Envelope`. Messages may be lost, repeated and reordered; the docstring of
-the receiving module says why each is safe then.
+Several messages for one peer travel in one `Packet`. Messages may be lost, repeated and reordered; the docstring of the
+receiving module says why each is safe then.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 from msgspec import Struct
 
@@ -17,8 +15,6 @@ from .identifier import NodeId, TopicKey
 from .peer_address import PeerAddress
 from .range_state import Entry, Pending
 from .topic import TopicRecord
-
-VERSION: Final = 1
 
 
 class Ballot(Struct, frozen=True, array_like=True, order=True):
@@ -308,10 +304,7 @@ RangeMessage = (
 )
 
 
-class Envelope(Struct, frozen=True, array_like=True):
-    """Messages from one start of a node to one start of another."""
+class Messages(Struct, frozen=True, tag=True):
+    """What one node sends to another one in one step: the body of a `Packet`."""
 
-    sender: PeerAddress
-    target: PeerAddress
     messages: tuple[RangeMessage, ...]
-    version: int = VERSION

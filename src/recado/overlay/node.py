@@ -8,12 +8,11 @@ A command goes from its origin to the owner of its topic:
              known to be alive, or this node is about to become the owner, it waits in the `CommandBuffer`
     owner    `Owner`: append, replicate, execute; the answer goes straight to the origin
 
-The node is a state machine without I/O: `handle(event, now)` returns effects. Which nodes are alive is told by
-events from the membership (`PeerAdded`, `PeerRemoved`). The code that runs a node sends the envelopes, and hands in
-a `TimerExpired` when a timer is due.
+The node is a state machine without I/O: `handle(event, now)` returns effects. The membership tells it which nodes are
+alive (`PeerAdded`, `PeerRemoved`), and verifies each packet: it must be for this start of the node, from a peer in the
+view. The code that runs a node sends the messages, and hands in a `TimerExpired` when a timer is due.
 
-ND1  An envelope is for one start of a node: it is ignored if it is for another network, for an earlier start of this
-     node, or from a start of a peer that a later one has replaced.
+ND1  A command is executed, refused, or waits in a bounded buffer with a deadline; it never disappears.
 ND2  A node leaves only when it stores nothing that others need, and no command waits at it.
 """
 
@@ -43,13 +42,12 @@ from .delivery import Inbox
 from .effects import Send, SetTimer, TimerExpired
 from .identifier import TopicKey
 from .messages import (
-    VERSION,
     Answers,
     CommandAnswer,
     Commands,
-    Envelope,
     Leaving,
     LookUp,
+    Messages,
     Notification,
     Notified,
     Notify,
@@ -97,7 +95,10 @@ class Submit(Struct, frozen=True):
 
 
 class Received(Struct, frozen=True):
-    envelope: Envelope
+    """From a peer in this network, for this start of the node: `Membership.admits` verifies it."""
+
+    sender: PeerAddress
+    messages: tuple[RangeMessage, ...]
 
 
 class Leave(Struct, frozen=True):
@@ -130,7 +131,7 @@ class Deliver(Struct, frozen=True):
 
 
 class SubscriptionEnded(Struct, frozen=True):
-    """A subscription has ended because this node was too slow."""
+    """A subscription has ended: this node was too slow, or out of reach for long and may not subscribe any more."""
 
     subscription: SubscriptionId
     topic: str
@@ -140,7 +141,7 @@ class Left(Struct, frozen=True):
     """The node stores nothing any more and can be stopped."""
 
 
-NodeEffect = Send[Envelope] | SetTimer | Answered | Deliver | SubscriptionEnded | Left
+NodeEffect = Send[Messages] | SetTimer | Answered | Deliver | SubscriptionEnded | Left
 
 
 class LocalSubscription(Struct, frozen=True):
@@ -161,8 +162,6 @@ class OverlayNode:
         self.view = PeerView(own)
         self.replication = Replication(own, self.settings.replication, functions or {}, self._send)
         self.buffer = CommandBuffer()
-        self.ignored_count = 0
-        """Envelopes for or from other starts or networks (ND1)."""
         self._outstanding = OutstandingCommands(own)
         self._inbox = Inbox()
         self._subscriptions: dict[SubscriptionId, LocalSubscription] = {}
@@ -195,8 +194,9 @@ class OverlayNode:
                 self.replication.start_network(now)
             case Submit():
                 self._submit(event, now)
-            case Received(envelope):
-                self._receive(envelope, now)
+            case Received(sender, messages):
+                for message in messages:
+                    self._dispatch(sender, message, now)
             case PeerAdded() | PeerRemoved():
                 self._change_view(event, now)
             case TimerExpired("tick"):
@@ -213,7 +213,7 @@ class OverlayNode:
         return effects
 
     def _settle(self, now: float) -> None:
-        """Handle what this node sends to itself, and pack the rest into envelopes."""
+        """Handle what this node sends to itself, and pack the rest."""
         while True:
             self._send_commands(now)
             self.replication.step(now)
@@ -226,7 +226,7 @@ class OverlayNode:
         if self.replication.needs_step:
             self._effects.append(SetTimer("step", 0.0))
         for peer, messages in self._outbox.items():
-            self._effects.append(Send(peer, Envelope(self.own, peer, tuple(messages))))
+            self._effects.append(Send(peer, Messages(tuple(messages))))
         self._outbox.clear()
 
     def _send(self, peer: PeerAddress, message: RangeMessage) -> None:
@@ -234,20 +234,6 @@ class OverlayNode:
             self._local.append(message)
         else:
             self._outbox.setdefault(peer, []).append(message)
-
-    def _receive(self, envelope: Envelope, now: float) -> None:
-        sender = envelope.sender
-        known = self.view.get(sender.node_id)
-        if (
-            envelope.version != VERSION
-            or envelope.target != self.own
-            or sender.network_id != self.own.network_id
-            or (known is not None and known.incarnation > sender.incarnation)
-        ):
-            self.ignored_count += 1
-            return
-        for message in envelope.messages:
-            self._dispatch(sender, message, now)
 
     def _dispatch(self, sender: PeerAddress, message: RangeMessage, now: float) -> None:
         match message:
@@ -335,7 +321,7 @@ class OverlayNode:
 
     def _route(self, command: Command, hops: int, now: float) -> None:
         """Bring a command nearer to the owner of its topic, or let it wait."""
-        if self.replication.submit(command):
+        if self.replication.submit(command, now):
             return
         target = self._find_target(command.key) if hops < HOPS_MAX else None
         if target is not None:
@@ -370,7 +356,7 @@ class OverlayNode:
             self._route(command, 0, now)
         if len(self.buffer) and self.replication.version != self._buffer_checked:
             self._buffer_checked = self.replication.version
-            for command in self.buffer.take(self._can_proceed):
+            for command in self.buffer.take(self._can_proceed, now):
                 self._route(command, 0, now)
         if self._forwards:
             self._send_commands(now)
@@ -399,9 +385,15 @@ class OverlayNode:
             self._finish(command, answer)
 
     def _finish(self, command: OutstandingCommand, answer: Answer) -> None:
-        if isinstance(command.operation, Subscribe) and isinstance(answer, Refused):
+        if (
+            isinstance(command.operation, Subscribe)
+            and isinstance(answer, Refused)
+            and answer.reason is not RefusalReason.UNAVAILABLE
+        ):
             subscription = command.operation.subscription
-            if answer.reason is not RefusalReason.UNAVAILABLE:
+            if command.request == RENEWED_SUBSCRIPTION:
+                self._lose(subscription, command.topic)
+            else:
                 self._subscriptions.pop(subscription, None)
                 self._inbox.close(subscription)
         if command.request != RENEWED_SUBSCRIPTION:

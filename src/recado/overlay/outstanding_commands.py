@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from msgspec import structs
+
 from .answer_table import OUTSTANDING_COMMANDS_MAX
 from .command import Answer, Command, CommandId, Operation, RefusalReason, Refused
 from .identifier import topic_key
@@ -142,9 +144,8 @@ class OutstandingCommands:
         each.attempts += 1
         first = each.command
         floor = next(iter(self._under_way))
-        each.command = Command(
-            first.id, first.topic, first.key, first.operation, first.roles, floor
-        )
+        wait_s = each.deadline - now
+        each.command = structs.replace(first, answered_below=floor, wait_s=wait_s)
         return each.command
 
     def retry_soon(self) -> None:

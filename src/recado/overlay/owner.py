@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct, structs
+
 from .command import (
     Answer,
     Command,
@@ -79,11 +81,21 @@ class Follower:
         self.sent_at = now
 
 
-class PendingRead:
-    __slots__ = ("command", "end", "operation", "round")
+class WaitingCommand(Struct, frozen=True):
+    command: Command
+    deadline: float
+    """The origin does not wait for longer."""
 
-    def __init__(self, command: Command, operation: GetField, end: int, round_: int) -> None:
-        self.command = command
+    def remaining(self, now: float) -> Command:
+        """Return the command with the time that is left for it."""
+        return structs.replace(self.command, wait_s=self.deadline - now)
+
+
+class PendingRead:
+    __slots__ = ("end", "operation", "round", "waiting")
+
+    def __init__(self, waiting: WaitingCommand, operation: GetField, end: int, round_: int) -> None:
+        self.waiting = waiting
         self.operation = operation
         self.end = end
         self.round = round_
@@ -106,13 +118,13 @@ class Owner:
             for member in replica.configuration.members
             if member != own
         }
-        self._in_log: dict[CommandId, Command] = {}
+        self._in_log: dict[CommandId, WaitingCommand] = {}
         """Appended and not executed."""
         self._topic_counts: dict[str, int] = {}
         """How many of them each topic has."""
         self._locked: dict[str, CommandId] = {}
         """Topics for which a function was called whose result is in the log."""
-        self._held: dict[str, deque[Command]] = {}
+        self._held: dict[str, deque[WaitingCommand]] = {}
         self._held_count = 0
         self._reads: deque[PendingRead] = deque()
         self._round = 0
@@ -131,8 +143,12 @@ class Owner:
 
     # ── commands ──────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, command: Command) -> None:
+    def submit(self, command: Command, now: float) -> None:
         """Take a command: append it, hold it, answer it, or refuse it."""
+        self._submit(WaitingCommand(command, now + command.wait_s))
+
+    def _submit(self, waiting: WaitingCommand) -> None:
+        command = waiting.command
         state = self.replica.state
         assert state is not None
         assert self.replica.is_open
@@ -142,20 +158,20 @@ class Owner:
         if known is not None:
             self._answer(command.id, known)
         elif self._must_wait(command):
-            self._hold(command)
+            self._hold(waiting)
         elif isinstance(command.operation, GetField):
-            self._read_later(command, command.operation)
+            self._read_later(waiting, command.operation)
         else:
-            self._append(command)
+            self._append(waiting)
 
-    def _read_later(self, command: Command, operation: GetField) -> None:
+    def _read_later(self, waiting: WaitingCommand, operation: GetField) -> None:
         """Read when all that is in the log now is executed, and a barrier that begins now has passed."""
-        if any(read.command.id == command.id for read in self._reads):
+        if any(read.waiting.command.id == waiting.command.id for read in self._reads):
             return
         if len(self._reads) >= UNCOMMITTED_ENTRIES_MAX:
-            self._refuse_for_load(command, "reads wait for a majority")
+            self._refuse_for_load(waiting.command, "reads wait for a majority")
             return
-        self._reads.append(PendingRead(command, operation, self.replica.log.end, self._round + 1))
+        self._reads.append(PendingRead(waiting, operation, self.replica.log.end, self._round + 1))
         self._has_new_reads = True
 
     def _answer(self, command: CommandId, answer: Answer) -> None:
@@ -178,23 +194,25 @@ class Owner:
             return self.dispatcher.is_blocked(state.topics.get(topic))
         return False
 
-    def _hold(self, command: Command) -> None:
+    def _hold(self, held: WaitingCommand) -> None:
+        command = held.command
         waiting = self._held.setdefault(command.topic, deque())
-        if any(each.id == command.id for each in waiting):
+        if any(each.command.id == command.id for each in waiting):
             return
         if self._held_count >= HELD_COMMANDS_MAX:
             if not waiting:
                 del self._held[command.topic]
             self._refuse_for_load(command, "commands wait for their topics")
             return
-        waiting.append(command)
+        waiting.append(held)
         self._held_count += 1
 
     def _refuse_for_load(self, command: Command, what: str) -> None:
         text = f"owner of topic {command.topic} is overloaded: too many {what}"
         self.answers.append((command.id, Refused(RefusalReason.OVERLOADED, text)))
 
-    def _append(self, command: Command) -> None:
+    def _append(self, waiting: WaitingCommand) -> None:
+        command = waiting.command
         replica = self.replica
         if replica.log.end - replica.committed >= UNCOMMITTED_ENTRIES_MAX:
             self._refuse_for_load(command, "commands are not committed")
@@ -205,7 +223,9 @@ class Owner:
                 return
             command = result
             self._locked[command.topic] = command.id
-        self._in_log[command.id] = command
+        self._in_log[command.id] = (
+            waiting  # not with the result of a function, which another owner must call again
+        )
         self._topic_counts[command.topic] = self._topic_counts.get(command.topic, 0) + 1
         replica.append(CommandEntry(command))
 
@@ -242,24 +262,26 @@ class Owner:
             command.answered_below,
         )
 
-    def release_held(self) -> None:
-        """Append held commands whose topics are free again."""
+    def release_held(self, now: float) -> None:
+        """Append held commands whose topics are free again, unless their origins have given them up."""
         for topic in list(self._held):
             waiting = self._held.pop(topic)
             while waiting:
-                if topic in self._locked or self._must_wait(waiting[0]):
+                if topic in self._locked or self._must_wait(waiting[0].command):
                     self._held[topic] = waiting
                     break
                 self._held_count -= 1
-                self.submit(waiting.popleft())
+                held = waiting.popleft()
+                if now < held.deadline:
+                    self._submit(held)
 
-    def close(self) -> list[Command]:
-        """Return the commands without an answer: the epoch has ended."""
+    def close(self, now: float) -> list[Command]:
+        """Return the commands that their origins still wait for: the epoch has ended."""
         unanswered = [*self._in_log.values()]
         for waiting in self._held.values():
             unanswered += waiting
-        unanswered += [read.command for read in self._reads]
-        return unanswered
+        unanswered += [read.waiting for read in self._reads]
+        return [each.remaining(now) for each in unanswered if now < each.deadline]
 
     # ── replication ───────────────────────────────────────────────────────────────────────────────
 
@@ -400,7 +422,7 @@ class Owner:
         if self._reads:
             self._read()
         if self._held and replica.is_open:
-            self.release_held()
+            self.release_held(now)
         self.outbox += self.dispatcher.flush(now)
 
     def _executed(self, command: Command) -> None:
@@ -434,7 +456,8 @@ class Owner:
             if read.round > confirmed or read.end > state.position:
                 return
             self._reads.popleft()
-            self.answers.append((read.command.id, state.read(read.command, read.operation)))
+            command = read.waiting.command
+            self.answers.append((command.id, state.read(command, read.operation)))
 
     @property
     def needs_step(self) -> bool:

@@ -196,6 +196,8 @@ class RangeState:
             return self._create_topic(command, operation, position)
         if name not in self.topics:
             return _no_such_topic(command)
+        if isinstance(operation, Subscribe) and self.topics[name].has_subscription(operation):
+            return DONE
         topic = self._own(name)
         if isinstance(operation, Subscribe | Unsubscribe):
             topic.version = position + 1

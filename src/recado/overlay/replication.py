@@ -192,21 +192,21 @@ class Replication:
             self._changes += 1
             self._dirty[replica.range_id] = None
 
-    def _drop(self, replica: Replica) -> None:
+    def _drop(self, replica: Replica, now: float) -> None:
         range_id = replica.range_id
         self.counts["dropped"] += 1
-        self._end(replica)
+        self._end(replica, now)
         del self.replicas[range_id]
         self._announced_at.pop(range_id, None)
         for export in [each for each in self._exports if each[1] == range_id]:
             del self._exports[export]
 
-    def _end(self, replica: Replica) -> None:
+    def _end(self, replica: Replica, now: float) -> None:
         """Stop all activity of a replica; its commands must go elsewhere."""
         range_id = replica.range_id
         owner = self.owners.pop(range_id, None)
         if owner is not None:
-            self.returned += owner.close()
+            self.returned += owner.close(now)
         self._reconfigurations.pop(range_id, None)
         self._hand_overs.pop(range_id, None)
         self._imports.pop(range_id, None)
@@ -222,12 +222,12 @@ class Replication:
         owner = self.owners.get(configuration.range_id)
         return owner if owner is not None and owner.replica.is_open else None
 
-    def submit(self, command: Command) -> bool:
+    def submit(self, command: Command, now: float) -> bool:
         """Hand a command to the owner of its range, if that is here and takes commands."""
         owner = self.owner_of(command.key)
         if owner is None:
             return False
-        owner.submit(command)
+        owner.submit(command, now)
         self._dirty[owner.replica.range_id] = None
         return True
 
@@ -404,7 +404,7 @@ class Replication:
     def _follow_decision(self, replica: Replica, source: PeerAddress, now: float) -> None:
         decision = replica.decision
         assert decision is not None
-        self._end(replica)
+        self._end(replica, now)
         for successor in decision.successors:
             if self.own in successor.members:
                 assert replica.state is not None or not replica.is_final
@@ -417,7 +417,7 @@ class Replication:
             else:
                 self.known.learn(successor)
         if not replica.is_voter:
-            self._drop(replica)
+            self._drop(replica, now)
 
     def _learn(self, configuration: Configuration, source: PeerAddress, now: float) -> None:
         if self.own in configuration.members:
@@ -549,7 +549,7 @@ class Replication:
             elif not replica.is_voter:
                 heard_at = self._heard_at.setdefault(replica.range_id, now)
                 if now >= heard_at + self.settings.hand_over_s:
-                    self._drop(replica)  # the invitation was withdrawn
+                    self._drop(replica, now)  # the invitation was withdrawn
         if len(self._confirmed) > 2 * len(self.known) + 64:
             current = {configuration.range_id for _, configuration in self.known}
             self._confirmed = {
@@ -566,6 +566,7 @@ class Replication:
             for member in replica.configuration.members:
                 if member != self.own:
                     self._send(member, LookUp(replica.configuration.arc.first))
+            self._send(replica.configuration.owner, Announce(replica.configuration))
 
     # ── supervision ───────────────────────────────────────────────────────────────────────────────
 
@@ -699,14 +700,14 @@ class Replication:
         """Drop a replica whose epoch is over, when its successors do not need it any more (RN1)."""
         range_id, arc = replica.range_id, replica.configuration.arc
         if replica.phase is not Phase.DECIDED:
-            self._end(replica)
+            self._end(replica, now)
         unconfirmed = [
             (piece, each)
             for piece, each in self.known.pieces(arc)
             if not self._is_confirmed(each, replica)
         ]
         if not unconfirmed or not replica.is_voter:
-            self._drop(replica)
+            self._drop(replica, now)
             return
         if now < self._announced_at.get(range_id, -ANNOUNCE_S) + ANNOUNCE_S:
             return
@@ -728,7 +729,9 @@ class Replication:
         own = self.replicas.get(configuration.range_id)
         if own is not None and own.state is not None and own.is_voter:
             confirmed[self.own] = None
-        return configuration.is_majority(confirmed)
+        # The other members learn of it from the owner, so that must know.
+        is_known = configuration.owner in confirmed or configuration.owner not in self.alive
+        return is_known and configuration.is_majority(confirmed)
 
 
 def _is_ready(successors: Iterable[Configuration], ready: Sequence[PeerAddress]) -> bool:

@@ -176,14 +176,17 @@ class Topic:
 
     # ── subscriptions ─────────────────────────────────────────────────────────────────────────────
 
+    def has_subscription(self, operation: Subscribe) -> bool:
+        """Whether a node only renews a subscription, after it was out of reach."""
+        known = self.subscriptions.get(operation.subscription)
+        return (
+            known is not None
+            and known.selector == operation.selector
+            and known.delivery == operation.delivery
+        )
+
     def subscribe(self, operation: Subscribe, position: int) -> Answer:
         subscription = operation.subscription
-        known = self.subscriptions.get(subscription)
-        if known is not None and (known.selector, known.delivery) == (
-            operation.selector,
-            operation.delivery,
-        ):
-            return DONE  # the node renews its subscriptions after it was out of reach
         if len(self.subscriptions) >= SUBSCRIPTIONS_MAX:
             return Refused(
                 RefusalReason.FULL,

@@ -138,7 +138,8 @@ def _read_at_once(self: Owner) -> None:
     assert state is not None
     while self._reads:
         read = self._reads.popleft()
-        self.answers.append((read.command.id, state.read(read.command, read.operation)))
+        command = read.waiting.command
+        self.answers.append((command.id, state.read(command, read.operation)))
 
 
 def _never_wait(self: Owner, command: Command) -> bool:
