@@ -86,7 +86,7 @@ class Person:
         address = self.page.locator(".link-box code").inner_text()
         self.page.keyboard.press("Escape")
         other = Person(open_page(address), self.name)
-        other.page.get_by_role("complementary", name="Conversations").wait_for()
+        other.page.get_by_role("button", name="Settings and help").wait_for()
         return other
 
 

@@ -61,9 +61,20 @@ function SignIn() {
     </div></main>`;
 }
 
+function useIsWide() {
+  const [isWide, setWide] = useState(WIDE.matches);
+  useEffect(() => {
+    const look = () => setWide(WIDE.matches);
+    WIDE.addEventListener("change", look);
+    return () => WIDE.removeEventListener("change", look);
+  }, []);
+  return isWide;
+}
+
 function Shell() {
   useTopics("welcome", "conversations");
   const route = useRoute();
+  const isWide = useIsWide();
   const shown = conversationAt(route);
   const explained = route.path[0] === "explain" ? route.path[1] : null;
   const last = load(LAST_CONVERSATION);
@@ -83,11 +94,11 @@ function Shell() {
   const isInMain = shown || explained || (state.epoch > 0 && state.conversations.size === 0);
   return html`<button class="skip" onClick=${() => document.querySelector("textarea, .empty button, #title")?.focus()}>Skip to the conversation</button>
     <div class="shell ${isInMain ? "in-conversation" : ""} ${panel && (shown || explained) ? "with-panel" : ""}">
-      <${Sidebar} current=${current} />
+      <${Sidebar} current=${current} isMain=${!isWide && !isInMain} />
       <main class="main">
         ${explained ? html`<${ExplainPage} operation=${explained} back=${current ? addressOf(current, { panel }) : href([])} />` : shown ? html`<${ConversationPage} id=${shown} route=${route} />` : html`<${Start} />`}
       </main>
-      <${Panel} key=${panel} name=${panel} conversation=${state.conversations.get(current)} />
+      <${Panel} key=${panel} name=${panel} conversation=${state.conversations.get(current)} isMain=${!isWide} />
     </div>
     <${DialogHost} /><${NoticeHost} />`;
 }

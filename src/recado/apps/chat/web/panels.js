@@ -15,14 +15,15 @@ const SEARCH_PAUSE_MS = 250; // after the last key
 
 const PANELS = { members: ["Members", Members], search: ["Search", Search], amqp: ["AMQP traffic", Traffic] };
 
-export function Panel({ name, conversation }) {
+export function Panel({ name, conversation, isMain }) {
   const [title, Content] = PANELS[name] ?? [];
   if (!Content || !conversation) return null;
-  return html`<aside class="panel" aria-labelledby="panel-title"
+  const [Part, Heading] = isMain ? ["main", "h1"] : ["aside", "h2"];
+  return html`<${Part} class="panel" aria-labelledby="panel-title"
     onKeyDown=${(event) => event.key === "Escape" && setPanel(null)}>
-    <header class="panel-head"><h2 id="panel-title">${title}</h2><${IconButton} name="close" label="Close ${title}" onClick=${() => setPanel(null)} /></header>
+    <header class="panel-head"><${Heading} id="panel-title">${title}<//><${IconButton} name="close" label="Close ${title}" onClick=${() => setPanel(null)} /></header>
     <${Content} conversation=${conversation} />
-  </aside>`;
+  <//>`;
 }
 
 // ── members ───────────────────────────────────────────────────────────────────────────────────────

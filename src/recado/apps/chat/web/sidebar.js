@@ -12,7 +12,8 @@ import { state, useTopics } from "./store.js";
 
 const FOUND_MAX = 8;
 
-export function Sidebar({ current }) {
+// Where it is all that is seen, it is the main part of the page.
+export function Sidebar({ current, isMain }) {
   useTopics("conversations", "presence", "connection");
   useRoute();
   const conversations = sorted();
@@ -23,8 +24,10 @@ export function Sidebar({ current }) {
   });
   const rooms = conversations.filter((each) => each.isRoom);
   const privates = conversations.filter((each) => !each.isRoom);
-  return html`<aside class="sidebar" aria-label="Conversations">
-    <header class="brand"><a href="#/" aria-label="Start"><${Logo} />recado</a>
+  const Part = isMain ? "main" : "aside";
+  return html`<${Part} class="sidebar" aria-label="Conversations">
+    ${isMain && html`<h1 class="offscreen">Conversations</h1>`}
+    <header class="brand"><a href="#/" aria-label="recado, start"><${Logo} />recado</a>
       <span class="status ${state.connection}" role="status">${{ live: "", waiting: "Not connected", connecting: "Connecting…" }[state.connection]}</span></header>
     <${Finder} />
     <nav class="lists" aria-label="Rooms and people">
@@ -37,7 +40,7 @@ export function Sidebar({ current }) {
     </nav>
     <footer class="me"><span class="me-name"><bdi>${state.me.name}</bdi></span>
       <${IconButton} name="more" label="Settings and help" onClick=${showSettings} /></footer>
-  </aside>`;
+  <//>`;
 }
 
 // Rooms by name, people by the time of the last message.
