@@ -212,12 +212,12 @@ def _photograph(page: Page, name: str, folder: Path = FOLDER) -> None:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_timeout(150)
             picture = Image.open(io.BytesIO(page.screenshot()))
-            palette = _reduce(picture.convert("RGB"))
+            palette = reduce_colours(picture.convert("RGB"))
             palette.save(folder / f"{name}-{theme}-{size}.png", optimize=True)
     print(name, flush=True)
 
 
-def _reduce(picture: Image.Image) -> Image.Image:
+def reduce_colours(picture: Image.Image) -> Image.Image:
     """Return a picture with its most frequent colours, which are the surfaces, the text and the lines of charts.
 
     Bright colours count more, because few pixels have them: they are those of states.
