@@ -62,6 +62,7 @@ async def run_scene(url: str, seed: int, disturb: Disturb) -> list[Writer]:
         for browser, name in zip(browsers, USERS, strict=True):
             await browser.sign_in(name, ROOMS)
         await browsers[0].open(browsers[1].id)
+        await browsers[1].open(browsers[0].id)
         browsers.append(await stack.enter_async_context(await browsers[0].second_device()))
         ana, bob, cleo = (browser.id for browser in browsers[:3])
         partners = {ana: bob, bob: ana, cleo: None}
@@ -106,7 +107,7 @@ def judge(writers: list[Writer]) -> None:
     orders: dict[str, list[str]] = {}
     for writer in writers:
         page = writer.page
-        assert page.faults == [], page.name
+        assert not page.faults, (page.name, page.faults)
         for place in writer.places:
             shown = page.texts(place.conversation)
             expected = everything(place.key, writers)

