@@ -21,6 +21,7 @@ from .roles import (
     ITEMS_PER_LIST_COUNT,
     LISTS_PER_PAIR_COUNT,
     OUTCOMES,
+    SEEN,
 )
 
 PARKED_KINDS: Final = ("bad", "poison", "stuck")
@@ -103,7 +104,7 @@ def judge(evidence: Evidence) -> Verdict:
     _judge_garbled(evidence, collected["tasks.invalid"], verdict)
     _judge_aggregates(evidence, collected["booked"], verdict)
     _judge_sagas(evidence, collected["outcomes"], verdict)
-    _judge_sales(evidence, collected["sold"], verdict)
+    _judge_sales(evidence, collected[SEEN], collected["sold"], verdict)
     _judge_order(evidence, collected["ordered"], verdict)
     for queue in ("dead-letters", "invalid-messages"):
         for each in collected[queue]:
@@ -238,29 +239,43 @@ def _judge_sagas(
             verdict.add(Kind.SAGAS, f"order {order}: {found[order]}, not once {expected}")
 
 
-def _judge_sales(evidence: Evidence, sold: Iterable[Mapping[str, Any]], verdict: Verdict) -> None:
-    """Each sale has one message; those of an account are booked once and in order."""
-    by_account: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for each in _once(sold):
-        body = json.loads(each["body"])
-        by_account[body["account"]].append(body)
-    made: dict[int, set[int]] = defaultdict(set)
-    for account, number in evidence.sales:
-        made[account].add(number)
-    for account in sorted(made.keys() | by_account.keys()):
-        bodies = by_account[account]
-        numbers = [body["number"] for body in bodies]
-        for number in sorted(made[account].difference(numbers)):
-            verdict.add(Kind.OUTBOX, f"sale {number} of account {account} has no message")
-        for number in sorted(set(numbers) - made[account]):
-            verdict.add(Kind.OUTBOX, f"sale {number} of account {account} was never made")
-        if numbers != sorted(set(numbers)):
+def _judge_sales(
+    evidence: Evidence,
+    seen: Iterable[Mapping[str, Any]],
+    sold: Iterable[Mapping[str, Any]],
+    verdict: Verdict,
+) -> None:
+    """Each sale is published with one id, those of an account in order, and booked once.
+
+    They may be booked in another order: a frozen process still has the messages that were delivered to it.
+    """
+    made: dict[int, list[int]] = defaultdict(list)
+    for account, number in sorted(evidence.sales):
+        made[account].append(number)
+    published, booked = _by_account(seen), _by_account(sold)
+    for account in sorted(made.keys() | published.keys() | booked.keys()):
+        numbers = [body["number"] for body in published[account]]
+        if numbers != made[account]:
             text = _describe_gap([number + 1 for number in numbers])
-            verdict.add(Kind.OUTBOX, f"the sales of account {account} arrived {text}")
-        booked = [body["booked"] for body in bodies]
-        if booked != list(range(1, len(booked) + 1)):
-            text = _describe_gap(booked)
-            verdict.add(Kind.OUTBOX, f"the sales of account {account} were booked {text}")
+            verdict.add(
+                Kind.OUTBOX,
+                f"account {account}: {len(numbers)} of {len(made[account])} sales published, {text}",
+            )
+        booked_numbers = [body["number"] for body in booked[account]]
+        entries = [body["booked"] for body in booked[account]]
+        if sorted(booked_numbers) != made[account] or entries != list(range(1, len(entries) + 1)):
+            verdict.add(
+                Kind.OUTBOX,
+                f"account {account}: {len(entries)} of {len(made[account])} sales booked, {_describe_gap(entries)}",
+            )
+
+
+def _by_account(collected: Iterable[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
+    found: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for each in _once(collected):
+        body = json.loads(each["body"])
+        found[body["account"]].append(body)
+    return found
 
 
 def _judge_order(

@@ -28,7 +28,10 @@ HALT_FILE: Final = "halt"  # while it exists, no more sales are made
 PAYMENTS: Final = ("paid", "declined", None)
 OUTCOMES: Final = ("paid", "refunded", "refunded")
 """By the number of an order: the answer to its payment, and how it must end."""
+SALES: Final = "sales.made"  # the exchange of the outbox: to the ledger, and to the observer
+SEEN: Final = "sales.seen"
 COLLECTED: Final = (
+    SEEN,
     "booked",
     "outcomes",
     "ordered",

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from recado.amqp.properties import Properties, encode_properties
-from recado.patterns import Messaging
+from recado.patterns import Messaging, PublishSubscribe
 from recado.patterns.publisher import EncodedPublish
 from workshop.time_limit import scale
 
@@ -32,6 +32,8 @@ from .roles import (
     ITEMS_PER_LIST_COUNT,
     LISTS_PER_PAIR_COUNT,
     POISON,
+    SALES,
+    SEEN,
     SHOP_FILE,
     STATE_FILE,
     TASKS_FILE,
@@ -191,6 +193,8 @@ class Siege:
                 else {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000},
             )
         await driver.declare(*SETTLED_QUEUES[1:], *COLLECTED)
+        for queue in ("sales", SEEN):
+            await driver.bind(PublishSubscribe(SALES, "fanout"), queue)
 
     def _start_workers(self) -> None:
         for number, role in enumerate(CONTROL_WORKERS if self._is_control else WORKERS):

@@ -32,6 +32,7 @@ from bench.patterns_siege.roles import (
     PAYMENTS,
     POISON,
     SALE_INTERVAL_S,
+    SALES,
     SHOP_FILE,
     STATE_FILE,
     TASK_TIMEOUT_S,
@@ -50,6 +51,7 @@ from recado.patterns import (
     Messaging,
     PointToPoint,
     ProcessManager,
+    PublishSubscribe,
     Resequencer,
     Retry,
     RunningProcess,
@@ -304,7 +306,7 @@ def add_flows(app: Messaging, trap: Trap) -> None:
 
 async def sell(app: Messaging, folder: Path, trap: Trap, control: Control) -> None:
     """Make sales until this process is killed; a sale is a row and a message."""
-    outbox = app.outbox()
+    outbox, made = app.outbox(), PublishSubscribe(SALES, "fanout")
     async with app:
         with sqlite3.connect(folder / SHOP_FILE, timeout=60, isolation_level=None) as shop:
             shop.execute("CREATE TABLE IF NOT EXISTS sales_made (account INT, number INT)")
@@ -318,12 +320,12 @@ async def sell(app: Messaging, folder: Path, trap: Trap, control: Control) -> No
                 sale = {"account": account, "number": number}
                 shop.execute("INSERT INTO sales_made VALUES (?, ?)", (account, number))
                 if control is not Control.STORES:
-                    outbox.add(shop, "sales", sale, key=f"account {account}")
+                    outbox.add(shop, made, sale, key=f"account {account}")
                 trap(Point.SALE)
                 shop.execute("COMMIT")
                 trap(Point.SOLD)
                 if control is Control.STORES:  # a program that publishes after its transaction
-                    await app.publish("sales", sale)
+                    await app.publish(made, sale)
 
 
 async def main(role: str, url: str, folder: Path, control: Control) -> None:
