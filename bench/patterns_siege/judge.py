@@ -202,7 +202,10 @@ def _judge_garbled(
 
 def _once(collected: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the first message of each id, in the order of their arrival."""
-    return list({each["id"]: each for each in reversed(list(collected))}.values())[::-1]
+    found: dict[Any, Mapping[str, Any]] = {}
+    for each in collected:
+        found.setdefault(each["id"], each)
+    return list(found.values())
 
 
 def _judge_aggregates(

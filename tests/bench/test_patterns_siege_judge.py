@@ -230,6 +230,7 @@ def sold(
         (rest(*collected("booked", *PAIRS), lists_count=4), []),
         # An output is published at least once, with one id.
         (rest(*2 * collected("booked", *PAIRS), lists_count=4), []),
+        (rest(*collected("booked", *PAIRS), *collected("booked", PAIRS[0]), lists_count=4), []),
         (rest(*collected("booked", PAIRS[0]), lists_count=4), [Kind.AGGREGATES]),
         (rest(*collected("booked", *PAIRS, PAIRS[1]), lists_count=4), [Kind.AGGREGATES]),
         (rest(*collected("booked", *PAIRS[::-1]), lists_count=4), [Kind.AGGREGATES]),
