@@ -16,10 +16,12 @@ from collections.abc import Callable
 from tests.patterns import test_harness
 
 LOAD_PROCESSES_COUNT = 2 * (os.cpu_count() or 1)
+LOAD_NICENESS = 4  # less than half of the share of a test
 
 
 def use_processor(parent: int) -> None:
-    """Use one processor until the parent has ended, however it ended."""
+    """Use one processor until the parent has ended, however it ended; the tests have a higher priority."""
+    os.nice(LOAD_NICENESS)
     while os.getppid() == parent:
         for _ in range(1_000_000):
             pass

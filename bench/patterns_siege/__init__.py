@@ -118,7 +118,8 @@ FULL: Final = (
 def run(plan: Plan, book: Book) -> Iterator[str]:
     names = [scenario.name for scenario in SCENARIOS]
     seed = plan.choose_seed()
-    known = read_record(seed) if plan.seed is not None and not plan.quick else {}
+    version = commit()
+    known = read_record(seed, version) if plan.seed is not None and not plan.quick else {}
     outcomes = {}
     with book.measuring(*names):
         for part in QUICK if plan.quick else FULL:
@@ -129,21 +130,21 @@ def run(plan: Plan, book: Book) -> Iterator[str]:
                 except PeerStartError as error:
                     raise NotMeasuredError(str(error)) from error
                 if not plan.quick:
-                    append_record(Entry(commit(), seed, part, outcome))
+                    append_record(Entry(version, seed, part, outcome))
             print(f"  {part}: {outcome.summary}", file=sys.stderr, flush=True)
             outcomes[part] = outcome
         enter(outcomes, plan.rounds, book)
     yield from names
 
 
-def read_record(seed: int, file: Path = RECORD) -> dict[Part, Outcome]:
-    """Return the outcomes of an earlier run of this commit with the same seed."""
+def read_record(seed: int, version: str, file: Path = RECORD) -> dict[Part, Outcome]:
+    """Return the outcomes of an earlier run with the same seed on the same commit."""
     if not file.exists():
         return {}
     decode = msgspec.json.Decoder(Entry).decode
     entries = [decode(line) for line in file.read_bytes().splitlines()]
     return {
-        each.part: each.outcome for each in entries if (each.commit, each.seed) == (commit(), seed)
+        each.part: each.outcome for each in entries if (each.commit, each.seed) == (version, seed)
     }
 
 

@@ -7,7 +7,7 @@ last number is that of the failed attempt. A kill leaves several possibilities, 
   acknowledged, is delivered again, and both exist.
 - A worker was killed after its handler had ended: the task may be delivered again.
 - A worker was killed before its handler began: the delivery counts, so the next number is higher by one.
-- The broker was away while a task was published: the client may have published it twice.
+- The broker was away while a task or a retry was published: the client may have published it twice.
 - The broker was away while a handler ran: the task is delivered again, and the failure of the first handler, whose
   acknowledgement has no effect any more, is published as a retry too.
 
@@ -126,13 +126,13 @@ class Kills:
         return any(kill.pid == pid and kill.overlaps(began, ended) for kill, _ in self._workers)
 
     def end_of(self, attempt: Attempt) -> float:
-        """Return the first moment after the kill that has interrupted an attempt: it explains nothing else."""
+        """Return the first moment after the worker of an attempt was killed, which explains no second attempt."""
         ended = (
             kill.ended
             for kill, _ in self._workers
             if kill.pid == attempt.pid and kill.ended >= attempt.began
         )
-        return nextafter(min(ended), inf)
+        return nextafter(min(ended, default=inf), inf)
 
     def explaining(self, task: int, began: float, ended: float) -> int:
         """Return how many deliveries of a task may have been lost with their workers."""
@@ -199,12 +199,17 @@ class Explanation:
         if attempt.outcome is None:
             yield Copy(number, kills.end_of(attempt), must_exist=True)
             return
-        is_forked = kills.of_worker(attempt.pid, attempt.ended, attempt.settled) or kills.of_broker(
-            attempt.began, attempt.settled + ACK_S
-        )
+        # Its worker has published and acknowledged what follows before it begins the next task, or is killed.
+        settled = min(attempt.settled, kills.end_of(attempt))
+        doubled = 0
         if attempt.outcome == "fail":
             yield Copy(number, attempt.ended, must_exist=True)
-        if is_forked:
+            doubled = kills.count_of_broker(
+                attempt.ended, settled
+            )  # the retry may be published twice
+        is_forked = kills.of_worker(attempt.pid, attempt.ended, attempt.settled)
+        is_forked |= kills.of_broker(attempt.began, settled + ACK_S)
+        for _ in range(is_forked + doubled):
             self.is_doubtful = True
             yield Copy(number, attempt.began, must_exist=False)
 

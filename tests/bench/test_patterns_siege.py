@@ -99,13 +99,12 @@ def test_a_control_must_violate_all_that_its_mechanism_gives(
     assert "recado without stores: attempts without id" in capsys.readouterr().err
 
 
-def test_a_run_continues_from_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_from_its_record(tmp_path: Path) -> None:
     file = tmp_path / "record.jsonl"
     part, another = Part("recado", 1, 20), Part("recado", 2, 20)
-    assert patterns_siege.read_record(5, file) == {}
-    monkeypatch.setattr(patterns_siege, "commit", lambda: "this")
+    assert patterns_siege.read_record(5, "this", file) == {}
     patterns_siege.append_record(Entry("this", 5, part, outcome(sagas=2)), file)
     patterns_siege.append_record(Entry("another", 5, another, outcome()), file)
     patterns_siege.append_record(Entry("this", 6, another, outcome()), file)
-    (found,) = patterns_siege.read_record(5, file).items()
+    (found,) = patterns_siege.read_record(5, "this", file).items()
     assert found == (part, outcome(sagas=2))

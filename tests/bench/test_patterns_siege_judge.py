@@ -146,6 +146,20 @@ def test_a_task_may_be_published_twice_while_the_broker_is_away() -> None:
     assert found(evidence("fine", twice, (), [away(8.0, 8.1)])) == [Kind.ATTEMPTS]
 
 
+def test_a_retry_may_be_published_twice_while_the_broker_is_away() -> None:
+    thrice = [
+        *failed(1),
+        *(begin(2, 2, ANOTHER), end(2, 2.1, ANOTHER)),
+        *(begin(2, 3, ANOTHER), end(2, 3.1, ANOTHER)),
+        *(begin(2, 4, ANOTHER), end(2, 4.1, ANOTHER)),
+    ]
+    assert found(evidence("flaky", thrice, (), [away(1.2, 1.3)])) == []
+    assert found(evidence("flaky", thrice, (), [killed(1.2)])) == [Kind.ATTEMPTS]
+    # After its worker was killed, it publishes nothing.
+    late = [killed(1.2), away(1.8, 1.9)]
+    assert found(evidence("flaky", thrice, (), late)) == [Kind.ATTEMPTS]
+
+
 def test_a_handler_may_outlive_the_connection() -> None:
     """The task is delivered again, and the failure of the first handler is published as a retry too."""
     twice = [
