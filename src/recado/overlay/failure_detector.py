@@ -125,6 +125,8 @@ class Suspicion(Struct):
     votes: tuple[NodeId, ...]
     is_reset: bool
     check_at: float
+    spread_at: float = 0.0
+    """When to spread the votes again: gossip about them may have been lost in a partition."""
 
 
 NEVER: Final = float("inf")
@@ -451,6 +453,9 @@ class FailureDetector:
             suspicion.check_at = time + self._options.review_interval
             if self._table.own.node_id in suspicion.votes:
                 suspicion.check_at = time + self._options.recheck_interval
+                if time >= max(suspicion.spread_at, suspicion.since + self._options.review_age):
+                    suspicion.spread_at = time + self._options.review_age
+                    self._announce(peer, suspicion)
                 fail_at = time + self._options.probe_timeout * self.health.multiplier
                 number = self._start(Probe(peer, NEVER, fail_at))
                 if number is not None:
