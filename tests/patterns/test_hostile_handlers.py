@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -49,6 +50,15 @@ class MuteError(Exception):
 @pytest.fixture
 def app(server: Server, name: Name) -> Messaging:
     return Messaging(server.url, dead_letter=name("dead"), invalid=name("invalid"))
+
+
+_unused_delays = itertools.count(31)
+
+
+@pytest.fixture
+def unused_delay() -> float:
+    """A delay whose queue no other test uses on RabbitMQ, in case this test breaks it."""
+    return next(_unused_delays) / 1000
 
 
 async def raise_cancelled() -> None:
@@ -254,6 +264,28 @@ async def test_hostile_headers_get_all_attempts_and_a_place(
             assert str(dead.headers["x-failure-reason"]).startswith("ValueError: no")
         assert app.health().is_healthy
     assert seen.items == [1, 2]
+
+
+@pytest.mark.parametrize("deaths", [None, "text", [1, 2]])
+@in_a_loop
+async def test_forged_deaths_are_no_part_of_a_retry(
+    app: Messaging, name: Name, deaths: Any, unused_delay: float
+) -> None:
+    """RabbitMQ drops a dead-lettered message that seems to be in a cycle; malformed entries crash its queue."""
+    queue, seen = name("numbers"), Collected()
+    cycle = [
+        {"queue": queue, "reason": "expired", "count": 1, "exchange": "", "routing-keys": [""]}
+    ]
+
+    @app.subscribe(queue, retry=Retry(2, backoff=unused_delay))
+    async def handle(message: Message[int]) -> None:
+        seen.add(message.attempt)
+        if message.attempt == 1:
+            raise ValueError("no")
+
+    async with app:
+        await app.publish(queue, Message(body=7, headers={"x-death": deaths or cycle}))
+        assert await soon(seen.wait(2)) == [1, 2]
 
 
 @in_a_loop

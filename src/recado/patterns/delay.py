@@ -8,6 +8,11 @@ dead-lettered to the default exchange, and so by its routing key to the target q
 All messages in one such queue wait equally long, so none is stuck behind another. Delays are rounded up to two
 significant digits, which bounds the number of queues: 90 for each power of ten. The broker deletes a delay queue
 that was not used for a while.
+
+RabbitMQ adds to the header `x-death` when it dead-letters a message, and trusts what the message has in it. If the
+target queue is among the entries, it drops the message as one in a cycle. Entries of another form crash the delay
+queue, again and again with each restart, so messages of other programs wait in it for ever. So a message is delayed
+without that header.
 """
 
 import math
@@ -23,6 +28,7 @@ from .failure import DELAY_HEADER
 from .publisher import ConfirmedPublisher, EncodedPublish
 
 DELAY_EXCHANGE = "recado.delay"
+DEATH_HEADER = "x-death"
 DELAY_MAX_MS = (1 << 32) - 1  # the limit of TTLs on RabbitMQ
 IDLE_EXTRA_MS = 60_000  # how long an unused delay queue exists beyond its TTL
 _SIGNIFICANT_DIGITS_COUNT = 2
@@ -72,6 +78,9 @@ class QueueDelay:
         self, queue: str, body: bytes, properties: Properties, delay: float
     ) -> None:
         ttl_ms = round_up(_to_ms(delay))
+        headers = dict(properties.headers or {})
+        headers.pop(DEATH_HEADER, None)
+        delayed = msgspec.structs.replace(properties, headers=headers or None)
         name = f"{DELAY_EXCHANGE}.{ttl_ms}ms"
         async with await self._declarer.open_channel() as channel:
             arguments: FieldTable = {
@@ -87,7 +96,7 @@ class QueueDelay:
                 name,
                 queue,
                 body,
-                encode_properties(properties),
+                encode_properties(delayed),
                 properties.message_id or "",
                 mandatory=bool(properties.message_id),
             )
