@@ -42,7 +42,7 @@ class Size(NamedTuple):
 SIZES = (
     Size("room-100", 100, 20.0, 5.0, full_only=False),
     Size("room-500", 500, 20.0, 10.0, full_only=True),
-    Size("room-500-fast", 500, 200.0, 10.0, full_only=True),
+    Size("room-500-fast", 500, 200.0, 5.0, full_only=True),
 )
 
 

@@ -25,7 +25,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 CONNECT_TIMEOUT_S: Final = 120.0
-DRAIN_MAX_S: Final = 30.0
+DRAIN_MAX_S: Final = 120.0
 """After the last message, for the last receipts."""
 READ_BYTES: Final = 256 * 1024
 MARK: Final = b'"text":"at '

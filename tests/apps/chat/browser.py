@@ -73,10 +73,13 @@ class Browser:
         self, type_: str, condition: Callable[[Frame], bool] = lambda frame: True
     ) -> Frame:
         """Return the next frame of a type; frames before it are kept for later."""
+        return await self._take(lambda frame: frame["type"] == type_ and condition(frame))
 
-        def matches(frame: Frame) -> bool:
-            return bool(frame["type"] == type_ and condition(frame))
+    async def expect_any(self, *types: str) -> Frame:
+        """Return the next frame of one of these types."""
+        return await self._take(lambda frame: frame["type"] in types)
 
+    async def _take(self, matches: Callable[[Frame], bool]) -> Frame:
         for index, kept in enumerate(self.frames):
             if matches(kept):
                 return self.frames.pop(index)

@@ -14,7 +14,7 @@ from .page import Page
 
 ROOMS = ("tea", "coffee")
 USERS = ("Ana", "Bob", "Cleo")
-MESSAGES_COUNT = 30
+MESSAGES_COUNT = 20
 """Messages of each page."""
 PAUSE_MAX_S = 0.08
 DROPS_COUNT = 3

@@ -25,6 +25,7 @@ PATIENCE_S = 30.0
 
 class Scene(NamedTuple):
     url: str
+    broker_url: str
     read: Callable[[], set[str]]
 
 
@@ -42,7 +43,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         api = Api(port)
         before = wait_for(lambda: read_objects(api), None)
         running = stack.enter_context(chat_in_thread(ServerOptions(url=broker_url)))
-        yield Scene(running.url, lambda: read_objects(api) - before)
+        yield Scene(running.url, broker_url, lambda: read_objects(api) - before)
 
 
 def read_objects(api: Api) -> set[str]:
@@ -138,3 +139,39 @@ def test_the_objects_are_exactly_those_of_the_report(scene: Scene) -> None:
             assert feed_objects(scene.read()) == feed_objects(start)
 
     asyncio.run(use())
+
+
+def test_what_an_operator_deletes_is_made_again(scene: Scene) -> None:
+    """Exchange of a room, and the queue of a user: messages arrive nevertheless, live ones after that as well."""
+
+    async def use() -> None:
+        async with Browser(scene.url) as ana, Browser(scene.url) as bob:
+            await ana.sign_in("Ana", ("milk",))
+            await bob.sign_in("Bob", ("milk",))
+            async with recado.connect(scene.broker_url) as connection:
+                channel = await connection.channel()
+                await channel.delete_exchange("milk")
+                for number in range(3):
+                    await ana.send("room:milk", f"without exchange {number}")
+                await read_texts(bob, [f"without exchange {number}" for number in range(3)])
+                expected = {f"binding milk # {user.id}" for user in (ana, bob)}
+                assert wait_for(lambda: scene.read() & expected, expected) == expected
+                await channel.delete_queue(bob.id)
+                await ana.send("room:milk", "without queue")
+                await read_texts(bob, ["without queue"])
+                expected = {f"binding milk # {bob.id}", f"queue {bob.id} durable=True"}
+                assert wait_for(lambda: scene.read() & expected, expected) == expected
+                await ana.send("room:milk", "as before")
+                await read_texts(bob, ["as before"])
+
+    asyncio.run(use())
+
+
+async def read_texts(browser: Browser, expected: list[str]) -> None:
+    """Take messages, pushed live or as missed, until the expected ones have come."""
+    texts: list[str] = []
+    while len(texts) < len(expected):
+        frame = await browser.expect_any("message", "missed")
+        messages = [frame["message"]] if "message" in frame else frame["messages"]
+        texts += [each["text"] for each in messages]
+    assert texts == expected

@@ -55,9 +55,22 @@ log = logging.getLogger("recado.chat")
 class BrokerLink:
     """A connection to the broker; entered by `async with`."""
 
-    def __init__(self, url: str, on_state: Callable[[bool], object]) -> None:
-        """`on_state` is called with whether the broker is connected, when that changes."""
+    def __init__(
+        self,
+        url: str,
+        *,
+        on_state: Callable[[bool], object],
+        on_unrouted: Callable[[str], object],
+        on_publications_lost: Callable[[], object],
+    ) -> None:
+        """Prepare a connection.
+
+        `on_state` is called with whether the broker is connected, when that changes; `on_unrouted` with an exchange
+        that has no bindings; `on_publications_lost` when the broker has closed the channel of publications.
+        """
         self._on_state = on_state
+        self._on_unrouted = on_unrouted
+        self._on_publications_lost = on_publications_lost
         self._connection = recado.connect(
             url, name="recado chat", on_event=self._handle_event, reconnect_timeout=None
         )
@@ -157,11 +170,12 @@ class BrokerLink:
         channel = self._publishing
         if channel is None or not channel.is_open:
             channel = await self._reopen_publishing(exchange)
-        number = channel.publish(exchange, key, body, message.to_properties())
+        number = channel.publish(exchange, key, body, message.to_properties(), mandatory=True)
         if traffic is not None:
             traffic.record("basic.publish", exchange, f"key={key} message-id={message.message_id}")
             self._unconfirmed.append((number, traffic, exchange))
-        await channel.drain()
+        with suppress(ChannelClosedError):  # as the callback of the channel reports
+            await channel.drain()
 
     async def _reopen_publishing(self, exchange: str) -> RobustChannel:
         """Open another channel: the exchange of a room was deleted, and the broker closed the last one."""
@@ -176,7 +190,14 @@ class BrokerLink:
     async def _open_publishing(self) -> RobustChannel:
         channel = await self._connection.channel()
         channel.on_confirm = self._record_confirms
+        channel.on_return = lambda returned: self._on_unrouted(returned.exchange)
+        channel.on_end = self._handle_publishing_end
         return channel
+
+    def _handle_publishing_end(self, error: Exception) -> None:
+        if isinstance(error, ChannelClosedByBrokerError):
+            log.warning("publishing to rooms failed: opening another channel (error=%s)", error)
+            self._on_publications_lost()
 
     def _record_confirms(self, numbers: range, acked: bool) -> None:
         while self._unconfirmed and self._unconfirmed[0][0] < numbers.stop:

@@ -46,6 +46,7 @@ from .messages import (
 from .names import (
     FEED_NAME,
     NAME_MAX_CHARACTERS,
+    PRIVATE_EXCHANGE,
     ROOM_MAX_CHARACTERS,
     TEXT_MAX_CHARACTERS,
     RefusedError,
@@ -101,6 +102,7 @@ class Chat:
         """Publications of this process that are not applied yet."""
         self._is_broker_connected = True
         self._traffic_timer: asyncio.TimerHandle | None = None
+        self._repairs: set[asyncio.Task[None]] = set()
 
     def start(self, link: BrokerLink, make_history: Callable[..., History]) -> None:
         """Use an open connection to the broker, and a history on it."""
@@ -112,7 +114,9 @@ class Chat:
         if self._traffic_timer is not None:
             self._traffic_timer.cancel()
         await self.courier.close()
-        tasks = []
+        tasks = list(self._repairs)
+        for repair in tasks:
+            repair.cancel()
         for online in self.online.values():
             if online.leaving is not None:
                 online.leaving.cancel()
@@ -241,8 +245,30 @@ class Chat:
         for online in self.online.values():
             for device in online.devices:
                 device.push(frame)
-            if is_connected:
-                self.courier.catch_up_user(online)
+        if is_connected:
+            self.catch_up_all()
+
+    def catch_up_all(self) -> None:
+        """Give all devices what they lack, because deliveries may have been lost."""
+        for online in self.online.values():
+            self.courier.catch_up_user(online)
+
+    def repair_room(self, exchange: str) -> None:
+        """Bind the queues of the members who are online again: the exchange of a room was deleted and declared."""
+        if exchange == PRIVATE_EXCHANGE:
+            return  # the queue of a user who is offline has expired
+        key = room_key(exchange)
+        for user_id in self.directory.members_of(key):
+            online = self.online.get(user_id)
+            if online is not None and online.has_queue.is_set():
+                task = asyncio.create_task(self._bind_again(online, exchange))
+                self._repairs.add(task)
+                task.add_done_callback(self._repairs.discard)
+
+    async def _bind_again(self, online: OnlineUser, room: str) -> None:
+        with suppress(RefusedError, ClientError):
+            await self._link.join(online.user.id, room, online.traffic)
+        self.courier.catch_up_user(online)
 
     @property
     def broker_state(self) -> str:

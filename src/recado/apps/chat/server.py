@@ -75,7 +75,12 @@ async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
         rooms = (LOBBY,) if options.demo else ()
         chat = Chat(folder / DATABASE_FILE, ChatSettings(welcome_rooms=rooms))
         stack.push_async_callback(chat.close)
-        link = BrokerLink(broker_url, chat.handle_broker_state)
+        link = BrokerLink(
+            broker_url,
+            on_state=chat.handle_broker_state,
+            on_unrouted=chat.repair_room,
+            on_publications_lost=chat.catch_up_all,
+        )
         await stack.enter_async_context(link)
         connection = await stack.enter_async_context(
             recado.feeds.connect(broker_url, reconnect_timeout=None)
