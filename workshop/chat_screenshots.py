@@ -166,7 +166,7 @@ def _views(stage: _Stage) -> Iterator[tuple[str, Page]]:
     page.keyboard.press("Enter")
     yield "failed", page
     page.get_by_role("button", name="Discard").click()
-    page.get_by_role("button", name="Ana Rusu").first.click()
+    page.get_by_role("button", name="Ana Rusu", exact=True).first.click()
     page.get_by_role("heading", name="Ana Rusu", level=1).wait_for()
     yield "empty-private", page
     stage.write("Victor Lungu", "Do you have a minute for the retry?")

@@ -1,4 +1,5 @@
 // Requests by HTTP: the session, and what is loaded on demand. Addresses are relative to the page.
+import { sentence } from "./format.js";
 
 export class ApiError extends Error {
   constructor(status, reason) {
@@ -22,7 +23,7 @@ async function request(method, path, body) {
   const isJson = (response.headers.get("content-type") || "").startsWith("application/json");
   const answer = isJson ? await response.json() : {};
   if (response.ok) return answer;
-  throw new ApiError(response.status, answer.reason ?? answer.error ?? `The server answered ${response.status}.`);
+  throw new ApiError(response.status, sentence(answer.reason ?? `the server answered ${response.status}`));
 }
 
 const query = (values) => new URLSearchParams(Object.entries(values).filter(([, value]) => value != null)).toString();

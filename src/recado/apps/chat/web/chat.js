@@ -1,5 +1,6 @@
 // What each frame of the server changes, and what the user does to conversations.
 import { loadHistory, loadSession, signOut } from "./api.js";
+import { sentence } from "./format.js";
 import { notifyOf } from "./notifications.js";
 import { closeOutbox, enqueue, forgetFlights, openOutbox, outbox, pumpAll, reject, retryAll, settle } from "./outbox.js";
 import { Segment } from "./segment.js";
@@ -9,6 +10,7 @@ import { changed, state, topicOf } from "./store.js";
 const PAGE_SIZE = 50;
 const FIRST_PAGE_MAX = 200; // messages that the server answers at most
 const TYPING_SHOWN_MS = 4_000;
+const TYPING_LATE_MS = 1_000; // news of typing are collected by the server, and come after the message that was typed
 const TYPING_PERIOD_MS = 3_000;
 const READ_PAUSE_MS = 250;
 const HELD_MAX = 1_000; // messages of a conversation that grows while its end is shown
@@ -23,6 +25,7 @@ class Conversation {
     this.segment = new Segment();
     this.typing = new Map(); // user id → timer that ends it
     this.newFrom = null; // position after which messages were unread when the conversation was opened
+    this.spokeAt = new Map(); // user id → time of the last message
     this.arrivals = []; // delivered while it is shown, for screen readers
   }
 
@@ -175,6 +178,7 @@ function onMessage(message) {
     }
   }
   stopTyping(conversation, message.author.id);
+  conversation.spokeAt.set(message.author.id, Date.now());
   if (!isMine) {
     conversation.arrivals.push(message);
     notifyOf(message, conversation);
@@ -253,7 +257,7 @@ function onTyping({ conversation: id, users }) {
   const conversation = state.conversations.get(id);
   if (!conversation) return;
   for (const user of users) {
-    if (user === state.me.id) continue;
+    if (user === state.me.id || Date.now() - (conversation.spokeAt.get(user) ?? 0) < TYPING_LATE_MS) continue;
     clearTimeout(conversation.typing.get(user));
     conversation.typing.set(user, setTimeout(() => stopTyping(conversation, user), TYPING_SHOWN_MS));
   }
@@ -311,7 +315,7 @@ function answer(id, { error, conversation }) {
 function onError({ field, reason }) {
   const kind = { room: "room:", user: "user:" }[field];
   const asked = kind && [...waiting.keys()].find((each) => each.startsWith(kind));
-  if (asked) answer(asked, { error: new Error(reason) });
+  if (asked) answer(asked, { error: new Error(sentence(reason)) });
   else console.warn("the server has refused a request:", field, reason);
 }
 

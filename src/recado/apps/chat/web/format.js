@@ -18,6 +18,8 @@ export const preciseTimeOf = (time) => preciseClock.format(time);
 export const momentOf = (time) => whole.format(time);
 export const count = (value) => number.format(value);
 export const plural = (value, one, many = `${one}s`) => `${count(value)} ${value === 1 ? one : many}`;
+// The reason of a refusal, as a sentence of its own.
+export const sentence = (text) => (text ? `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}` : "");
 export const badge = (value) => (value > 999 ? "999+" : String(value));
 
 export function dayOf(time, now = Date.now()) {

@@ -1,6 +1,6 @@
 // One message: the icon of its thread, its author, the text that it answers, its own text, and whether it was sent.
 import { distinctionOf, nameOf } from "./chat.js";
-import { dayOf, momentOf, plural, timeOf } from "./format.js";
+import { dayOf, momentOf, plural, sentence, timeOf } from "./format.js";
 import { Icon, IconButton } from "./icons.js";
 import { Component, html } from "./lib.js";
 import { markOfRow } from "./rows.js";
@@ -98,9 +98,9 @@ function State({ name }) {
 function Failure({ row, actions }) {
   const id = row.change?.client_id ?? row.key;
   const what = row.change ? (row.change.kind === "edit" ? "The change was not sent." : "The deletion was not sent.") : "Not sent.";
-  return html`<div class="failure" role="alert"><span>${what} ${row.reason}</span>
-    <button type="button" class="button small" onClick=${() => actions.retry(id)}>Try again</button>
-    <button type="button" class="button small" onClick=${() => actions.discard(id)}>Discard</button></div>`;
+  return html`<div class="failure" role="alert"><span>${what} ${sentence(row.reason)}</span>
+    <div><button type="button" class="button small" onClick=${() => actions.retry(id)}>Try again</button>
+    <button type="button" class="button small" onClick=${() => actions.discard(id)}>Discard</button></div></div>`;
 }
 
 function Tools({ row, actions }) {

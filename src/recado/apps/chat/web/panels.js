@@ -18,12 +18,12 @@ const PANELS = { members: ["Members", Members], search: ["Search", Search], amqp
 export function Panel({ name, conversation, isMain }) {
   const [title, Content] = PANELS[name] ?? [];
   if (!Content || !conversation) return null;
-  const [Part, Heading] = isMain ? ["main", "h1"] : ["aside", "h2"];
-  return html`<${Part} class="panel" aria-labelledby="panel-title"
+  const Heading = isMain ? "h1" : "h2";
+  return html`<div class="panel" role=${isMain ? "main" : "complementary"} aria-labelledby="panel-title"
     onKeyDown=${(event) => event.key === "Escape" && setPanel(null)}>
     <header class="panel-head"><${Heading} id="panel-title">${title}<//><${IconButton} name="close" label="Close ${title}" onClick=${() => setPanel(null)} /></header>
     <${Content} conversation=${conversation} />
-  <//>`;
+  </div>`;
 }
 
 // ── members ───────────────────────────────────────────────────────────────────────────────────────
@@ -125,8 +125,8 @@ function Traffic() {
     </div>`;
 }
 
-// The id of this user is the name of the queue.
-const shorten = (text) => String(text).replaceAll(state.me.id, `${state.me.id.slice(0, 8)}…`);
+// The beginning of an id is enough to tell it from others.
+const shorten = (text) => String(text).replaceAll(/\b([0-9a-f]{8})[0-9a-f]{24}\b/g, "$1…");
 const ARROWS = { in: "←", out: "→" };
 
 function Operation({ entry }) {

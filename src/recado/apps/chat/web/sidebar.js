@@ -24,8 +24,7 @@ export function Sidebar({ current, isMain }) {
   });
   const rooms = conversations.filter((each) => each.isRoom);
   const privates = conversations.filter((each) => !each.isRoom);
-  const Part = isMain ? "main" : "aside";
-  return html`<${Part} class="sidebar" aria-label="Conversations">
+  return html`<div class="sidebar" role=${isMain ? "main" : "complementary"} aria-label="Conversations">
     ${isMain && html`<h1 class="offscreen">Conversations</h1>`}
     <header class="brand"><a href="#/" aria-label="recado, start"><${Logo} />recado</a>
       <span class="status ${state.connection}" role="status">${{ live: "", waiting: "Not connected", connecting: "Connecting…" }[state.connection]}</span></header>
@@ -40,7 +39,7 @@ export function Sidebar({ current, isMain }) {
     </nav>
     <footer class="me"><span class="me-name"><bdi>${state.me.name}</bdi></span>
       <${IconButton} name="more" label="Settings and help" onClick=${showSettings} /></footer>
-  <//>`;
+  </div>`;
 }
 
 // Rooms by name, people by the time of the last message.
