@@ -11,6 +11,9 @@ accepts every command and routes it to the owner. The state of topics is replica
     local_health   own_time     how far a node trusts itself; time without stalls of its own loop
     peer_table   gossip_queue   what a node knows of its peers; what it still passes on
     packet   membership_messages    the envelope of every message, its verification, and the messages
+    router          the next hop to the owner of a key: one hop with full membership, otherwise by prefix
+    prefix_routing   leaf_set   routing_table   Pastry, for networks of more than some hundreds of nodes
+    dissemination   how a notification reaches many subscriber nodes: directly, or over a tree of relays
 
     configuration   arcs of the key space, and the nodes that are responsible for one in an epoch
     range_map       the newest configuration that a node knows for each key
