@@ -35,6 +35,7 @@ BENCHES = (
     "management",
     "membership-sim",
     "migration",
+    "overlay-scale",
     "patterns",
     "patterns-siege",
     "pipeline",
