@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
+from recado.amqp.properties import Properties, encode_properties
 from recado.client import ChannelClosedByBrokerError
 from recado.patterns.destination import LogStream, PublishSubscribe
 from recado.patterns.errors import (
@@ -21,6 +23,7 @@ from recado.patterns.errors import (
 from recado.patterns.limits import CircuitBreaker
 from recado.patterns.message import Message
 from recado.patterns.messaging import Messaging
+from recado.patterns.publisher import EncodedPublish
 from recado.patterns.retry import Retry
 from tests.client.running import in_a_loop
 from tests.patterns.collected import Collected
@@ -229,6 +232,44 @@ async def test_messages_that_cannot_be_translated_are_invalid(
             assert invalid.body == body
             assert invalid.content_type == content_type
         assert await seen.wait(1) == [Order(2)]
+
+
+@in_a_loop
+async def test_bodies_are_compressed(server: Server, name: Name) -> None:
+    """A handler, a flow, a polling consumer and a requester get what was sent; a bomb is an invalid message."""
+    app = Messaging(server.url, invalid=name("invalid"), compress_bytes=1000)
+    texts, polled, flowing = name("texts"), name("polled"), name("flowing")
+    text, seen = "compress me " * 1000, Collected()
+
+    @app.subscribe(texts)
+    async def handle(message: Message[str]) -> str:
+        assert message.delivery is not None
+        seen.add((len(message.body), len(message.delivery.raw_body) < 1000))
+        return message.body
+
+    app.flow(flowing, to=texts)
+    async with app:
+        assert await app.request(texts, text, str, timeout=60) == text
+        await app.publish(flowing, Message(body=text, content_encoding="deflate"))
+        assert await seen.wait(2) == [(len(text), True)] * 2
+        await app.publish(polled, text)
+        channel = await app.open_channel()
+        delivery = await channel.get(polled)
+        assert delivery is not None
+        assert delivery.properties.content_encoding == "gzip"
+        assert gzip.decompress(delivery.body).decode() == f'"{text}"'
+        await channel.close()
+        async with app.consume(polled) as message:
+            assert message is not None
+            assert (message.body, message.content_encoding) == (text, None)
+        bomb = encode_properties(Properties(content_encoding="gzip", message_id="bomb"))
+        zeros = gzip.compress(bytes(20 << 20))
+        await app.publish_encoded(EncodedPublish("", texts, zeros, bomb, "bomb"))
+        async with message_of(app, app.invalid.name) as invalid:
+            assert "larger than 16777216 bytes" in invalid.headers["x-failure-reason"]
+            assert (invalid.body, invalid.content_encoding) == (zeros, "gzip")
+        await app.publish(texts, "short")
+        assert (await seen.wait(3))[2] == (5, True)
 
 
 @in_a_loop

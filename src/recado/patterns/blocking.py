@@ -137,6 +137,7 @@ class BlockingMessaging(LoopThreadProxy[Messaging]):
         wait_for_broker: bool = False,
         store: StateStore | str | PathLike[str] | None = None,
         shutdown_timeout: float = 30.0,
+        compress_bytes: int | None = None,
     ) -> None:
         """Prepare endpoints without connecting. The arguments are those of `Messaging`."""
         app = Messaging(
@@ -149,6 +150,7 @@ class BlockingMessaging(LoopThreadProxy[Messaging]):
             wait_for_broker=wait_for_broker,
             store=store,
             shutdown_timeout=shutdown_timeout,
+            compress_bytes=compress_bytes,
         )
         super().__init__(LoopThread(f"{name} messaging", _not_started), app)
 

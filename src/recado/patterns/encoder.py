@@ -23,6 +23,7 @@ from .interceptor import Interceptor, intercept_publish
 from .message import Message
 from .publisher import EncodedPublish
 from .translation import Translators
+from .translation.content_encoding import compress, is_compressed
 
 _TRANSIENT_REPLY_PREFIX: Final = "amq."  # of direct reply-to and of queues that the server named
 # The flags of content type, delivery mode, message id and timestamp.
@@ -34,8 +35,16 @@ _TIMESTAMP: Final = struct.Struct(">Q")
 class MessageEncoder:
     """Encodes messages of one program."""
 
-    def __init__(self, translators: Translators, interceptors: Sequence[Interceptor] = ()) -> None:
+    def __init__(
+        self,
+        translators: Translators,
+        interceptors: Sequence[Interceptor] = (),
+        *,
+        compress_bytes: int | None = None,
+    ) -> None:
+        """Bodies of at least `compress_bytes` are compressed; None: those whose message says so."""
         self.translators = translators
+        self._compress_bytes = compress_bytes
         self._interceptors = interceptors
         self._id_prefix = uuid4().hex[:20]
         self._id_numbers = itertools.count(1)
@@ -60,6 +69,13 @@ class MessageEncoder:
     ) -> EncodedPublish:
         """Encode a message for an exchange and routing key."""
         body, content_type = self.translators.encode(message.body, message.content_type)
+        encoding = message.content_encoding
+        is_raw = isinstance(message.body, bytes | bytearray | memoryview)
+        if encoding is None and self._is_to_compress(body):
+            encoding = "gzip"
+            body = compress(body, encoding)
+        elif encoding is not None and is_compressed(encoding) and not is_raw:
+            body = compress(body, encoding)
         message_id = message.message_id or self.new_message_id()
         if not _COUNTING_HEADERS.isdisjoint(
             message.headers
@@ -67,6 +83,7 @@ class MessageEncoder:
             message = message.with_headers(dict.fromkeys(_COUNTING_HEADERS))
         properties = message.replace(
             content_type=content_type,
+            content_encoding=encoding,
             message_id=message_id,
             timestamp=message.timestamp or datetime.now(UTC),
         ).to_properties()
@@ -79,6 +96,10 @@ class MessageEncoder:
         if self._interceptors:
             return self.to_destination(Message(body=body, key=key), to)
         encoded, content_type = self.translators.encode(body, None)
+        if self._is_to_compress(encoded):
+            return self.to_destination(
+                Message(body=encoded, key=key, content_type=content_type), to
+            )
         message_id = self.new_message_id()
         properties = _plain_properties(content_type, message_id)
         if isinstance(to, PublishSubscribe):
@@ -94,6 +115,9 @@ class MessageEncoder:
             persistent=not request.reply_to.startswith(_TRANSIENT_REPLY_PREFIX),
         )
         return self.to_exchange(self._intercept(message, None), "", request.reply_to)
+
+    def _is_to_compress(self, body: bytes) -> bool:
+        return self._compress_bytes is not None and len(body) >= self._compress_bytes
 
     def _intercept(self, message: Message[Any], to: Destination | None) -> Message[Any]:
         """Return what remains of a message after the interceptors, which see its id."""

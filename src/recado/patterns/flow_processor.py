@@ -223,7 +223,8 @@ class FlowProcessor:
         return message if await self._settlement.select(received, message) else None
 
     def _decode(self, body: bytes, properties: Properties) -> Any:
-        return self._translators.decode(body, properties.content_type, self._body_type)
+        raw = self._translators.decompress(body, properties.content_encoding, self._body_type)
+        return self._translators.decode(raw, properties.content_type, self._body_type)
 
     async def _settle(self, delivery: Delivery, result: FlowResult, queue: str) -> None:
         if result.error is None:

@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
+from recado.amqp.properties import Properties
 from recado.amqp.traits import DIRECT_REPLY_TO
 from recado.client import (
     Channel,
@@ -104,6 +105,7 @@ class Messaging:
         wait_for_broker: bool = False,
         store: StateStore | str | PathLike[str] | None = None,
         shutdown_timeout: float = 30.0,
+        compress_bytes: int | None = None,
     ) -> None:
         """Prepare endpoints without connecting.
 
@@ -117,6 +119,8 @@ class Messaging:
             wait_for_broker: retry the first connection too.
             store: where stateful steps keep their state: a store, the path of an SQLite file, or a URL
                 `postgresql://…`. Default: the file `state.sqlite` in `data`, or `<name>.sqlite` in the current folder.
+            compress_bytes: bodies of at least so many bytes are compressed with gzip, unless their message has a
+                content encoding; default none.
             shutdown_timeout: seconds to wait for running handlers at the end, before they are cancelled.
         """
         self.name = name
@@ -125,7 +129,9 @@ class Messaging:
             translators if isinstance(translators, Translators) else Translators(*translators)
         )
         self._interceptors: list[Interceptor] = []
-        self.encoder = MessageEncoder(self.translators, self._interceptors)
+        self.encoder = MessageEncoder(
+            self.translators, self._interceptors, compress_bytes=compress_bytes
+        )
         self._url = url
         self._data = data
         self.dead_letter = require_queue(dead_letter, "dead_letter")
@@ -579,13 +585,13 @@ class Messaging:
             expiration=timeout,
             persistent=False,
         )
-        translators = self.translators
-        return await runtime.requester.request(
-            self.encoder.to_destination(request, destination),
-            request_id,
-            timeout,
-            lambda reply, content_type: translators.decode(reply, content_type, reply_type),
-        )
+
+        def decode(reply: bytes, properties: Properties) -> Any:
+            body = self.translators.decompress(reply, properties.content_encoding, reply_type)
+            return self.translators.decode(body, properties.content_type, reply_type)
+
+        publish = self.encoder.to_destination(request, destination)
+        return await runtime.requester.request(publish, request_id, timeout, decode)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[BrokerTransaction]:

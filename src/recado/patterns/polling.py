@@ -57,4 +57,5 @@ class PollingConsumer:
         return None
 
     def _decode(self, body_type: Any, body: bytes, properties: Properties) -> Any:
-        return self._translators.decode(body, properties.content_type, body_type)
+        raw = self._translators.decompress(body, properties.content_encoding, body_type)
+        return self._translators.decode(raw, properties.content_type, body_type)

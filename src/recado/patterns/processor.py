@@ -31,10 +31,17 @@ from .interceptor import Proceed, intercept_handler
 from .limits import FailureCount, Pacer
 from .message import Message
 from .reception import Received
-from .settlement import REFUSED, DeliverySettlement, ProcessorOptions, reply_address
+from .settlement import (
+    REFUSED,
+    THREAD_MIN_BYTES,
+    DeliverySettlement,
+    ProcessorOptions,
+    reply_address,
+)
 from .waiting_lines import WaitingLines
 
 _CONTENT_TYPE_FLAG: Final = 0x80  # of the first byte of the flags, see `recado.amqp.properties`
+_CONTENT_ENCODING_FLAG: Final = 0x40
 _HEADERS_FLAG: Final = 0x20
 _REPLY_TO_FLAG: Final = 0x02
 
@@ -125,7 +132,8 @@ class HandlerProcessor:
         try:
             if (
                 self._needs_message
-                or raw[0] & (_HEADERS_FLAG | _REPLY_TO_FLAG)
+                or raw[0] & (_CONTENT_ENCODING_FLAG | _HEADERS_FLAG | _REPLY_TO_FLAG)
+                or len(delivery.body) > THREAD_MIN_BYTES
                 or (self._counts_attempts and delivery.redelivered)
             ):
                 await self._process_message(Received(delivery, delivery.properties, queue))
@@ -268,7 +276,9 @@ class HandlerProcessor:
 
     def _decode(self, body: bytes, properties: Properties) -> Any:
         content_type = (properties.content_type or "").encode("utf-8", "surrogateescape")
-        return self._find_decoder(content_type)(body)
+        decode = self._find_decoder(content_type)
+        translators, target = self._encoder.translators, self.handler.body_type
+        return decode(translators.decompress(body, properties.content_encoding, target))
 
     def _find_decoder(self, content_type: bytes) -> Callable[[bytes], Any]:
         """Return the decoder of a content type; those that succeed are cached."""

@@ -9,6 +9,7 @@ from recado.client import Delivery
 
 from .failure import attempt_number
 from .message import DeliveryInfo, Message, received_message
+from .translation.content_encoding import is_compressed
 
 T = TypeVar("T")
 
@@ -40,6 +41,8 @@ def to_message(delivery: Delivery, queue: str, body: T, properties: Properties) 
         raw_body=delivery.body,
     )
     attempt = attempt_number(delivery, properties)
+    if body is not delivery.body and is_compressed(properties.content_encoding):
+        properties = msgspec.structs.replace(properties, content_encoding=None)
     return received_message(body, properties, info, delivery.routing_key, attempt)
 
 

@@ -20,7 +20,7 @@ from .return_address import REPLY_ERROR_HEADER
 
 log = logging.getLogger("recado.patterns")
 
-Decode = Callable[[bytes, str | None], Any]
+Decode = Callable[[bytes, Properties], Any]
 
 
 class _PendingRequest(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def _decode_reply(delivery: Delivery, properties: Properties, decode: Decode) ->
     error = (properties.headers or {}).get(REPLY_ERROR_HEADER)
     if error is not None:
         raise ReplyError(str(error))
-    return decode(delivery.body, properties.content_type)
+    return decode(delivery.body, properties)
 
 
 def _fail(reply: "asyncio.Future[Any]", error: Exception | None) -> None:

@@ -30,11 +30,15 @@ from .publisher import ConfirmedPublisher, EncodedPublish
 from .reception import Received
 from .retry import Retry
 from .return_address import REPLY_ERROR_HEADER
+from .translation.content_encoding import is_compressed
 from .waiting_lines import WaitingLines
 
 log = logging.getLogger("recado.patterns")
 
 REQUEUE_DELAY_S = 1.0  # so that an endpoint does not call its handler in a loop while its dead-letter queue is full
+
+THREAD_MIN_BYTES: Final = 1 << 20  # translating a larger body takes many milliseconds
+COMPRESSED_THREAD_MIN_BYTES: Final = 4 << 10  # it can have a thousand times that size
 
 REFUSED: Final = msgspec.UNSET  # instead of a body, which can be any other object
 
@@ -90,7 +94,10 @@ class DeliverySettlement:
             await self.park(received, lost, attempt=attempt - 1)
             return REFUSED
         try:
-            return decode(received.delivery.body, received.properties)
+            body = received.delivery.body
+            if is_slow_to_decode(body, received.properties.content_encoding):
+                return await asyncio.to_thread(decode, body, received.properties)
+            return decode(body, received.properties)
         except TranslationError as error:
             await self.park(received, error)
             return REFUSED
@@ -218,6 +225,14 @@ class DeliverySettlement:
         )
         await asyncio.sleep(REQUEUE_DELAY_S)
         delivery.nack()
+
+
+def is_slow_to_decode(body: bytes, content_encoding: str | None) -> bool:
+    """Whether decoding a body may hold up the event loop, so that it is done in a thread."""
+    size = len(body)
+    return size > THREAD_MIN_BYTES or (
+        size > COMPRESSED_THREAD_MIN_BYTES and is_compressed(content_encoding)
+    )
 
 
 def reply_address(properties: Properties) -> ReplyAddress:

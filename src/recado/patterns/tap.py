@@ -74,9 +74,9 @@ class TapProcessor:
 
     def _argument(self, delivery: Delivery, queue: str) -> Any:
         properties = delivery.properties
-        body = self._translators.decode(
-            delivery.body, properties.content_type, self.handler.body_type
-        )
+        body_type = self.handler.body_type
+        raw = self._translators.decompress(delivery.body, properties.content_encoding, body_type)
+        body = self._translators.decode(raw, properties.content_type, body_type)
         if not self.handler.wants_message:
             return body
         return to_message(delivery, queue, body, properties)

@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any, Final, TypeVar, overload
 
 from ..errors import TranslationError, UnknownContentTypeError
+from .content_encoding import decompress
 from .content_type import parse_content_type
 from .json_translator import JsonTranslator
 from .message_pack_translator import MessagePackTranslator
@@ -107,6 +108,12 @@ class Translators:
     def decode(self, body: bytes, content_type: str | None, target: Any) -> Any:
         """Return the object of a body. Raises TranslationError."""
         return self.decoder(content_type, target)(body)
+
+    def decompress(self, body: bytes, content_encoding: str | None, target: Any) -> bytes:
+        """Return a body without its content encoding, or as it is if it is to become bytes. Raises TranslationError."""
+        if content_encoding is None or target is bytes:
+            return body
+        return decompress(body, content_encoding, self.body_bytes_max)
 
     @overload
     def decoder(self, content_type: str | None, target: type[T]) -> Callable[[bytes], T]: ...
