@@ -14,7 +14,9 @@ import pytest
 from yarl import URL
 
 import recado
+from recado.apps.chat import site
 from recado.apps.chat import socket as chat_socket
+from recado.apps.chat.chat import DEVICES_PER_USER_MAX_COUNT
 from recado.apps.chat.device import SENDS_BURST_COUNT
 from recado.apps.chat.names import (
     RefusedError,
@@ -438,3 +440,45 @@ def read_to_end(stubborn: socket.socket) -> int:
         while data := stubborn.recv(1 << 20):
             count += len(data)
     return count
+
+
+def test_the_oldest_device_gives_way_and_the_number_of_browsers_is_limited(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def attack() -> None:
+        async with AsyncExitStack() as stack:
+            first = await stack.enter_async_context(Browser(url))
+            await first.sign_in("Ana")
+            others = []
+            for _ in range(DEVICES_PER_USER_MAX_COUNT):
+                other = await stack.enter_async_context(Browser(url, cookies=first.cookies))
+                await other.connect()
+                others.append(other)
+            assert await is_closed(first)
+            await others[0].join("still-here")
+            monkeypatch.setattr(site, "SOCKETS_MAX_COUNT", 0)
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await others[0].connect()
+            assert refused.value.status == 503
+
+    asyncio.run(attack())
+
+
+def test_a_room_full_of_idle_browsers_does_not_delay_the_others(url: str, room: NewRoom) -> None:
+    """Each of 100 browsers gets every message; nine of ten never say anything."""
+
+    async def attack() -> None:
+        name = room()
+        async with AsyncExitStack() as stack:
+            browsers = [await stack.enter_async_context(Browser(url)) for _ in range(100)]
+            await asyncio.gather(
+                *(each.sign_in(f"user {i}", (name,)) for i, each in enumerate(browsers))
+            )
+            await asyncio.gather(
+                *(each.send(f"room:{name}", f"from {i}") for i, each in enumerate(browsers[:10]))
+            )
+            for browser in browsers:
+                texts = {(await browser.expect("message"))["message"]["text"] for _ in range(10)}
+                assert texts == {f"from {number}" for number in range(10)}
+
+    asyncio.run(attack())
