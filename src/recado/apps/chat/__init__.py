@@ -4,12 +4,13 @@ names, conversation      what users may type; the names of conversations
 messages, frames         messages, and what browsers and the server say to each other
 read_model, schema       everything that pages show, in SQLite, made from the history
 history                  the feed of the history: publishing, and applying it to the read model
-broker_link, traffic     the objects on the broker, and the record of what happens to them
+broker_link              the objects on the broker
+traffic, drawer          the record of what happens to them, and who sees it
 rendering                a message as the bytes that all its readers share
 device                   browsers and bots as receivers of messages
 directory, broadcasts    users and conversations in memory, and news about them
 chat                     what users do
-delivery, acks           what devices get, live and missed
+welcome, delivery, acks  what devices get, at first, live and missed
 socket, site, sessions   WebSockets, HTTP and cookies
 bots, talk               users that make a demo lively
 server                   the parts put together

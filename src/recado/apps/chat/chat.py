@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -30,6 +30,7 @@ from .conversation import from_wire, private_key, room_key
 from .delivery import POSITION_HEADER, Courier
 from .device import Device, OnlineUser
 from .directory import Directory
+from .drawer import Drawer
 from .frames import encode_frame
 from .history import History
 from .messages import (
@@ -45,10 +46,7 @@ from .messages import (
 )
 from .names import (
     FEED_NAME,
-    NAME_MAX_CHARACTERS,
     PRIVATE_EXCHANGE,
-    ROOM_MAX_CHARACTERS,
-    TEXT_MAX_CHARACTERS,
     RefusedError,
     check_client_id,
     check_room_name,
@@ -58,19 +56,17 @@ from .names import (
 from .read_model import Reader, Writer
 from .rendering import route_of
 from .sessions import make_session, session_digest
+from .welcome import Welcome
 
 READER_THREADS_COUNT: Final = 2
 ROOMS_PER_USER_MAX_COUNT: Final = 200
 ROOMS_MAX_COUNT: Final = 10_000
 USERS_MAX_COUNT: Final = 100_000
 DEVICES_PER_USER_MAX_COUNT: Final = 10
-LISTED_MAX_COUNT: Final = 2_000
-"""Users, and rooms, in the first frame."""
 OFFLINE_AFTER_S: Final = 3.0
 """A page that is loaded again is back before its user counts as offline."""
 RELEASE_AFTER_S: Final = 30.0
 """The queue of a user without devices is read for this long."""
-TRAFFIC_INTERVAL_S: Final = 0.1
 
 T = TypeVar("T")
 
@@ -97,11 +93,12 @@ class Chat:
         self.online: dict[str, OnlineUser] = {}
         self.broadcasts = Broadcasts(self.directory, self.online)
         self.courier = Courier(self.directory, self._reader, self.read)
+        self.welcome = Welcome(self.directory, self.online, self.courier, self.broadcasts)
+        self.drawer = Drawer(self.online)
         self._routing: asyncio.Queue[Applied] = asyncio.Queue()
         self._own: set[str] = set()
         """Publications of this process that are not applied yet."""
         self._is_broker_connected = True
-        self._traffic_timer: asyncio.TimerHandle | None = None
         self._repairs: set[asyncio.Task[None]] = set()
 
     def start(self, link: BrokerLink, make_history: Callable[..., History]) -> None:
@@ -111,8 +108,7 @@ class Chat:
 
     async def close(self) -> None:
         self.broadcasts.close()
-        if self._traffic_timer is not None:
-            self._traffic_timer.cancel()
+        self.drawer.close()
         await self.courier.close()
         tasks = list(self._repairs)
         for repair in tasks:
@@ -200,7 +196,7 @@ class Chat:
 
     def disconnect(self, online: OnlineUser, device: Device) -> None:
         online.devices.pop(device, None)
-        self.update_watching(online)
+        self.drawer.update(online)
         if not online.devices and online.leaving is None:
             loop = asyncio.get_running_loop()
             online.leaving = loop.call_later(OFFLINE_AFTER_S, self._announce_offline, online)
@@ -418,7 +414,7 @@ class Chat:
         online.traffic.record(
             "basic.publish", f"feed.{FEED_NAME}", f"history message-id={publication.id}"
         )
-        self.schedule_traffic()
+        self.drawer.schedule()
         return waiting
 
     async def _await_position(
@@ -456,7 +452,7 @@ class Chat:
             body = encode_text(applied.message.text)
             for exchange, key in route_of(applied):
                 await self._link.publish(exchange, key, message, body, traffic)
-            self.schedule_traffic()
+            self.drawer.schedule()
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -485,106 +481,13 @@ class Chat:
         self.directory.require_member(online.user.id, key)
         self.broadcasts.announce_typing(online.user.id, key)
 
-    # ── traffic ───────────────────────────────────────────────────────────────────────────────────────────
-
-    def watch_traffic(self, online: OnlineUser, device: Device, *, is_open: bool) -> None:
-        """Show a device the operations of its user from now on, and the last ones at once."""
-        device.shows_traffic = is_open
-        self.update_watching(online)
-        if is_open:
-            online.traffic.take_unsent()
-            device.push(encode_frame({"type": "amqp", "entries": list(online.traffic.entries)}))
-
-    def update_watching(self, online: OnlineUser) -> None:
-        online.traffic.is_watched = any(device.shows_traffic for device in online.devices)
-        if online.traffic.is_watched:
-            self.schedule_traffic()
-
-    def schedule_traffic(self) -> None:
-        if self._traffic_timer is None:
-            loop = asyncio.get_running_loop()
-            self._traffic_timer = loop.call_later(TRAFFIC_INTERVAL_S, self._push_traffic)
-
-    def _push_traffic(self) -> None:
-        self._traffic_timer = None
-        for online in self.online.values():
-            if not online.traffic.is_watched:
-                continue
-            self.schedule_traffic()
-            entries = online.traffic.take_unsent()
-            if entries:
-                frame = encode_frame({"type": "amqp", "entries": entries})
-                for device in online.devices:
-                    if device.shows_traffic:
-                        device.push(frame)
-
     # ── pages ─────────────────────────────────────────────────────────────────────────────────────────────
 
     async def resume(
         self, online: OnlineUser, device: Device, positions: dict[str, int] | None
     ) -> None:
         """Tell a device of its conversations, and give it what it has missed of those that it names."""
-        user_id = online.user.id
-        keys = self.directory.conversations_of(user_id)
-        conversations = await self.courier.describe(user_id, keys)
-        device.push(encode_frame(self._make_welcome(online.user, keys, conversations)))
-        await device.drain()
-        named: dict[str, int] = {}
-        for conversation, position in (positions or {}).items():
-            with suppress(RefusedError):
-                key = from_wire(conversation, user_id)
-                if self.directory.is_member(user_id, key):
-                    named[key] = position
-                    continue
-            device.push(encode_frame({"type": "left", "conversation": conversation}))
-        for key, described in zip(keys, conversations, strict=True):
-            if key not in named:
-                device.seen[key] = described["last_position"]
-        device.catching_up.update(named)
-        device.is_ready = True
-        for key, position in named.items():
-            await self.courier.push_missed(online, device, key, position)
-            device.catching_up.discard(key)
-        self.courier.catch_up_user(online)
-
-    def _make_welcome(
-        self, user: User, keys: Sequence[str], conversations: Sequence[dict[str, Any]]
-    ) -> dict[str, Any]:
-        ids = dict.fromkeys([user.id])
-        for key in keys:
-            ids.update(dict.fromkeys(self.directory.members_of(key)))
-        ids.update(dict.fromkeys(self.online))
-        found = [self.directory.find_user(each) for each in list(ids)[:LISTED_MAX_COUNT]]
-        return {
-            "type": "welcome",
-            "me": user,
-            "users": [
-                {"id": each.id, "name": each.name, "online": self.broadcasts.is_online(each.id)}
-                for each in found
-                if each is not None
-            ],
-            "conversations": conversations,
-            "rooms": self.list_rooms(),
-            "broker": self.broker_state,
-            "limits": {
-                "name": NAME_MAX_CHARACTERS,
-                "room": ROOM_MAX_CHARACTERS,
-                "text": TEXT_MAX_CHARACTERS,
-            },
-        }
-
-    def list_rooms(self) -> list[dict[str, Any]]:
-        """Return the rooms that exist, those with the most members first."""
-        rooms = [
-            {
-                "name": room,
-                "members": self.directory.member_count(key),
-                "last_position": self.directory.last_position(key),
-            }
-            for key, room in self.directory.rooms()
-        ]
-        rooms.sort(key=lambda room: (-int(str(room["members"])), room["name"]))
-        return rooms[:LISTED_MAX_COUNT]
+        await self.welcome.resume(online, device, positions or {}, self.broker_state)
 
     @property
     def reader(self) -> Reader:

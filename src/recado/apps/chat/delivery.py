@@ -161,7 +161,8 @@ class Courier:
     async def _push_until_current(self, online: OnlineUser, device: Device, key: str) -> None:
         while device in online.devices and key in device.seen:
             seen = device.seen[key]
-            if seen >= self._directory.last_position(key):
+            is_member = self._directory.is_member(online.user.id, key)
+            if not is_member or seen >= self._directory.last_position(key):
                 break
             await self.push_missed(online, device, key, seen)
 
@@ -170,6 +171,8 @@ class Courier:
         missed: Missed = await self._read(
             self._reader.load_missed, key, seen, MISSED_MAX_COUNT, MISSED_MAX_CHARACTERS
         )
+        if not self._directory.is_member(online.user.id, key):
+            return  # the user has left meanwhile
         device.push_missed(missed, to_wire(key, online.user.id), online.user.id, seen)
         device.seen[key] = missed.position
         await device.drain()

@@ -195,7 +195,7 @@ class ChatSite:
 
     async def _get_rooms(self, request: web.Request) -> web.Response:
         await self._require_user(request)
-        return _answer({"rooms": self._chat.list_rooms()})
+        return _answer({"rooms": self._chat.welcome.list_rooms()})
 
     def _find_conversation(self, request: web.Request, user: User) -> str:
         key = from_wire(request.query.get("conversation", ""), user.id)

@@ -163,7 +163,7 @@ class Conversationalist:
             case frames.Ping():
                 device.push(PONG)
             case frames.Drawer(is_open):
-                chat.watch_traffic(online, device, is_open=is_open)
+                chat.drawer.watch(online, device, is_open=is_open)
             case _:
                 assert_never(frame)
 
