@@ -4,7 +4,7 @@ messaging, blocking                                               the applicatio
 topology, polling, transaction, endpoint_registry, runtime        the parts of an application
 publisher, requester, endpoint, processor, settlement, tap        what runs while it is started
 handler, subscription_options, encoder, reception, declaration    the parts of an endpoint
-retry, failure, delay, waiting_lines, limits                      what happens to messages that fail, or are too many
+retry, failure, delay, waiting_lines, limits, inbox               what happens to messages that fail, or are too many
 interceptor, tracing, trace_context                               code around all messages, and OpenTelemetry
 message, message_sequence, destination, return_address, errors    values
 step                                                              the unit of which flows are composed

@@ -3,6 +3,7 @@
 async def handle(order: Order) -> Receipt          # the body, decoded to its type
 async def handle(message: Message[Order])          # the message with all properties
 def handle(order): …                               # any body; a plain function runs in a thread
+def handle(order: Order, transaction: StoreTransaction)     # within the transaction of its inbox
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import msgspec
 
 from .errors import CompositionError
 from .message import Message
+from .state import StoreTransaction
 
 AnyHandler = Callable[..., Any]
 
@@ -28,6 +30,7 @@ class Handler(msgspec.Struct, frozen=True):
     body_type: Any
     reply_type: Any
     wants_message: bool
+    wants_transaction: bool = False
 
 
 def inspect_handler(function: AnyHandler) -> Handler:
@@ -38,15 +41,18 @@ def inspect_handler(function: AnyHandler) -> Handler:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     try:
         hints = get_type_hints(target)
-        inspect.signature(function).bind(None)
+        parameters = list(inspect.signature(function).parameters.values())
+        wants_transaction = (
+            len(parameters) > 1 and hints.get(parameters[1].name) is StoreTransaction
+        )
+        inspect.signature(function).bind(*[None] * (1 + wants_transaction))
     except NameError as error:
         raise CompositionError(
             f"handler {name}: the annotation cannot be resolved ({error}); define its type at module level"
         ) from None
     except TypeError as error:
         raise CompositionError(f"handler {name} must accept one argument: {error}") from None
-    parameter = next(iter(inspect.signature(function).parameters.values()))
-    annotation = hints.get(parameter.name, Any)
+    annotation = hints.get(parameters[0].name, Any)
     wants_message = annotation is Message or get_origin(annotation) is Message
     if wants_message:
         arguments = get_args(annotation)
@@ -55,7 +61,12 @@ def inspect_handler(function: AnyHandler) -> Handler:
         body_type = annotation
     is_async = inspect.iscoroutinefunction(target)
     call = function if is_async else partial(asyncio.to_thread, _without_stop_iteration(function))
-    return Handler(function, call, name, body_type, hints.get("return", Any), wants_message)
+    if is_async and wants_transaction:
+        raise CompositionError(
+            f"handler {name} runs within a transaction of the store, so it cannot be asynchronous"
+        )
+    return_type = hints.get("return", Any)
+    return Handler(function, call, name, body_type, return_type, wants_message, wants_transaction)
 
 
 def _without_stop_iteration(function: AnyHandler) -> AnyHandler:

@@ -60,6 +60,7 @@ from .subscription_options import (
     HandlerOptions,
     SourceOptions,
     SubscriptionOptions,
+    check_transaction,
     require_known,
     require_queue,
     to_subscription_options,
@@ -336,6 +337,7 @@ class Messaging:
         def register(function: F) -> F:
             handler = inspect_handler(function)
             checked = self._to_options(source, options, tag=function.__name__)
+            check_transaction(handler, checked)
             self._require_store(checked.needs_store)
             self._registry.add(
                 checked.tag,

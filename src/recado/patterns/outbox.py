@@ -39,7 +39,14 @@ from .message import Message
 from .publisher import EncodedPublish
 from .state import OutputRow, StateStore, StoreTransaction
 from .state.lease_owner import is_dead, new_owner
-from .state.sql import INSERT_OUTPUT, POSTGRES, SQLITE, output_parameters
+from .state.sql import (
+    INSERT_OUTPUT,
+    POSTGRES,
+    SQLITE,
+    Dialect,
+    SqlTransaction,
+    output_parameters,
+)
 
 log = logging.getLogger("recado.patterns")
 
@@ -136,11 +143,7 @@ class Outbox:
         # Messages without a key have no order, so they are spread.
         number = crc32(key.encode("utf-8", "surrogatepass")) if key else next(self._numbers)
         content = msgspec.msgpack.encode(self._encode(message, to_destination(to)))
-        module = type(connection).__module__.partition(".")[0]
-        is_sqlite = module in _SQLITE_MODULES or isinstance(
-            connection, sqlite3.Connection | sqlite3.Cursor
-        )
-        return (SQLITE if is_sqlite else POSTGRES).adapt(INSERT_OUTPUT), output_parameters(
+        return _dialect_of(connection).adapt(INSERT_OUTPUT), output_parameters(
             self._partitions[number % PARTITIONS_COUNT], content, key, self._clock()
         )
 
@@ -334,6 +337,16 @@ class Outbox:
                 break
             confirmed.append(row.id)
         return confirmed
+
+
+def _dialect_of(connection: SqlExecutor) -> Dialect:
+    if isinstance(connection, SqlTransaction):  # of a handler with an inbox
+        return connection.dialect
+    module = type(connection).__module__.partition(".")[0]
+    is_sqlite = module in _SQLITE_MODULES or isinstance(
+        connection, sqlite3.Connection | sqlite3.Cursor
+    )
+    return SQLITE if is_sqlite else POSTGRES
 
 
 def _chain(row: OutputRow) -> str:

@@ -27,6 +27,7 @@ from .encoder import MessageEncoder
 from .errors import HandlerTimeoutError, StateError, TranslationError
 from .failure import to_failure
 from .handler import Handler
+from .inbox import HandlerInbox, InboxError
 from .interceptor import Proceed, intercept_handler
 from .limits import FailureCount, Pacer
 from .message import Message
@@ -58,6 +59,7 @@ class HandlerProcessor:
         encoder: MessageEncoder,
         settlement: DeliverySettlement,
         lines: WaitingLines | None = None,
+        inbox: HandlerInbox | None = None,
     ) -> None:
         self.handler = handler
         self.options = options
@@ -74,7 +76,9 @@ class HandlerProcessor:
             or options.selected is not None
             or bool(options.interceptors)
             or lines is not None
+            or inbox is not None
         )
+        self._inbox = inbox
         self.on_suspend: Callable[[float], object] | None = None  # called when the breaker opens
         self._pacer = None if options.rate is None else Pacer(options.rate)
         self._failures = None if options.breaker is None else FailureCount(options.breaker)
@@ -172,13 +176,24 @@ class HandlerProcessor:
             if not await settlement.select(received, message):
                 return
             if self.handler.wants_message:
+                argument = message
                 call = partial(self._call, message)
+            if self._inbox is not None:
+                call = self._call_once(self._inbox, message, argument, call)
             if options.interceptors:
                 call = partial(intercept_handler, options.interceptors, message, options.tag, call)
             if self.lines is not None:
                 await self._handle_in_order(self.lines, received, message, call)
                 return
         await self._handle(received, call)
+
+    def _call_once(
+        self, inbox: HandlerInbox, message: Message[Any], argument: Any, call: Proceed
+    ) -> Proceed:
+        """Return the call of a handler that does nothing for a message that was handled before."""
+        if self.handler.wants_transaction:
+            return partial(inbox.call_in_transaction, message, self.handler.function, argument)
+        return partial(inbox.call, message, call)
 
     async def _handle_in_order(
         self, lines: WaitingLines, received: Received, message: Message[Any], call: Proceed
@@ -201,6 +216,8 @@ class HandlerProcessor:
         """Call the handler and settle the delivery."""
         try:
             result = await call()
+        except InboxError:
+            raise  # it is requeued
         except BaseException as raised:  # noqa: BLE001 - raised by the handler
             await self._fail(received, raised)
             return

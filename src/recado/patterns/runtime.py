@@ -29,6 +29,7 @@ from .errors import CompositionError
 from .flow import FlowComposition, FlowRuntime
 from .flow_processor import FlowProcessor, FlowPublisher
 from .handler import Handler
+from .inbox import HandlerInbox
 from .interceptor import Interceptor
 from .polling import PollingConsumer
 from .processor import HandlerProcessor
@@ -132,7 +133,9 @@ class Runtime:
         ordered_by = options.retry.ordered_by
         lines = None if ordered_by is None else WaitingLines(options.tag, ordered_by, store)
         settlement = self.settlement(processing, lines)
-        processor = HandlerProcessor(handler, processing, self.encoder, settlement, lines)
+        field = options.inbox_field
+        inbox = None if field is None else HandlerInbox(options.tag, field, store)
+        processor = HandlerProcessor(handler, processing, self.encoder, settlement, lines, inbox)
 
         async def prepare() -> None:
             await self.declarer.declare(options.dead_letter)

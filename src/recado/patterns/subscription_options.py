@@ -15,11 +15,13 @@ from .destination import (
 )
 from .endpoint import EndpointSource
 from .errors import CompositionError
+from .handler import Handler
+from .inbox import MESSAGE_ID_FIELD
 from .interceptor import Interceptor
 from .limits import CircuitBreaker
 from .retry import NO_RETRY, Retry
 from .routing import MessageSelector
-from .routing.message_field import to_reader
+from .routing.message_field import MessageField, to_reader
 from .settlement import ProcessorOptions
 
 _PREFETCH_MAX_COUNT = 65_535  # the width of AMQP's field
@@ -63,6 +65,8 @@ class HandlerOptions(SourceOptions, total=False):
     concurrency: how many messages are handled at the same time; with 1, in order.
     timeout: seconds that a handler may run before the attempt fails.
     rate: how many messages are handled per second at most.
+    deduplicate: True handles each message id once, a field or function of the message each of its values; see
+        `recado.patterns.inbox`.
     breaker: suspends the endpoint after several failures in a row.
     """
 
@@ -70,6 +74,7 @@ class HandlerOptions(SourceOptions, total=False):
     timeout: float | None
     rate: float | None
     breaker: CircuitBreaker | None
+    deduplicate: bool | MessageField
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +94,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     rate: float | None = None
     breaker: CircuitBreaker | None = None
+    deduplicate: bool | MessageField = False
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -116,6 +122,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
             MessageSelector(self.selector)
         if self.retry.ordered_by is not None:
             to_reader(self.retry.ordered_by)
+        if self.inbox_field is not None:
+            to_reader(self.inbox_field)
 
     def _check_numbers(self) -> None:
         if self.concurrency < 1:
@@ -133,7 +141,14 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def needs_store(self) -> bool:
         """Whether the endpoint keeps something in the state store."""
-        return self.retry.ordered_by is not None
+        return self.retry.ordered_by is not None or self.inbox_field is not None
+
+    @property
+    def inbox_field(self) -> MessageField | None:
+        """The field by which messages are recognised that were handled; None: they are not."""
+        if isinstance(self.deduplicate, bool):
+            return MESSAGE_ID_FIELD if self.deduplicate else None
+        return self.deduplicate
 
     @property
     def _is_exclusive(self) -> bool:
@@ -196,6 +211,18 @@ def to_subscription_options(target: Destination, options: Mapping[str, Any]) -> 
             "invalid": require_queue(options["invalid"], "invalid"),
         }
     )
+
+
+def check_transaction(handler: Handler, options: SubscriptionOptions) -> None:
+    """Raise `CompositionError` if a handler wants a transaction that it cannot have."""
+    if handler.wants_transaction and options.inbox_field is None:
+        raise CompositionError(
+            f"endpoint '{options.tag}': handler {handler.name} takes a transaction, so it needs deduplicate=…"
+        )
+    if handler.wants_transaction and options.timeout is not None:
+        raise CompositionError(
+            f"endpoint '{options.tag}': handler {handler.name} runs within a transaction, which no timeout can end"
+        )
 
 
 def require_known(options: Mapping[str, object], kind: type) -> None:

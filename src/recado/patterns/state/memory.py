@@ -101,6 +101,9 @@ class _MemoryTransaction:
     def _table(self, name: str) -> dict[str, _Value]:
         return self._content.tables.setdefault(name, {})
 
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Any:
+        raise StateError("a MemoryStore has no SQL: use a SqliteStore or PostgresStore")
+
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, table: str, key: str) -> bytes | None:

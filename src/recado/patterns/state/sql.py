@@ -150,6 +150,16 @@ class SqlTransaction:
         row = self._execute(statement, *parameters).fetchone()
         return None if row is None else row[0]
 
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of `execute`."""
+        return self._dialect
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> SqlCursor:
+        """Execute a statement of the program in this transaction, with the placeholders of its database."""
+        self._cursor.execute(statement, tuple(parameters))
+        return self._cursor
+
     # ── state ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, table: str, key: str) -> bytes | None:

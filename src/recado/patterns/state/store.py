@@ -24,7 +24,7 @@ Implementations: `SqliteStore` (a file, several processes of one machine), `Post
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -49,6 +49,13 @@ class StoreTransaction(StateTransaction, Protocol):
 
     Keys, ids and names are any text of at most `KEY_BYTES_MAX` bytes in UTF-8; longer ones raise `ValueError`.
     """
+
+    def execute(self, statement: str, parameters: Sequence[object] = ()) -> Any:
+        """Execute an SQL statement on tables of the program in the same transaction; return the cursor.
+
+        The placeholders are those of the database. Raises `StateError` if the store has none, and the errors of its
+        driver.
+        """
 
     def next_deadline(self, tables: Iterable[str]) -> float | None:
         """Return the earliest deadline of the entries of these tables, or None."""
