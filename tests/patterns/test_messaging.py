@@ -12,6 +12,7 @@ import pytest
 
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import ChannelClosedByBrokerError
+from recado.patterns.delay import delay_queue_arguments
 from recado.patterns.destination import LogStream, PublishSubscribe
 from recado.patterns.errors import (
     CompositionError,
@@ -173,6 +174,28 @@ async def test_failures_are_attempted_again_later_and_counted(app: Messaging, na
         f"attempt {number}: ValueError: unlucky 13" for number in (1, 2, 3)
     ]
     assert "raise ValueError" in headers["x-failure-traceback"]
+
+
+@in_a_loop
+async def test_rabbitmq_removes_a_delayed_message_when_its_queue_has_it(
+    rabbitmq_server: Server, name: Name
+) -> None:
+    """A restart loses the messages that a classic queue dead-letters at that moment (`bench patterns-siege`)."""
+    app, orders, attempts = Messaging(rabbitmq_server.url), name("orders"), Collected()
+
+    @app.subscribe(orders, retry=Retry(3, backoff=0.0))
+    async def handle(message: Message[Order]) -> None:
+        attempts.add(message.attempt)
+        raise ValueError("unlucky")
+
+    async with app:
+        await app.publish(orders, Order(1))
+        assert await attempts.wait(3) == [1, 2, 3]
+        arguments = delay_queue_arguments(0)
+        assert arguments["x-dead-letter-strategy"] == "at-least-once"
+        async with await app.open_channel() as channel:
+            # RabbitMQ refuses other arguments than those that the queue has.
+            await channel.declare_queue("recado.delay.0ms", durable=True, arguments=arguments)
 
 
 @in_a_loop

@@ -30,7 +30,9 @@ from .publisher import ConfirmedPublisher, EncodedPublish
 DELAY_EXCHANGE = "recado.delay"
 DEATH_HEADER = "x-death"
 DELAY_MAX_MS = (1 << 32) - 1  # the limit of TTLs on RabbitMQ
-IDLE_EXTRA_MS = 60_000  # how long an unused delay queue exists beyond its TTL
+IDLE_EXTRA_MS = 3_600_000
+"""How long a delay queue to which nothing is published exists beyond its TTL. Messages that are due wait in it while
+their target cannot be reached; RabbitMQ tries again every three minutes."""
 _SIGNIFICANT_DIGITS_COUNT = 2
 
 
@@ -83,11 +85,7 @@ class QueueDelay:
         delayed = msgspec.structs.replace(properties, headers=headers or None)
         name = f"{DELAY_EXCHANGE}.{ttl_ms}ms"
         async with await self._declarer.open_channel() as channel:
-            arguments: FieldTable = {
-                "x-message-ttl": ttl_ms,
-                "x-dead-letter-exchange": "",
-                "x-expires": min(ttl_ms + IDLE_EXTRA_MS, DELAY_MAX_MS),
-            }
+            arguments = delay_queue_arguments(ttl_ms)
             await channel.declare_exchange(name, "fanout", durable=True, auto_delete=True)
             await channel.declare_queue(name, durable=True, arguments=arguments)
             await channel.bind_queue(name, name)
@@ -101,6 +99,18 @@ class QueueDelay:
                 mandatory=bool(properties.message_id),
             )
         )
+
+
+def delay_queue_arguments(ttl_ms: int) -> FieldTable:
+    """Return the arguments of a queue from which messages go to their targets after this time."""
+    return {
+        "x-queue-type": "quorum",
+        "x-message-ttl": ttl_ms,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",  # which that strategy needs
+        "x-expires": min(ttl_ms + IDLE_EXTRA_MS, DELAY_MAX_MS),
+    }
 
 
 def round_up(milliseconds: int) -> int:
