@@ -350,6 +350,56 @@ async def test_properties_that_are_no_text(app: Messaging, name: Name) -> None:
     assert seen.items == [8]
 
 
+def nest(levels_count: int) -> bytes:
+    """Return properties with headers that are tables in tables."""
+    table = b"\0\0\0\0"
+    for _ in range(levels_count):
+        entry = b"\x01aF" + table
+        table = len(entry).to_bytes(4, "big") + entry
+    return b"\x20\0" + table
+
+
+@pytest.mark.parametrize("kind", ["handler", "flow", "polling"])
+@in_a_loop
+async def test_headers_that_cannot_be_decoded(
+    rabbitmq_server: Server, name: Name, kind: str
+) -> None:
+    """RabbitMQ forwards what recado refuses when it is published."""
+    url, queue, seen = rabbitmq_server.url, name("numbers"), Collected()
+    app = Messaging(url, dead_letter=name("dead"), invalid=name("invalid"), store=MemoryStore())
+
+    class Note(FlowStep):
+        def process(self, message: Message[int]) -> Outputs:
+            seen.add(message.body)
+            return []
+
+    if kind == "handler":
+
+        @app.subscribe(queue, retry=2)
+        async def handle(number: int) -> None:
+            seen.add(number)
+
+    elif kind == "flow":
+        app.flow(queue, Note())
+    async with app:
+        await app.declare(queue)
+        await app.publish_encoded(EncodedPublish("", queue, b"7", nest(100), ""))
+        await app.publish(queue, 8)
+        if kind == "polling":
+            async with message_of(app, queue) as message:
+                seen.add(int(message.body))  # type: ignore[call-overload]
+        await soon(seen.wait(1))
+        async with message_of(app, app.invalid.name) as invalid:
+            assert invalid.body == b"7"
+            reason = invalid.headers["x-failure-reason"]
+            assert reason.startswith(
+                "TranslationError: the properties of a message cannot be decoded: "
+            )
+            # RabbitMQ has perhaps added its count of deliveries in front.
+            assert nest(99)[2:] in invalid.headers["x-original-properties"]
+    assert seen.items == [8]
+
+
 @in_a_loop
 async def test_two_requests_with_one_message_id(app: Messaging, name: Name) -> None:
     queue = name("requests")

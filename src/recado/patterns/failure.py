@@ -14,6 +14,7 @@ A parked message (dead letter or invalid message) has its original body and prop
     x-failure-handler       the tag of the endpoint
     x-failure-time          when it was parked, as an ISO time
     x-attempt               how often it was attempted
+    x-original-properties   its properties as bytes, if they cannot be decoded
     x-original-user-id      its user id, which the broker would refuse in a copy
 """
 
@@ -43,6 +44,7 @@ KEY_HEADER = "x-failure-key"
 HANDLER_HEADER = "x-failure-handler"
 TIME_HEADER = "x-failure-time"
 USER_HEADER = "x-original-user-id"
+PROPERTIES_HEADER = "x-original-properties"
 
 _COUNT_HEADERS = (ATTEMPT_HEADER, DELIVERY_COUNT_HEADER, DELAY_HEADER)
 

@@ -28,7 +28,7 @@ from .failure import describe, to_failure
 from .flow import FlowOutput, FlowResult, FlowRuntime
 from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
-from .reception import Received
+from .reception import receive
 from .settlement import REFUSED, DeliverySettlement
 from .translation import Translators
 
@@ -215,7 +215,7 @@ class FlowProcessor:
 
     async def _receive(self, delivery: Delivery, queue: str) -> Message[Any] | None:
         """Return the message of a delivery, or None if it was settled without being processed."""
-        received = Received(delivery, delivery.properties, queue)
+        received = receive(delivery, queue)
         body = await self._settlement.receive(received, self._decode)
         if body is REFUSED:
             return None
@@ -231,5 +231,5 @@ class FlowProcessor:
             delivery.ack()
         else:
             self.failed_count += 1
-            received = Received(delivery, delivery.properties, queue)
+            received = receive(delivery, queue)
             await self._settlement.retry_or_park(received, result.error)

@@ -10,7 +10,7 @@ from recado.client import Channel, Delivery, RobustChannel
 
 from .destination import Destination
 from .message import Message
-from .reception import Received
+from .reception import receive
 from .settlement import REFUSED, DeliverySettlement
 from .translation import Translators
 
@@ -50,7 +50,7 @@ class PollingConsumer:
         queue = self._source.name
         decode = partial(self._decode, body_type)
         while (delivery := await self._channel.get(queue)) is not None:
-            received = Received(delivery, delivery.properties, queue)
+            received = receive(delivery, queue)
             body = await self._settlement.receive(received, decode)
             if body is not REFUSED:
                 return delivery, received.message(body)

@@ -31,7 +31,7 @@ from .inbox import HandlerInbox, InboxError
 from .interceptor import Proceed, intercept_handler
 from .limits import FailureCount, Pacer
 from .message import Message
-from .reception import Received
+from .reception import Received, receive
 from .settlement import (
     REFUSED,
     THREAD_MIN_BYTES,
@@ -140,7 +140,7 @@ class HandlerProcessor:
                 or len(delivery.body) > THREAD_MIN_BYTES
                 or (self._counts_attempts and delivery.redelivered)
             ):
-                await self._process_message(Received(delivery, delivery.properties, queue))
+                await self._process_message(receive(delivery, queue))
             else:
                 await self._process_body(delivery, queue)
         except Exception as error:  # noqa: BLE001 - the connection, or a refusal
@@ -154,12 +154,12 @@ class HandlerProcessor:
             decode = self._decoders.get(content_type) or self._find_decoder(content_type)
             body = decode(delivery.body)
         except TranslationError as error:
-            await self._settlement.park(Received(delivery, delivery.properties, queue), error)
+            await self._settlement.park(receive(delivery, queue), error)
             return
         try:
             await self._call(body)
         except BaseException as raised:  # noqa: BLE001 - raised by the handler
-            await self._fail(Received(delivery, delivery.properties, queue), raised)
+            await self._fail(receive(delivery, queue), raised)
         else:
             self._record_success()
             delivery.ack()

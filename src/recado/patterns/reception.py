@@ -4,10 +4,12 @@ from typing import TypeVar
 
 import msgspec
 
+from recado.amqp.errors import AmqpError
 from recado.amqp.properties import Properties
 from recado.client import Delivery
 
-from .failure import attempt_number
+from .errors import TranslationError
+from .failure import PROPERTIES_HEADER, attempt_number
 from .message import DeliveryInfo, Message, received_message
 from .translation.content_encoding import is_compressed
 
@@ -21,6 +23,7 @@ class Received(msgspec.Struct, frozen=True, eq=False):
     properties: Properties
     queue: str
     line: str | None = None  # the key by which its retries are ordered
+    error: TranslationError | None = None  # why its properties cannot be decoded
 
     @property
     def attempt(self) -> int:
@@ -30,6 +33,20 @@ class Received(msgspec.Struct, frozen=True, eq=False):
     def message(self, body: T) -> Message[T]:
         """Return the message with its decoded body."""
         return to_message(self.delivery, self.queue, body, self.properties)
+
+
+def receive(delivery: Delivery, queue: str) -> Received:
+    """Return a delivery of a queue with its properties.
+
+    Brokers forward headers that cannot be decoded here: nested too deeply, or with names that are not UTF-8. Then
+    `error` says so, and the properties are only a header with the original ones.
+    """
+    try:
+        return Received(delivery, delivery.properties, queue)
+    except AmqpError as error:
+        unreadable = TranslationError(f"the properties of a message cannot be decoded: {error}")
+        original = Properties(headers={PROPERTIES_HEADER: delivery.raw_properties})
+        return Received(delivery, original, queue, error=unreadable)
 
 
 def to_message(delivery: Delivery, queue: str, body: T, properties: Properties) -> Message[T]:

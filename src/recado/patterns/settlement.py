@@ -86,6 +86,9 @@ class DeliverySettlement:
 
     async def receive(self, received: Received, decode: Callable[[bytes, Properties], Any]) -> Any:
         """Return the decoded body of a delivery, or `REFUSED` if it was parked instead."""
+        if received.error is not None:
+            await self.park(received, received.error)
+            return REFUSED
         attempt = received.attempt
         if attempt > self.options.retry.attempts > 1:
             lost = WorkerLostError(
