@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import recado.patterns
+from tests.patterns.test_patterns_on_brokers import make_cases
 from workshop.peers import Server
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/patterns.md").read_text()
@@ -103,6 +104,16 @@ def test_the_catalogue_has_the_65_patterns_of_the_book() -> None:
     expected = {title: patterns.split(", ") for title, patterns in FAMILIES.items()}
     assert {title: found[title] for title in expected} == expected
     assert sum(map(len, expected.values())) == 65
+
+
+def test_every_pattern_is_tested_on_both_brokers() -> None:
+    """By an example with a URL, or by a case of `tests/patterns/test_patterns_on_brokers.py`."""
+    cases = make_cases(lambda stem: stem)
+    with_broker = {title for title, text in SECTIONS if "(URL" in text}
+    left_out = {pattern for pattern, names in TABLE_ROWS if names == "left out"}
+    patterns = {pattern for pattern, _ in TABLE_ROWS} - left_out - {"Message Broker"}  # it is one
+    assert sorted(patterns - with_broker - cases.keys()) == []
+    assert sorted(cases.keys() - patterns) == []
 
 
 def test_every_pattern_has_a_section_with_a_diagram() -> None:
