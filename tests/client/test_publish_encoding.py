@@ -52,6 +52,19 @@ def test_a_key_that_is_too_long_is_refused_before_anything_is_sent() -> None:
         encode_publish(1, "x", "k" * 256, b"", b"\0\0", False, FRAME_MAX)
 
 
+def test_properties_that_do_not_fit_into_a_frame_are_refused() -> None:
+    fitting = bytes(FRAME_MAX - 20)
+    assert len(encode_publish(1, "x", "k", b"", fitting, False, FRAME_MAX)) > FRAME_MAX
+    larger, error = (
+        fitting + b"\0",
+        f"have {FRAME_MAX - 19} bytes, but at most {FRAME_MAX - 20} fit",
+    )
+    with pytest.raises(ValueError, match=error):
+        encode_publish(1, "x", "k", b"", larger, False, FRAME_MAX)
+    with pytest.raises(ValueError, match=error):
+        encode_publishes(1, "x", "k", [b"a"], larger, False, FRAME_MAX)
+
+
 def test_a_broker_reads_them_as_a_run() -> None:
     from recado.amqp.reader import FrameReader
 

@@ -423,15 +423,17 @@ async def test_a_message_that_cannot_be_published_fails_alone(app: Messaging, na
         await app.declare(queue)
         bad = EncodedPublish("", "k" * 300, b"", encode_properties(Properties()), "")
         fine = EncodedPublish("", queue, b"1", encode_properties(Properties()), "")
+        headers = encode_properties(Properties(headers={"x": "x" * 200_000}))
+        huge = EncodedPublish("", queue, b"1", headers, "")  # the broker would close the connection
         # The first one closes the channel, and the others wait for the next one.
         missing = EncodedPublish(name("missing"), "", b"", encode_properties(Properties()), "")
         outcomes = await soon(
             asyncio.gather(
-                *(app.publish_encoded(each) for each in (missing, fine, bad, fine)),
+                *(app.publish_encoded(each) for each in (missing, fine, bad, huge, fine)),
                 return_exceptions=True,
             )
         )
-        assert [each is None for each in outcomes] == [False, True, False, True]
+        assert [each is None for each in outcomes] == [False, True, False, False, True]
         await soon(app.publish(queue, 2))
 
 

@@ -186,7 +186,7 @@ class BlockingChannel(LoopThreadProxy[RobustChannel]):
         self._raise_deferred_error()
         self._inner.check_open()
         encoded = encode_optional_properties(properties)
-        check_publish(exchange, routing_key, bodies)
+        check_publish(exchange, routing_key, bodies, encoded, self._inner.frame_max)
         with self._lock:
             first = self._published_count + 1
             if self._inner.has_confirms:

@@ -45,11 +45,24 @@ def _encode_publish_frame(channel: int, exchange: str, routing_key: str, mandato
     return encode_method_frame(channel, BasicPublish(exchange, routing_key, mandatory))
 
 
-def check_publish(exchange: str, routing_key: str, bodies: Sequence[bytes]) -> None:
+def check_publish(
+    exchange: str, routing_key: str, bodies: Sequence[bytes], properties: bytes, frame_max: int
+) -> None:
     """Raise the errors that encoding would raise, for messages that are stored now and encoded later."""
     _encode_publish_frame(1, exchange, routing_key, False)
+    _check_properties(properties, frame_max)
     if other_types := set(map(type, bodies)) - {bytes}:
         raise TypeError(f"the body of a message must be bytes, not {other_types.pop().__name__}")
+
+
+def _check_properties(properties: bytes, frame_max: int) -> None:
+    """Raise `ValueError` if a content header does not fit into a frame: the broker would close the connection."""
+    size_max = frame_max - PROPERTIES_OFFSET - len(FRAME_END)
+    if len(properties) > size_max:
+        raise ValueError(
+            f"the properties of a message have {len(properties)} bytes, but at most {size_max} fit into a frame"
+            f" (frame_max={frame_max}); put large values into the body"
+        )
 
 
 def _encode_message_start(
@@ -85,6 +98,7 @@ def encode_publish(
     frame_max: int,
 ) -> bytes:
     """Encode one publish as frames of at most `frame_max` bytes."""
+    _check_properties(properties, frame_max)
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
     size = len(body)
     if 0 < size <= frame_max - FRAME_OVERHEAD_BYTES:
@@ -107,6 +121,7 @@ def encode_publishes(
     frame_max: int,
 ) -> list[bytes]:
     """Encode publishes of one route; return the pieces of the output."""
+    _check_properties(properties, frame_max)
     method = _encode_publish_frame(channel, exchange, routing_key, mandatory)
     encode_start = (
         _cached_message_start

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from recado.amqp import methods as m
+from recado.amqp.frames import FRAME_MAX_DEFAULT_BYTES
 from recado.amqp.properties import Properties
 
 from .channel import Channel
@@ -89,6 +90,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
         self.connection = connection
         self.unconfirmed_max_bytes = unconfirmed_max_bytes
         self.error: Exception | None = None
+        self.frame_max = FRAME_MAX_DEFAULT_BYTES  # of the current or last connection
         self.on_confirm: OnConfirm | None = None
         self.on_return: Callable[[ReturnedMessage], object] | None = None
         self.on_end: Callable[[Exception], object] | None = None
@@ -128,6 +130,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
 
     def _attach(self, channel: Channel) -> None:
         """Connect the callbacks of the next plain channel; it is used only after `_resume`."""
+        self.frame_max = channel.protocol.session.frame_max
         channel.on_end = self._handle_channel_closed
         channel.on_return = self._handle_return
         if self._unconfirmed is not None:
@@ -276,7 +279,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             return self._require_current().publish(
                 exchange, routing_key, body, encoded, mandatory=mandatory
             )
-        check_publish(exchange, routing_key, (body,))
+        check_publish(exchange, routing_key, (body,), encoded, self.frame_max)
         batch = self._unconfirmed.add(exchange, routing_key, (body,), encoded, mandatory)
         if self._current is not None:
             self._current.publish(exchange, routing_key, body, encoded, mandatory=mandatory)
@@ -302,7 +305,7 @@ class RobustChannel(ChannelCommands[RobustConsumer]):
             return self._require_current().publish_many(
                 exchange, routing_key, bodies, encoded, mandatory=mandatory
             )
-        check_publish(exchange, routing_key, bodies)
+        check_publish(exchange, routing_key, bodies, encoded, self.frame_max)
         batch = self._unconfirmed.add(exchange, routing_key, bodies, encoded, mandatory)
         if self._current is not None:
             self._current.publish_many(exchange, routing_key, bodies, encoded, mandatory=mandatory)
