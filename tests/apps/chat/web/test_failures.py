@@ -93,16 +93,16 @@ def test_a_lossy_network_loses_and_doubles_nothing(sign_in: SignIn, wire: Wire, 
     ana = sign_in("Ana", room, url=wire.address, expected=LOST_CONNECTION)
     ion = sign_in("Ion", room)
     for number in range(8):
-        ana.page.locator(".message:not(.sent)").first.wait_for(state="detached")
         wire.is_deaf = number % 2 == 1
         ana.write(f"ana {number}")
         ion.write(f"ion {number}")
         if wire.is_deaf:
             ion.see(f"ana {number}")
             ana.page.locator(".message.sending").first.wait_for()
-        wire.cut()
-        wire.is_deaf = False
-        ana.page.evaluate("dispatchEvent(new Event('online'))")  # it need not wait for its pause
+        with ana.page.expect_websocket():
+            wire.cut()
+            wire.is_deaf = False
+        ana.page.locator(".status.live").wait_for(state="attached")
     check_all({"ana": ana, "ion": ion}, room, 8)
 
 
@@ -176,3 +176,20 @@ def test_the_pages_of_a_user_whom_the_chat_has_forgotten_ask_for_a_name(sign_in:
     ana.page.context.clear_cookies()
     ana.page.evaluate("dispatchEvent(new Event('offline'))")
     ana.page.get_by_label("Name").wait_for()
+
+
+def test_a_reload_doubles_nothing_whose_answer_was_lost(
+    sign_in: SignIn, wire: Wire, room: str
+) -> None:
+    ana = sign_in("Ana", room, url=wire.address, expected=LOST_CONNECTION)
+    ion = sign_in("Ion", room)
+    wire.is_deaf = True
+    ana.write("Once")
+    ion.see("Once")
+    ana.page.locator(".message.sending").wait_for()
+    wire.cut()
+    wire.is_deaf = False
+    ana.page.reload()
+    ana.see("Once")
+    ana.wait_until("!Object.keys(localStorage).some(each => /outbox/.test(each))")
+    assert ana.texts() == history(ana, room) == ["Once"]

@@ -344,6 +344,7 @@ async function loadPage(conversation, kind, values, apply) {
       await loadPage(conversation, kind, values, apply);
       return;
     }
+    for (const each of page.messages) if (each.client_id) settle(each.client_id); // sent, and the answer was lost
     apply(page);
   } catch (error) {
     segment.loading = null;

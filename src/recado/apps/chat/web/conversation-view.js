@@ -6,7 +6,7 @@ import { plural } from "./format.js";
 import { Icon, IconButton } from "./icons.js";
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./lib.js";
 import { Intro, MessageRow } from "./message-row.js";
-import { discard, entriesOf, retry } from "./outbox.js";
+import { discard, entriesOf, isInFlight, retry } from "./outbox.js";
 import { addressOf, addressTo, conversationAt, currentRoute, go, setPanel } from "./router.js";
 import { buildRows, estimate } from "./rows.js";
 import { reconnectNow } from "./socket.js";
@@ -92,7 +92,7 @@ function ConversationView({ conversation, at, panel }) {
 
   const rows = useMemo(
     () => (before.current = buildRows(conversation, entriesOf(conversation.id), state.me, before.current)),
-    [segment, segment.version, segment.moreBefore, segment.moreAfter, segment.isLoaded, conversation.newFrom, ...signatureOf(conversation)],
+    [segment, segment.version, segment.moreBefore, segment.moreAfter, segment.isLoaded, conversation.newFrom, signatureOf(conversation)],
   );
 
   useEffect(() => {
@@ -235,7 +235,7 @@ function ConversationView({ conversation, at, panel }) {
 // What of the queue is shown in the rows.
 function signatureOf(conversation) {
   const entries = entriesOf(conversation.id);
-  return [entries.map((each) => `${each.client_id} ${each.state} ${each.text}`).join("\n"), state.connection, entries.length && Math.random()];
+  return entries.map((each) => JSON.stringify([each.client_id, each.state, isInFlight(each), each.text])).join();
 }
 
 export async function openPrivateOrTell(id) {

@@ -19,7 +19,7 @@ const EXPLANATIONS = {
     title: "Declare an exchange",
     direction: "out",
     short: "Messages are not sent to queues but to an exchange, which decides by its bindings where they go.",
-    here: "Each room is an exchange with the name of the room. It is declared when somebody joins. Declaring an exchange that exists changes nothing, so nobody has to know who was first.",
+    here: "Each room is an exchange with the name of the room. It is declared when a user joins. Declaring an exchange that exists changes nothing, so members need not know who was first.",
     notice: "The type decides how the routing key is compared: topic for rooms, direct for private-messages, where the key must be equal to the id of the recipient. Durable means that the exchange survives a restart of the broker.",
   },
   "queue.declare": {

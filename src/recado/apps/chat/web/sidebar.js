@@ -11,6 +11,7 @@ import { addressTo, go, useRoute } from "./router.js";
 import { state, useTopics } from "./store.js";
 
 const FOUND_MAX = 8;
+const HAS_KEYBOARD = matchMedia("(pointer: fine)").matches;
 
 // Where it is all that is seen, it is the main part of the page.
 export function Sidebar({ current, isMain }) {
@@ -131,7 +132,7 @@ function Finder() {
   };
   const isOpen = hasFocus && found.length > 0;
   return html`<div class="finder">
-    <input ref=${input} data-finder type="search" role="combobox" aria-label="Find or join a room or person" placeholder="Find or join  Ctrl K" value=${text}
+    <input ref=${input} data-finder type="search" role="combobox" aria-label="Find or join a room or person" placeholder=${HAS_KEYBOARD ? "Find or join  Ctrl K" : "Find or join"} value=${text}
       aria-expanded=${isOpen ? "true" : "false"} aria-controls="found" aria-autocomplete="list" aria-activedescendant=${isOpen ? `found-${chosen}` : undefined}
       autocomplete="off" spellcheck=${false} onKeyDown=${press} onFocus=${() => setFocus(true)} onBlur=${() => setFocus(false)}
       onInput=${(event) => {
@@ -246,7 +247,7 @@ async function showLink(close) {
       "Use on another device",
       () => html`<p>Open this address there within five minutes. It works once, and signs that device in as <b><bdi>${state.me.name}</bdi></b>.</p>
         <div class="link-box"><code>${url}</code><button type="button" class="button primary" onClick=${() => copyText(url, "The address is copied")}>Copy</button></div>
-        <p class="hint">Do not send it to others: who opens it, writes as you.</p>`,
+        <p class="hint">Do not pass it on: anyone who opens it writes as you.</p>`,
     );
   } catch (error) {
     close();
