@@ -46,7 +46,7 @@ from recado.overlay.topic import (
     ROLES_MAX,
 )
 
-from .network import TestNetwork
+from .network import Envelope, TestNetwork
 
 NEWS = "news"
 
@@ -60,12 +60,16 @@ def count(
     return [("count", value)], value
 
 
-@pytest.fixture
-def network() -> TestNetwork:
+def start_network() -> TestNetwork:
     network = TestNetwork(NodeSettings(subscriber_expiry_s=3.0), {"count": count})
     network.start(1, 5, 9, 13)
     network.run(2.0)
     return network
+
+
+@pytest.fixture
+def network() -> TestNetwork:
+    return start_network()
 
 
 def _peers(network: TestNetwork) -> list[PeerAddress]:
@@ -283,6 +287,42 @@ def test_an_old_copy_of_a_command_has_no_effect(network: TestNetwork) -> None:
     assert network.ask(restarted, NEWS, GetField("f")) == FieldValue(b"newest")
 
 
+def test_a_late_copy_of_a_command_that_was_given_up_is_not_executed(network: TestNetwork) -> None:
+    """Its origin has executed a later command on the topic, so the order would be wrong."""
+    peer = _away(network)
+    network.ask(peer, NEWS, CreateTopic())
+    network.ask(peer, NEWS, SetField("f", b"first"))
+    held: list[Envelope] = []
+
+    def holds_commands(envelope: Envelope) -> bool:
+        is_held = any(isinstance(message, Commands) for message in envelope.messages)
+        held.extend([envelope] * is_held)
+        return is_held
+
+    network.is_lost = holds_commands
+    request = network.submit(peer, NEWS, SetField("f", b"late"), timeout=1.0)
+    other = network.submit(peer, "other", CreateTopic(), timeout=8.0)
+    network.run(1.5)
+    assert _reason(network.answers[request]) is RefusalReason.UNAVAILABLE
+    network.is_lost = lambda envelope: any(
+        isinstance(message, Commands) and message.commands[0].topic == "other"
+        for message in envelope.messages
+    )
+    assert other not in network.answers, "so the numbers below are not settled"
+    assert network.ask(peer, NEWS, SetField("f", b"later")) == DONE
+    network.is_lost = lambda _: False
+    network._post.append(next(each for each in held if _is_about(each, NEWS)))
+    network.run(0.5)
+    assert network.ask(peer, NEWS, GetField("f")) == FieldValue(b"later")
+
+
+def _is_about(envelope: Envelope, topic: str) -> bool:
+    return any(
+        isinstance(message, Commands) and message.commands[0].topic == topic
+        for message in envelope.messages
+    )
+
+
 def test_commands_of_upper_layers_do_not_interleave(network: TestNetwork) -> None:
     peers = _peers(network)
     network.ask(peers[0], NEWS, CreateTopic())
@@ -436,6 +476,17 @@ def test_the_smaller_side_of_a_partition_refuses_and_the_larger_goes_on(
     network.run(4.0)
     assert network.ask(owner, NEWS, GetField("f")) == FieldValue(b"after")
     assert len(network.owners(topic_key(NEWS))) == 1
+
+
+def test_an_owner_without_a_majority_answers_no_reads(network: TestNetwork) -> None:
+    """It cannot know whether another owner has changed the topic meanwhile."""
+    (owner,) = network.owners(topic_key(NEWS))
+    network.ask(owner, NEWS, CreateTopic())
+    network.ask(owner, NEWS, SetField("f", b"old"))
+    network.is_lost = lambda envelope: owner in (envelope.sender, envelope.target)
+    request = network.submit(owner, NEWS, GetField("f"), timeout=2.0)
+    network.run(2.5)
+    assert _reason(network.answers[request]) is RefusalReason.UNAVAILABLE
 
 
 def test_commands_of_one_node_on_a_topic_stay_in_order(network: TestNetwork) -> None:

@@ -278,17 +278,17 @@ def test_random_walks_decide_once_and_lose_nothing() -> None:
         walk(seed)
 
 
-@pytest.mark.parametrize(
-    "what",
-    [
-        "a promise does not seal",
-        "the shortest log is taken",
-        "one member is a majority",
-        "the owner commits alone",
-        "a decision is accepted without the log",
-        "an accepted decision is ignored",
-    ],
+WALKED: Final = (
+    "a promise does not seal",
+    "the shortest log is taken",
+    "one member is a majority",
+    "the owner commits alone",
+    "a decision is accepted without the log",
+    "an accepted decision is ignored",
 )
+
+
+@pytest.mark.parametrize("what", WALKED)
 def test_random_walks_notice_what_is_left_out(what: str) -> None:
     (mutation,) = (each for each in MUTATIONS if each.what == what)
     with mutation.in_place(), pytest.raises(AssertionError):

@@ -169,7 +169,7 @@ MUTATIONS = (
         frozenset({Rule.ACCURACY}),
         script.bad_switch,
         40,
-        range(7, 9),
+        range(11, 12),
     ),
     Mutation(
         "neighbours do not verify a suspicion",
