@@ -71,8 +71,8 @@ class Disturbed(msgspec.Struct, frozen=True):
 
     at: float
     node: str
-    nodes: int
-    ratio: float
+    share: float
+    """In (K + 1) / N of the key space, which is the part of which the node was a member, on average."""
 
 
 class Evicted(msgspec.Struct, frozen=True):

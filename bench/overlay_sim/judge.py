@@ -531,9 +531,9 @@ class _Judge:
         )
         counts["delivered"] = len(self.history.of(Delivered))
         counts["stopped"] = len(self.stopped)
-        for event in self.history.of(Disturbed):
-            counts["disturbances"] += 1
-            counts["disturbed_ppm"] += round(event.ratio * event.nodes * 1_000_000)
+        shares = [event.share for event in self.history.of(Disturbed)]
+        counts["crashes alone"] = len(shares)
+        counts["disturbed ppm"] = round(sum(shares) * 1_000_000)
 
 
 def _action(operation: Operation) -> Action | None:

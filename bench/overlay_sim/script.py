@@ -22,6 +22,8 @@ class Crash(msgspec.Struct, frozen=True):
     count: int = 1
     """At once; at most half of K."""
     restart_after: float | None = 1.0
+    name: str | None = None
+    """Of the node; by default any."""
 
 
 class Join(msgspec.Struct, frozen=True):

@@ -144,6 +144,8 @@ class World:
         """What a node (full name) knows of another one, since when something else is true, and what."""
         self._departures: dict[PeerAddress, Departure] = {}
         self._next_request = 0
+        self._changes = 0
+        """Counts what makes ranges move."""
         self._request_stations: dict[int, Station] = {}
         self._traps: list[CrashAt] = []
         self._trap_counts: list[int] = []
@@ -172,6 +174,7 @@ class World:
     def _start(self, name: str, first: bool = False) -> None:
         if name in self.stations:
             return
+        self._changes += 1
         host = f"{name}:4000"
         secret = f"secret {self.script.seed}".encode()
         if name not in self._ids:
@@ -220,6 +223,7 @@ class World:
     def _stop(self, station: Station, how: str) -> None:
         if not station.is_running:
             return
+        self._changes += 1
         station.is_running = False
         del self.stations[station.name]
         if how == "left":
@@ -387,8 +391,8 @@ class World:
     def _befall(self, fault: Fault) -> None:
         random = self._random
         match fault:
-            case Crash(count, restart_after):
-                self._crash_when_healthy(count, restart_after)
+            case Crash():
+                self._crash_when_healthy(fault)
             case CrashAt():
                 self._traps.append(fault)
                 self._trap_counts.append(fault.skip)
@@ -398,17 +402,21 @@ class World:
                 station = self._choose()
                 if station is not None and len(self.members) > self.script.replicas + 1:
                     station.is_leaving = True
+                    self._changes += 1
                     self._handle(station.handle, Leave())
             case Pause(duration):
                 station = self._choose()
                 if station is not None:
                     station.paused_until = self.schedule.now + duration
+                    self._changes += 1
             case Partition(count, duration, direction):
                 names = list(self.stations)
                 inside = random.sample(names, min(count, len(names)))
                 self._separate(inside, names, direction)
+                self._changes += 1
                 self.schedule.call_later(duration, self._reconnect)
             case Storm(loss_ratio, duration):
+                self._changes += 1
                 self.network.conditions = replace(self.script.weather, loss_ratio=loss_ratio)
                 self.schedule.call_later(duration, self._calm)
 
@@ -450,22 +458,25 @@ class World:
             and self._is_healthy()
         )
 
-    def _crash_when_healthy(self, count: int, restart_after: float | None) -> None:
+    def _crash_when_healthy(self, fault: Crash) -> None:
         if self.schedule.now >= HEALED_AT_S:
             return
-        if not self._can_crash(count):
-            self.schedule.call_later(0.1, self._crash_when_healthy, count, restart_after)
+        if not self._can_crash(fault.count):
+            self.schedule.call_later(0.1, self._crash_when_healthy, fault)
             return
-        for station in self._random.sample(self.members, count):
-            self._crash(station, restart_after)
+        victims = self._random.sample(self.members, fault.count)
+        if fault.name is not None:
+            victims = [self.stations[fault.name]]
+        for station in victims:
+            self._crash(station, fault.restart_after)
 
     def _crash(self, station: Station, restart_after: float | None) -> None:
-        before = self._current()
+        before, nodes = self._current(), len(self.members)
         self._stop(station, "crashed")
         if restart_after is not None:
             self.schedule.call_later(restart_after, self._start, station.name)
         self.schedule.call_later(
-            MOVES_S, self._compare, before, station.full_name, len(self.stations) + 1
+            MOVES_S, self._compare, before, station.full_name, nodes, self._changes
         )
 
     def _spring_traps(self, message: str, source: str, target: str) -> None:
@@ -510,7 +521,10 @@ class World:
                     return False
         return True
 
-    def _compare(self, before: RangeMap, node: str, nodes: int) -> None:
+    def _compare(self, before: RangeMap, node: str, nodes: int, changes: int) -> None:
+        """Record how much of the key space has a new epoch, if nothing else has happened since the crash."""
+        if self._changes != changes:
+            return
         after = self._current()
         changed = 0
         for arc, configuration in after:
@@ -519,7 +533,8 @@ class World:
                 if first <= last and earlier.epoch != configuration.epoch:
                     changed += last - first + 1
         ratio = changed / (WHOLE_RING.last + 1)
-        self.history.add(facts.Disturbed(self.schedule.now, node, nodes, ratio))
+        fair = (self.script.replicas + 1) / nodes
+        self.history.add(facts.Disturbed(self.schedule.now, node, ratio / fair))
 
     def _inspect(self) -> list[str]:
         """Return what is not as it should be at the end."""

@@ -7,9 +7,13 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
-from bench.overlay_sim.world import live_through
+from bench.overlay_sim.history import Disturbed
+from bench.overlay_sim.script import Crash, draw
+from bench.overlay_sim.world import World, live_through
+from recado.simulator.network import NetworkConditions
 
 AT_A_TIME = 10
 SEEDS = range(1, 301)
@@ -34,3 +38,23 @@ def test_a_seed_is_the_same_in_another_process() -> None:
     there = subprocess.run(asked, capture_output=True, text=True, check=True, env=environment)
     assert there.stdout.split() == here
     assert len(set(here)) == len(seeds)
+
+
+def test_a_failure_disturbs_few_topics() -> None:
+    """On average over all nodes, the ranges of which the failed one was a member, and no others."""
+    shares = []
+    for victim in range(8):
+        script = msgspec.structs.replace(
+            draw(1),
+            nodes=8,
+            replicas=2,
+            operations=0,
+            detects=False,
+            weather=NetworkConditions(),
+            faults=((6.0, Crash(1, None, f"n{victim}")),),
+        )
+        world = World(script)
+        world.run()
+        shares += [event.share for event in world.history.of(Disturbed)]
+    assert len(shares) == 8
+    assert 0.9 < sum(shares) / len(shares) <= 1.2
