@@ -36,6 +36,7 @@ BENCHES = (
     "membership-sim",
     "migration",
     "overlay-scale",
+    "overlay-sim",
     "patterns",
     "patterns-siege",
     "pipeline",
