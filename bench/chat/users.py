@@ -30,6 +30,8 @@ DRAIN_MAX_S: Final = 120.0
 READ_BYTES: Final = 256 * 1024
 MARK: Final = b'"text":"at '
 MARK_DIGITS_COUNT: Final = 20
+PING_BYTE: Final = 0x89
+PONG_BYTE: Final = 0x8A
 CLOSED: Final = "the server closed the connection of a user"
 
 
@@ -72,7 +74,7 @@ class User:
         self._received += data
 
     def take_frames(self, more: bytes = b"") -> list[bytes]:
-        """Return the complete frames received so far, and keep the rest."""
+        """Return the complete frames received so far, and keep the rest. Pings are answered."""
         if self._received:
             self._received += more
             data = bytes(self._received)
@@ -91,7 +93,11 @@ class User:
                 size, head = int.from_bytes(data[position + 2 : position + 10], "big"), 10
             if end - position < head + size:
                 break
-            frames.append(data[position + head : position + head + size])
+            content = data[position + head : position + head + size]
+            if data[position] == PING_BYTE:
+                self.socket.sendall(bytes((PONG_BYTE, 0x80 | size)) + bytes(4) + content)
+            else:
+                frames.append(content)
             position += head + size
         self._received = bytearray(data[position:])
         return frames
