@@ -56,7 +56,7 @@ _SIGN_IN_DECODER: Final = msgspec.json.Decoder(SignIn)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class ApiProblem(Exception):  # noqa: N818 - an HTTP answer, not a failure
+class RequestError(Exception):
     """A request is answered with an error."""
 
     def __init__(self, status: int, reason: str, field: str = "") -> None:
@@ -103,7 +103,7 @@ class ChatSite:
     async def _require_user(self, request: web.Request) -> User:
         user = await self._find_user(request)
         if user is None:
-            raise ApiProblem(401, "choose a name first")
+            raise RequestError(401, "choose a name first")
         return user
 
     async def _get_session(self, request: web.Request) -> web.Response:
@@ -112,11 +112,11 @@ class ChatSite:
     async def _sign_in(self, request: web.Request) -> web.Response:
         _check_origin(request)
         if not self._sign_ins.take(asyncio.get_running_loop().time()):
-            raise ApiProblem(429, "too many users sign in at the moment: try again in a second")
+            raise RequestError(429, "too many users sign in at the moment: try again in a second")
         try:
             wanted = _SIGN_IN_DECODER.decode(await request.read())
         except msgspec.DecodeError as error:
-            raise ApiProblem(400, f"invalid request: {error!s:.200}", "name") from error
+            raise RequestError(400, f"invalid request: {error!s:.200}", "name") from error
         user, secret = await self._chat.sign_in(wanted.name)
         response = _answer({"me": user})
         _set_cookie(request, response, secret)
@@ -145,10 +145,10 @@ class ChatSite:
             return response
         now_s = asyncio.get_running_loop().time()
         if not self._link_attempts.take(now_s):
-            raise ApiProblem(429, "too many links are tried at the moment: try again in a second")
+            raise RequestError(429, "too many links are tried at the moment: try again in a second")
         user = self._links.take(request.match_info["secret"], now_s)
         if user is None:
-            raise ApiProblem(404, "this link was used already, or is older than five minutes")
+            raise RequestError(404, "this link was used already, or is older than five minutes")
         _set_cookie(request, response, await self._chat.add_session(user))
         return response
 
@@ -165,7 +165,7 @@ class ChatSite:
         if around is not None:
             page = await self._chat.read(reader.load_around, key, around, limit)
             if page is None:
-                raise ApiProblem(404, "the conversation has no such message", "around")
+                raise RequestError(404, "the conversation has no such message", "around")
         elif after is not None:
             page = await self._chat.read(reader.load_after, key, after, limit)
         else:
@@ -177,7 +177,7 @@ class ChatSite:
         user = await self._require_user(request)
         text = request.query.get("text", "")
         if len(text) > SEARCH_MAX_CHARACTERS:
-            raise ApiProblem(
+            raise RequestError(
                 400, f"a search has at most {SEARCH_MAX_CHARACTERS} characters", "text"
             )
         if "conversation" in request.query:
@@ -207,7 +207,7 @@ class ChatSite:
     async def _get_asset(self, request: web.Request) -> web.Response:
         asset = await self._assets.find(request.rel_url.raw_path)
         if asset is None:
-            raise ApiProblem(404, "there is nothing at this address")
+            raise RequestError(404, "there is nothing at this address")
         return render_asset(request, asset, HEADERS)
 
     async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
@@ -216,7 +216,7 @@ class ChatSite:
         if user is None:
             return await refuse_socket(request)
         if self._socket_count >= SOCKETS_MAX_COUNT:
-            raise ApiProblem(503, f"{SOCKETS_MAX_COUNT:,} browsers are connected already")
+            raise RequestError(503, f"{SOCKETS_MAX_COUNT:,} browsers are connected already")
         self._socket_count += 1
         try:
             return await serve_socket(self._chat, user, request)
@@ -230,7 +230,7 @@ async def _answer_problems(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     except RefusedError as error:
         return _answer({"reason": error.reason, "field": error.field}, 400)
-    except ApiProblem as problem:
+    except RequestError as problem:
         return _answer({"reason": problem.reason, "field": problem.field}, problem.status)
     except web.HTTPRequestEntityTooLarge:
         return _answer({"reason": f"a request has at most {BODY_MAX_BYTES:,} bytes"}, 413)
@@ -242,7 +242,7 @@ def _check_origin(request: web.Request) -> None:
     site = request.headers.get("sec-fetch-site", "same-origin")
     is_foreign = origin is not None and urlsplit(origin).netloc.lower() != request.host.lower()
     if is_foreign or site not in ("same-origin", "none"):
-        raise ApiProblem(403, "the request comes from a page of another site")
+        raise RequestError(403, "the request comes from a page of another site")
 
 
 def _set_cookie(request: web.Request, response: web.Response, secret: str) -> None:
@@ -262,7 +262,7 @@ def _parse_number(request: web.Request, name: str, default: int | None, most: in
     if text is None:
         return default
     if not text.isascii() or not text.isdecimal() or len(text) > 20 or int(text) < 1:
-        raise ApiProblem(400, f"{name} is not a positive number", name)
+        raise RequestError(400, f"{name} is not a positive number", name)
     return min(int(text), most)
 
 
