@@ -426,7 +426,7 @@ class MessageEndpoint:
 
 @asynccontextmanager
 async def _activate_at_once(on_standby: Callable[[], object]) -> AsyncIterator[None]:
-    """Most endpoints consume in all processes at the same time."""
+    """Let an endpoint consume without waiting: it may do so in several processes at the same time."""
     yield
 
 

@@ -502,7 +502,10 @@ class Messaging:
             body: an object, or a `Message` with properties of its own.
             key: the routing key, for a `PublishSubscribe`.
 
-        Raises `TranslationError` and `NotConfirmedError`.
+        Raises `TranslationError`, `ValueError` for properties that cannot be encoded, `NotConfirmedError` if the broker
+        has refused the message, `UnroutableMessageError` if there is no queue for it also after `to` was declared
+        again, and `ChannelClosedByBrokerError` if the broker refuses it as invalid or forbidden, for example because
+        of a `user_id` of another user.
         """
         runtime = self._require_runtime()
         publish = await self._encode(to, body, key)

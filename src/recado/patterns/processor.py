@@ -1,13 +1,13 @@
 """The processor of handlers: translate a delivery, call the handler, reply, and settle.
 
-    delivery ─→ selected? ─→ translate ─→ steps ─→ handler ─→ reply ─→ acknowledge
-                   │no          │error       │error    │error
-                acknowledge   invalid      attempt again later, or dead letter; then acknowledge
+    delivery ─→ decode ─→ selected? ─→ handler ─→ reply ─→ acknowledge
+                  │error     │no          │error     │error
+               invalid   acknowledge   attempt again later, or dead letter; then acknowledge
 
 PPR1  A delivery is acknowledged only after everything that follows from it is confirmed: the reply, the copy that
       is attempted again, the dead letter.
-PPR2  No delay holds an unacknowledged delivery, except the pause of `REQUEUE_DELAY_S` before one is requeued whose
-      consequences the broker has refused.
+PPR2  No delay holds an unacknowledged delivery, except the turn that `rate` makes it wait for, and the pause of
+      `REQUEUE_DELAY_S` before one is requeued whose consequences the broker has refused.
 PPR3  A message is handled at most `Retry.attempts` times, also if it kills its workers (quorum queues).
 
 Properties are decoded only if something needs them, because that takes longer than translating a small body.
