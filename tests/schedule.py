@@ -17,23 +17,29 @@ from tests.spark import GROUPS, group_of
 
 # Those that take more than about 10 s; `--durations` of a run shows when another one belongs here.
 LONGEST_FILES: Final = (
-    "tests/typing/test_typing.py",  # mypy and pyright
     "tests/console/web/test_pages.py",  # Chromium
-    "tests/bench/test_patterns_siege.py",
     "tests/bench/test_feeds_siege.py",
     "tests/console/web/test_use.py",
-    "tests/console/web/test_filled_pages.py",
-    "tests/e2e/test_management.py",  # RabbitMQ
+    "tests/bench/test_crash.py",
+    "tests/typing/test_typing.py",  # mypy and pyright
+    "tests/console/web/test_messages.py",
     "tests/e2e/test_rabbitmqadmin.py",
+    "tests/console/web/test_security.py",
+    "tests/e2e/test_management.py",  # RabbitMQ
+    "tests/console/web/test_filled_pages.py",
     "tests/console/test_fuzz.py",
-    "tests/suites/test_client_suites.py",
-    "tests/client/test_survival.py",
-    "tests/docs/test_quotes.py",
+    "tests/bench/test_feeds.py",
+    "tests/bench/test_management.py",
     "tests/e2e/test_permission_matrix.py",
     "tests/e2e/test_prometheus.py",
-    "tests/e2e/test_metrics.py",
-    "tests/e2e/test_management_tools.py",
+    "tests/docs/test_quotes.py",
+    "tests/bench/test_patterns_siege.py",
     "tests/console/web/test_many_queues.py",
+    "tests/console/web/test_provider.py",
+    "tests/suites/test_client_suites.py",
+    "tests/client/test_survival.py",
+    "tests/e2e/test_management_tools.py",
+    "tests/e2e/test_metrics.py",
     "tests/console/test_provider_sign_in.py",
 )
 
