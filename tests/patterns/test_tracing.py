@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from recado.client import ChannelClosedByBrokerError
 from recado.patterns import (
     Aggregator,
     Harness,
@@ -152,7 +153,9 @@ async def test_a_combined_message_is_linked_to_all_parts(
     assert message.body == 6
     assert set(message.headers) == {"traceparent"}
     whole, parts = recording.span("create orders"), recording.spans("create lines")
-    assert [parent_id(part) for part in parts] == [context_id(whole)] * 3
+    splitting = recording.span("process orders")
+    assert parent_id(splitting) == context_id(whole)
+    assert [parent_id(part) for part in parts] == [context_id(splitting)] * 3
     assert link_ids(recording.span("create totals")) == [context_id(part) for part in parts]
     assert trace_count(recording.spans()) == 1
 
@@ -250,3 +253,53 @@ def test_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> No
         ImportError, match=r"opentelemetry is not installed: pip install 'recado\[otel\]'"
     ):
         Tracing()
+
+
+@in_a_loop
+async def test_sending_and_flows_have_spans_with_links(
+    server: Server, name: Name, recording: Recording
+) -> None:
+    app, orders, shipped, seen = Messaging(server.url), name("orders"), name("shipped"), Collected()
+    app.intercept(Tracing(recording.provider))
+    app.flow(orders, Splitter(lambda order: order), to=shipped, tag="flow")
+
+    @app.subscribe(shipped)
+    async def collect(item: str) -> None:
+        seen.add(item)
+
+    async with app:
+        with recording.tracer.start_as_current_span("program") as program:
+            await app.publish_many(orders, [["a"], ["b", "c"]])
+            await app.publish(shipped, "d")
+        assert sorted(await seen.wait(4)) == ["a", "b", "c", "d"]  # type: ignore[type-var]
+    created = recording.spans(f"create {orders}")
+    sent = recording.span(f"send {orders}")
+    assert sent.kind is SpanKind.CLIENT
+    assert sent.parent is not None
+    assert sent.parent.span_id == program.get_span_context().span_id
+    assert [each.context.span_id for each in sent.links] == [context_id(each) for each in created]
+    assert sent.attributes is not None
+    assert sent.attributes["messaging.batch.message_count"] == 2
+    assert sent.attributes["messaging.operation.type"] == "send"
+    single = recording.span(f"send {shipped}")
+    assert single.attributes is not None
+    assert "messaging.batch.message_count" not in single.attributes
+    batches = recording.spans(f"process {orders}")
+    linked = [each.context.span_id for batch in batches for each in batch.links]
+    assert linked == [context_id(each) for each in created]
+    assert all(each.kind is SpanKind.CONSUMER for each in batches)
+
+
+@in_a_loop
+async def test_a_message_that_cannot_be_sent_is_an_error_of_its_span(
+    server: Server, name: Name, recording: Recording
+) -> None:
+    app = Messaging(server.url)
+    app.intercept(Tracing(recording.provider))
+    async with app:
+        with pytest.raises(ChannelClosedByBrokerError):
+            await app.publish(PublishSubscribe("", type="direct"), Message(body=1, user_id="eve"))
+    sent = recording.span("send")
+    assert sent.status.status_code is StatusCode.ERROR
+    assert sent.attributes is not None
+    assert sent.attributes["error.type"] == "ChannelClosedByBrokerError"

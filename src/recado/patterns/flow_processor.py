@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from .destination import Destination, PointToPoint
 from .errors import UnroutableMessageError
 from .failure import describe, to_failure
 from .flow import FlowOutput, FlowResult, FlowRuntime
+from .interceptor import Interceptor, intercept_batch
 from .message import Message
 from .publisher import ConfirmedPublisher, EncodedPublish
 from .reception import receive
@@ -119,6 +121,7 @@ class FlowProcessor:
         body_type: Any,
         publisher: FlowPublisher,
         settlement: DeliverySettlement,
+        interceptors: Sequence[Interceptor],
         translators: Translators,
     ) -> None:
         self.flow = flow
@@ -128,6 +131,7 @@ class FlowProcessor:
         self._body_type = body_type
         self._publisher = publisher
         self._settlement = settlement
+        self._interceptors = interceptors
         self._translators = translators
 
     @property
@@ -207,7 +211,14 @@ class FlowProcessor:
             message = await self._receive(delivery, queue)
             if message is not None:
                 accepted.append((delivery, message))
-        results = await self.flow.process([message for _, message in accepted])
+        messages = [message for _, message in accepted]
+        process = partial(self.flow.process, messages)
+        if self._interceptors and messages:
+            results: Sequence[FlowResult] = await intercept_batch(
+                self._interceptors, messages, self.flow.name, process
+            )
+        else:
+            results = await process()
         await self._publish([output for result in results for output in result.outputs])
         for (delivery, _), result in zip(accepted, results, strict=True):
             await self._settle(delivery, result, queue)

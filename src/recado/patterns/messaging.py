@@ -15,6 +15,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -46,7 +47,7 @@ from .endpoint_registry import EndpointRegistry
 from .errors import CompositionError, UnroutableMessageError
 from .flow import FlowComposition
 from .handler import inspect_handler
-from .interceptor import Interceptor
+from .interceptor import Interceptor, intercept_send
 from .message import Message
 from .outbox import Outbox
 from .polling import PollingConsumer
@@ -507,8 +508,16 @@ class Messaging:
         again, and `ChannelClosedByBrokerError` if the broker refuses it as invalid or forbidden, for example because
         of a `user_id` of another user.
         """
-        runtime = self._require_runtime()
         publish = await self._encode(to, body, key)
+        if self._interceptors:
+            send = partial(self._send, to, publish)
+            await intercept_send(self._interceptors, [publish], to_destination(to), send)
+        else:
+            await self._send(to, publish)
+
+    async def _send(self, to: DestinationLike, publish: EncodedPublish) -> None:
+        """Publish an encoded message; if its destination was deleted, it is declared again."""
+        runtime = self._require_runtime()
         try:
             await runtime.publisher.publish(publish)
         except (UnroutableMessageError, ChannelClosedByBrokerError):
@@ -531,7 +540,11 @@ class Messaging:
     ) -> None:
         """Publish messages in order, and wait until the broker has confirmed all of them."""
         publishes = [await self._encode(to, body, key) for body in bodies]
-        await self._require_runtime().publisher.publish_many(publishes)
+        send = partial(self._require_runtime().publisher.publish_many, publishes)
+        if self._interceptors and publishes:
+            await intercept_send(self._interceptors, publishes, to_destination(to), send)
+        else:
+            await send()
 
     async def publish_encoded(self, publish: EncodedPublish) -> None:
         """Publish a message that is encoded already, and wait for its confirm."""

@@ -159,6 +159,7 @@ class Runtime:
             flow.body_type,
             publisher,
             self.settlement(processing),
+            self._interceptors,
             self.encoder.translators,
         )
 

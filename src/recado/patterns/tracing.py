@@ -2,13 +2,16 @@
 
     app.intercept(Tracing())
 
+    send orders                until the broker has confirmed messages, with links to the spans that have created them
     create orders              when a message is encoded for publishing; its context goes into the headers
     └─ process orders          while a handler runs: a child of the span that created the message, with a link to it
        ├─ create invoices      what the handler publishes
        └─ create reply         its reply
 
-Flows have no spans of their own: what leaves a flow is a child of the span that created what entered it. A message
-that an aggregator has combined has links to all messages of its group (`trace_context`).
+A flow has a span `process …` for each batch, with links to the messages; it is part of their trace if they have the
+same one. What leaves a flow is a child of that span; behind steps with state, it is a child of the span that created
+what entered the flow. A message that an aggregator has combined has links to all messages of its group
+(`trace_context`). An acknowledgement has no reply, so there are no spans for settling.
 
 `pip install 'recado[otel]'` installs the API of OpenTelemetry; without an SDK, spans are not recorded.
 """
@@ -16,7 +19,7 @@ that an aggregator has combined has links to all messages of its group (`trace_c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +36,7 @@ from .trace_context import (
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-    from opentelemetry.trace import Link, SpanContext, TracerProvider
+    from opentelemetry.trace import Link, SpanContext, SpanKind, TracerProvider
 
 EXTRA: Final = "otel"
 _PRIVATE_QUEUE_SUFFIX: Final = re.compile(r"\.[0-9a-f]{12}$")  # see `EndpointSource`
@@ -110,6 +113,67 @@ class Tracing(Interceptor):
             finally:
                 context = self._api.set_span_in_context(span, self._empty_context)
                 _reply_context.set((correlation_id, context))
+
+    async def send(
+        self, to: Destination, headers: Sequence[Mapping[str, Any]], proceed: Proceed
+    ) -> Any:
+        """Wait for the confirms inside a span."""
+        attributes = {
+            "messaging.system": "rabbitmq",
+            "messaging.operation.name": "send",
+            "messaging.operation.type": "send",
+            "messaging.destination.name": to.name,
+        }
+        kind = self._api.SpanKind.CLIENT
+        return await self._run_batch(f"send {to.name}", kind, attributes, headers, proceed)
+
+    async def handle_batch(
+        self, messages: Sequence[Message[Any]], tag: str, proceed: Proceed
+    ) -> Any:
+        """Run the steps of a flow inside a span."""
+        attributes = {
+            "messaging.system": "rabbitmq",
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            "recado.endpoint": tag,
+        }
+        name = f"process {_span_destination(messages[0], tag)}"
+        headers = [each.headers for each in messages]
+        return await self._run_batch(
+            name, self._api.SpanKind.CONSUMER, attributes, headers, proceed
+        )
+
+    async def _run_batch(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, str],
+        headers: Sequence[Mapping[str, Any]],
+        proceed: Proceed,
+    ) -> Any:
+        """Run something inside a span with links to the spans that have created its messages."""
+        carried = [self._extract(each) for each in headers[:TRACE_LINKS_MAX]]
+        contexts = [self._span_context(each) for each in carried]
+        parent = None  # the current span
+        is_one_trace = len({each.trace_id for each in contexts}) == 1
+        if is_one_trace and not self._api.get_current_span().get_span_context().is_valid:
+            parent = carried[0]
+        counted: dict[str, str | int] = dict(attributes)
+        if len(headers) > 1:
+            counted["messaging.batch.message_count"] = len(headers)
+        span = self._tracer.start_span(
+            name,
+            context=parent,
+            kind=kind,
+            attributes=counted,
+            links=[self._api.Link(each) for each in contexts if each.is_valid],
+        )
+        with self._api.use_span(span, end_on_exit=True):
+            try:
+                return await proceed()
+            except Exception as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                raise
 
     def _find_parent(
         self, message: Message[Any], *, is_reply: bool
