@@ -14,12 +14,17 @@ import recado
 from recado.amqp.properties import Properties, encode_properties
 from recado.client import ClientError
 from recado.patterns import (
+    CompositionError,
     FlowStep,
+    LogStream,
     MemoryStore,
     Message,
     Messaging,
     NotConfirmedError,
     Outputs,
+    PointToPoint,
+    PublishSubscribe,
+    RecipientList,
     ReplyError,
     Retry,
     StatefulStep,
@@ -435,6 +440,32 @@ async def test_a_message_that_cannot_be_published_fails_alone(app: Messaging, na
         )
         assert [each is None for each in outcomes] == [False, True, False, False, True]
         await soon(app.publish(queue, 2))
+
+
+@pytest.mark.parametrize("make", [PointToPoint, PublishSubscribe, LogStream])
+def test_a_destination_with_an_impossible_name(make: Callable[[str], object]) -> None:
+    assert make("\u00e4" * 127 + "a")
+    with pytest.raises(
+        CompositionError, match=r"the name has 256 bytes, but at most 255 are possible"
+    ):
+        make("\u00e4" * 128)
+    with pytest.raises(CompositionError, match="the name is not valid text"):
+        make("\ud800")
+
+
+@in_a_loop
+async def test_a_message_that_names_an_impossible_recipient_is_a_dead_letter(
+    app: Messaging, name: Name
+) -> None:
+    queue = name("news")
+    app.flow(queue, RecipientList(lambda message: [f"{queue}.{message.body}"]))
+    async with app:
+        for recipient in ("x" * 300, "ana"):
+            await app.publish(queue, recipient)
+        async with message_of(app, f"{queue}.ana") as message:
+            assert message.body == b'"ana"'
+        async with message_of(app, app.dead_letter.name) as dead:
+            assert dead.headers["x-failure-reason"].startswith("CompositionError: queue 'news-")
 
 
 @in_a_loop
