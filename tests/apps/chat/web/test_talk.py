@@ -29,7 +29,9 @@ def test_two_people_talk_in_a_room_and_one_leaves(sign_in: SignIn, room: str) ->
     assert ion.texts() == ["Good morning", "Hello Ana", "Where has Ion gone?"]
 
 
-def test_replies_have_the_colour_and_the_letter_of_their_thread(sign_in: SignIn, room: str) -> None:
+def test_replies_have_the_colour_and_the_letters_of_their_thread(
+    sign_in: SignIn, room: str
+) -> None:
     ana, ion = sign_in("Ana", room), sign_in("Ion", room)
     ana.write("Which queue?")
     ana.write("Which exchange?")
@@ -57,7 +59,7 @@ def test_replies_have_the_colour_and_the_letter_of_their_thread(sign_in: SignIn,
         assert marks["The red one"] == marks["Thank you"] == queue
         assert marks["I have found it"] == exchange
         assert queue != exchange
-        assert re.fullmatch("[A-Z]", queue[1]), "also without colours"
+        assert re.fullmatch("[A-Z]{2}", queue[1]), "also without colours"
     quote = ion.message("Thank you").get_by_role("button", name=f"{ion.name} The red one")
     quote.click()
     ion.page.locator(".message.flash", has_text="The red one").wait_for()
@@ -229,6 +231,13 @@ def test_the_traffic_of_own_actions_is_shown_and_explained(sign_in: SignIn, room
     ana.page.get_by_role("link", name="Back to the conversation").click()
     ana.field.wait_for()
     assert ion.page.get_by_text("basic.publish").count() == 0
+    operations = traffic.get_by_role("listitem").count()
+    ana.page.get_by_role("button", name="Close AMQP traffic").click()
+    ana.page.get_by_role("button", name="AMQP traffic").click()
+    traffic.get_by_role("listitem").first.wait_for()
+    assert traffic.get_by_role("listitem").count() == operations, "none is shown twice"
+    traffic.get_by_role("button", name="Clear").click()
+    traffic.get_by_text("Nothing yet.").wait_for()
 
 
 def test_everything_is_within_reach_of_the_keyboard(sign_in: SignIn, room: str) -> None:

@@ -144,7 +144,7 @@ function onWelcome({ me, users, conversations, rooms, broker, limits }) {
     }
     changed(topicOf(conversation.id));
   }
-  if (isDrawerOpen) send({ type: "drawer", open: true });
+  if (isDrawerOpen) watchAmqp(true);
   changed("conversations", "presence", "rooms", "connection", "welcome");
   pumpAll();
 }
@@ -283,7 +283,10 @@ function onRead({ conversation: id, position, unread, last_position }) {
 let amqpNumber = 0;
 
 function onAmqp({ entries }) {
-  state.amqp = [...state.amqp, ...entries.map((each) => ({ ...each, number: (amqpNumber += 1) }))].slice(-AMQP_MAX);
+  const news = entries.filter((each) => each.time > amqpClearedAt);
+  if (isAmqpRepeated) state.amqp = [];
+  isAmqpRepeated = false;
+  state.amqp = [...state.amqp, ...news.map((each) => ({ ...each, number: (amqpNumber += 1) }))].slice(-AMQP_MAX);
   changed("amqp");
 }
 
@@ -419,10 +422,19 @@ export const edit = (message, text) => enqueue({ kind: "edit", conversation: mes
 export const erase = (message) => enqueue({ kind: "delete", conversation: message.conversation, id: message.id });
 
 let isDrawerOpen = false;
+let isAmqpRepeated = false; // the next entries begin with the last ones once more
+let amqpClearedAt = 0;
 
 export function watchAmqp(isOpen) {
   isDrawerOpen = isOpen;
+  isAmqpRepeated = isOpen;
   send({ type: "drawer", open: isOpen });
+}
+
+export function clearAmqp() {
+  amqpClearedAt = state.amqp.at(-1)?.time ?? 0;
+  state.amqp = [];
+  changed("amqp");
 }
 
 // ── names ─────────────────────────────────────────────────────────────────────────────────────────

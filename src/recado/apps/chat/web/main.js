@@ -89,16 +89,17 @@ function Shell() {
     go(addressOf(wanted), { replace: true });
   });
   const current = shown ?? (explained ? last : null);
-  const panel = route.query.panel;
+  const { panel } = route.query;
+  const shownPanel = explained && !isWide ? null : panel; // a phone shows the explanation alone
   // On a phone the list and the conversation are two views; without a conversation the list has nothing to show.
   const isInMain = shown || explained || (state.epoch > 0 && state.conversations.size === 0);
   return html`<button class="skip" onClick=${() => document.querySelector("textarea, .empty button, #title")?.focus()}>Skip to the conversation</button>
-    <div class="shell ${isInMain ? "in-conversation" : ""} ${panel && (shown || explained) ? "with-panel" : ""}">
+    <div class="shell ${isInMain ? "in-conversation" : ""} ${shownPanel && (shown || explained) ? "with-panel" : ""}">
       <${Sidebar} current=${current} isMain=${!isWide && !isInMain} />
       <main class="main">
         ${explained ? html`<${ExplainPage} operation=${explained} back=${current ? addressOf(current, { panel }) : href([])} />` : shown ? html`<${ConversationPage} id=${shown} route=${route} />` : html`<${Start} />`}
       </main>
-      <${Panel} key=${panel} name=${panel} conversation=${state.conversations.get(current)} isMain=${!isWide} />
+      <${Panel} key=${shownPanel} name=${shownPanel} conversation=${state.conversations.get(current)} isMain=${!isWide} />
     </div>
     <${DialogHost} /><${NoticeHost} />`;
 }

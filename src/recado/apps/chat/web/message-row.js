@@ -78,11 +78,11 @@ export class MessageRow extends Component {
   }
 }
 
-// A bubble in the colour of the thread, with its letter; an empty one if there is no thread yet. A click replies.
+// A bubble in the colour of the thread, with its letters; an empty one if there is no thread yet. A click replies.
 function ThreadIcon({ mark, message, isTabStop, reply }) {
-  const label = mark ? `Reply in thread ${mark.letter}` : "Reply";
+  const label = mark ? `Reply in thread ${mark.letters}` : "Reply";
   return html`<button type="button" class="bubble" aria-label="${label}, to ${message.author.name}" title=${label} tabindex=${isTabStop ? 0 : -1}
-    disabled=${!reply} onClick=${reply}>${mark?.letter ?? ""}</button>`;
+    disabled=${!reply} onClick=${reply}>${mark?.letters ?? ""}</button>`;
 }
 
 function Quote({ quote, actions }) {

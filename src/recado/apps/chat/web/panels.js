@@ -1,6 +1,6 @@
 // What is shown beside a conversation: its members, a search, or the AMQP traffic of this user's actions.
 import { search } from "./api.js";
-import { distinctionOf, nameOf, watchAmqp } from "./chat.js";
+import { clearAmqp, distinctionOf, nameOf, watchAmqp } from "./chat.js";
 import { openPrivateOrTell, titleOf } from "./conversation-view.js";
 import { explanationOf, subjectOf } from "./explain.js";
 import { briefTimeOf, count, preciseTimeOf } from "./format.js";
@@ -8,7 +8,7 @@ import { IconButton } from "./icons.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { Text } from "./message-row.js";
 import { addressOf, currentRoute, go, href, setPanel } from "./router.js";
-import { changed, state, useTopics } from "./store.js";
+import { state, useTopics } from "./store.js";
 import { parseFound } from "./text.js";
 
 const SEARCH_PAUSE_MS = 250; // after the last key
@@ -21,7 +21,7 @@ export function Panel({ name, conversation, isMain }) {
   const Heading = isMain ? "h1" : "h2";
   return html`<div class="panel" role=${isMain ? "main" : "complementary"} aria-labelledby="panel-title"
     onKeyDown=${(event) => event.key === "Escape" && setPanel(null)}>
-    <header class="panel-head"><${Heading} id="panel-title">${title}<//><${IconButton} name="close" label="Close ${title}" onClick=${() => setPanel(null)} /></header>
+    <div class="panel-head"><${Heading} id="panel-title">${title}<//><${IconButton} name="close" label="Close ${title}" onClick=${() => setPanel(null)} /></div>
     <${Content} conversation=${conversation} />
   </div>`;
 }
@@ -112,12 +112,8 @@ function Traffic() {
   useLayoutEffect(() => {
     if (follows.current) body.current.scrollTop = body.current.scrollHeight;
   });
-  const clear = () => {
-    state.amqp = [];
-    changed("amqp");
-  };
   return html`<div class="panel-form"><p class="hint">What the broker is asked to do because of you, and answers, as it happens.</p>
-      <button type="button" class="button small" disabled=${!state.amqp.length} onClick=${clear}>Clear</button></div>
+      <button type="button" class="button small" disabled=${!state.amqp.length} onClick=${clearAmqp}>Clear</button></div>
     <div class="panel-body traffic" ref=${body} tabindex="0" role="group" aria-label="AMQP operations"
       onScroll=${(event) => (follows.current = event.target.scrollHeight - event.target.scrollTop - event.target.clientHeight < 24)}>
       ${!state.amqp.length && html`<p class="empty-text">Nothing yet. Write a message, or join or leave a room.</p>`}

@@ -27,8 +27,8 @@ export function Sidebar({ current, isMain }) {
   const privates = conversations.filter((each) => !each.isRoom);
   return html`<div class="sidebar" role=${isMain ? "main" : "complementary"} aria-label="Conversations">
     ${isMain && html`<h1 class="offscreen">Conversations</h1>`}
-    <header class="brand"><a href="#/" aria-label="recado, start"><${Logo} />recado</a>
-      <span class="status ${state.connection}" role="status">${{ live: "", waiting: "Not connected", connecting: "Connecting…" }[state.connection]}</span></header>
+    <div class="brand"><a href="#/" aria-label="recado, start"><${Logo} />recado</a>
+      <span class="status ${state.connection}" role="status">${{ live: "", waiting: "Not connected", connecting: "Connecting…" }[state.connection]}</span></div>
     <${Finder} />
     <nav class="lists" aria-label="Rooms and people">
       <div class="group"><h2>Rooms</h2><${IconButton} name="plus" label="All rooms" onClick=${showRooms} /></div>
@@ -38,8 +38,8 @@ export function Sidebar({ current, isMain }) {
       <ul>${privates.map((each) => html`<${Entry} key=${each.id} conversation=${each} isCurrent=${each.id === current} />`)}</ul>
       ${!privates.length && html`<p class="hint">Click a name to write in private.</p>`}
     </nav>
-    <footer class="me"><span class="me-name"><bdi>${state.me.name}</bdi></span>
-      <${IconButton} name="more" label="Settings and help" onClick=${showSettings} /></footer>
+    <div class="me"><span class="me-name"><bdi>${state.me.name}</bdi></span>
+      <${IconButton} name="more" label="Settings and help" onClick=${showSettings} /></div>
   </div>`;
 }
 
