@@ -12,9 +12,10 @@ import pytest
 
 import recado
 from recado.amqp.properties import Properties, encode_properties
-from recado.client import ClientError
+from recado.client import ClientError, RobustChannel
 from recado.patterns import (
     CompositionError,
+    Destination,
     FlowStep,
     LogStream,
     MemoryStore,
@@ -440,6 +441,30 @@ async def test_a_message_that_cannot_be_published_fails_alone(app: Messaging, na
         )
         assert [each is None for each in outcomes] == [False, True, False, False, True]
         await soon(app.publish(queue, 2))
+
+
+@pytest.mark.parametrize("make", [PointToPoint, PublishSubscribe])
+@in_a_loop
+async def test_a_declaration_that_is_cancelled_leaves_no_channel(
+    app: Messaging, name: Name, monkeypatch: pytest.MonkeyPatch, make: Callable[[str], Destination]
+) -> None:
+    """The broker limits the number of channels, so a program that cancels often could open no more."""
+    opened: list[RobustChannel] = []
+    asked = asyncio.Event()
+
+    async def wait_forever(channel: RobustChannel, name: str, **_: object) -> None:
+        opened.append(channel)
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with app:
+        for method in ("declare_queue", "declare_exchange"):
+            monkeypatch.setattr(RobustChannel, method, wait_forever)
+        publishing = asyncio.create_task(app.publish(make(name("new")), 1))
+        await soon(asked.wait())
+        publishing.cancel()
+        await asyncio.wait([publishing])
+        assert [each.is_open for each in opened] == [False]
 
 
 @pytest.mark.parametrize("make", [PointToPoint, PublishSubscribe, LogStream])

@@ -125,21 +125,19 @@ class Declarer:
             )
 
     async def _exists_queue(self, name: str) -> bool:
-        channel = await self._connection.channel(confirms=False)
         try:
-            await channel.declare_queue(name, passive=True)
+            async with await self.open_channel() as channel:
+                await channel.declare_queue(name, passive=True)
         except ChannelClosedByBrokerError as error:
             return _exists(error)
-        await channel.close()
         return True
 
     async def _exists_exchange(self, name: str) -> bool:
-        channel = await self._connection.channel(confirms=False)
         try:
-            await channel.declare_exchange(name, passive=True)
+            async with await self.open_channel() as channel:
+                await channel.declare_exchange(name, passive=True)
         except ChannelClosedByBrokerError as error:
             return _exists(error)
-        await channel.close()
         return True
 
     async def open_channel(self) -> RobustChannel:
