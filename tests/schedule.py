@@ -19,6 +19,7 @@ from tests.spark import GROUPS, group_of
 LONGEST_FILES: Final = (
     "tests/console/web/test_pages.py",  # Chromium
     "tests/bench/test_feeds_siege.py",
+    "tests/patterns/test_reconnection.py",
     "tests/console/web/test_use.py",
     "tests/bench/test_crash.py",
     "tests/typing/test_typing.py",  # mypy and pyright
