@@ -12,9 +12,10 @@ from workshop.peers import Server
 
 
 class Wire(Proxy):
-    """Forwards bytes until `cut`. While `is_deaf`, what the chat says is lost, and what browsers say arrives."""
+    """Forwards bytes until `cut`. While `is_deaf`, what the chat says is lost; while `is_mute`, what browsers say."""
 
     is_deaf = False
+    is_mute = False
 
     @property
     def address(self) -> str:
@@ -26,7 +27,7 @@ class Wire(Proxy):
         with suppress(OSError):
             is_answer = source.getpeername()[1] == self.server.port
             while data := source.recv(65536):
-                if not (is_answer and self.is_deaf):
+                if not (self.is_deaf if is_answer else self.is_mute):
                     target.sendall(data)
             target.shutdown(socket.SHUT_WR)
 
