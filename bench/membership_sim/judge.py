@@ -35,11 +35,11 @@ SENT_PER_SECOND: Final = 120
 SENT_PER_SECOND_AND_NODE: Final = 12
 """The largest number of packets that a node sends in a second: a constant, and a part for each node of the network,
 which is that of syncs, failures of many nodes at once, and merging partitions."""
-SENT_AT_REST: Final = 25
-"""The same when nothing has happened for `REST_S`: pings, their answers, and looking for failed nodes."""
+SENT_AT_REST: Final = 35
+"""The same when nothing has happened for long, `REST_S` before the end: pings, looking for failed nodes, a sync."""
 REST_S: Final = 3.0
 REFUTATIONS_MAX: Final = 3
-"""Of a sound node, in one world: a node in trouble must not harass others."""
+"""Of a sound node, in one world: a node in trouble must not harass others. One more for three that lose packets."""
 FEW_REFUTATIONS_MAX: Final = 8
 """The same in networks of two or three nodes that lose packets: there is one helper at most."""
 
@@ -135,8 +135,12 @@ class Judge:
                 case s.Isolate(at=start, node=node, until=until):
                     is_apart = node in (one, other)
                 case s.LossyLink(at=start, nodes=nodes, until=until, ratio=1.0):
-                    # Without a third node nobody can help.
-                    is_apart = self._script.size == 2 and {one, other} == set(nodes)
+                    # Without a third node nobody can help; a partition may separate both from all others.
+                    is_alone = self._script.size == 2 or any(
+                        isinstance(other_fault, s.Partition | s.Isolate)
+                        for other_fault in self._script.faults
+                    )
+                    is_apart = is_alone and {one, other} == set(nodes)
                 case _:
                     continue
             if is_apart and start <= at <= until + GRACE_S:
@@ -309,6 +313,7 @@ class Judge:
                 for fault in faults
             )
             most = REFUTATIONS_MAX if self._script.size > 3 or is_clear else FEW_REFUTATIONS_MAX
+            most += sum(isinstance(fault, s.Lossy) for fault in faults) // 3
             is_judged = self._script.size > 2 or is_clear
             if is_judged and not is_troubled and core.refutation > most:
                 what = f"n{number} had to refute {core.refutation} suspicions"

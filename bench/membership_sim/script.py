@@ -301,6 +301,10 @@ def draw(seed: int, plot: Plot | None = None, size: int | None = None) -> Script
     random = Random(seed)
     chosen = plot or PLOTS[seed % len(PLOTS)]
     size = size or random.choice(SIZES)
+    if chosen is strangers:
+        size = max(size, 3)  # of two nodes the stranger would leave one
+    if chosen is bad_switch:
+        size = max(size, 4)  # of two nodes it could not be said which one is in trouble
     faults = sorted(chosen(random, size), key=lambda fault: fault.at)
     nodes = size + sum(isinstance(fault, JoinLate) for fault in faults)
     rates = tuple(random.choice((1.0, 1.0, 0.98, 1.02)) for _ in range(nodes))

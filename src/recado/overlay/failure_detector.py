@@ -81,7 +81,7 @@ class DetectorOptions(Struct, frozen=True):
     reset_suspicion: float = 0.3
     lone_suspicion: float = 1.6
     lone_reset_suspicion: float = 0.4
-    gossip_interval: float = 0.1
+    gossip_interval: float = 0.05
     departed_interval: float = 0.5
     """Between pings of peers that were evicted."""
     fan_out: int = 3
@@ -378,16 +378,19 @@ class FailureDetector:
             self._gossip.add(self._table.own_update())
 
     def _show_evidence(self, update: Suspected, source: NodeId | None) -> None:
-        """Tell a node that suspects a peer why this node has evicted it."""
+        """Tell a node that suspects a peer why that is no longer in the view."""
         departed = self._table.departed.get(update.node_id)
-        if departed is None or source is None or not isinstance(departed.evidence, Suspected):
+        if departed is None or source is None:
             return
-        known = (departed.peer.incarnation, departed.refutation)
-        is_same = known == (update.incarnation, update.refutation)
-        # Only for more votes, so that two nodes with different evidence do not answer each other forever.
-        votes, known_votes = len(update.votes), len(departed.evidence.votes)
-        if is_same and votes < min(known_votes, self._options.votes_needed):
-            self._send(source, Gossip((departed.evidence,)))
+        evidence = departed.evidence
+        if departed.peer.incarnation != update.incarnation:
+            return
+        if isinstance(evidence, Suspected):
+            # Only for more votes, so that two nodes with different evidence do not answer each other forever.
+            enough = min(len(evidence.votes), self._options.votes_needed)
+            if evidence.refutation != update.refutation or len(update.votes) >= enough:
+                return
+        self._send(source, Gossip((evidence,)))
 
     def _add_votes(self, node: NodeId, suspicion: Suspicion, votes: tuple[NodeId, ...]) -> bool:
         """Add votes, those that count first; return whether any is new and counts."""

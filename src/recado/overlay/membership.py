@@ -59,7 +59,7 @@ JOIN_INTERVAL_S: Final = 0.5
 SYNC_INTERVAL_S: Final = 5.0
 """Between comparisons of the view with that of a random peer."""
 SYNC_SOON_S: Final = 0.5
-"""The same while a sync is incomplete."""
+"""From joining to the first comparison: until all knew this node, news has passed it by."""
 LEAVE_S: Final = 0.5
 """From the announcement of leaving to the end, for gossip to pass it on."""
 LEAVE_FAN_OUT: Final = 16
@@ -425,6 +425,7 @@ class Membership:
         joining.missing.discard(part)
         if not joining.missing:
             self._joining = None
+            self._sync_at = self._time.time + SYNC_SOON_S
             self._collect()
             self._effects.append(Joined(self.own))
 

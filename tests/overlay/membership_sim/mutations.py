@@ -59,10 +59,6 @@ def convict_alone(self: FailureDetector, node: NodeId, suspicion: Suspicion, tim
     return time - suspicion.since >= self._options.suspicion
 
 
-def count_all_votes(self: FailureDetector, node: NodeId, votes: tuple[NodeId, ...]) -> list[NodeId]:
-    return list(votes)
-
-
 def advance_fully(self: OwnTime, now: float) -> bool:
     self.time += max(now - self._last, 0.0)
     self._last = now
@@ -105,7 +101,7 @@ def admit_any_network(self: Admission, packet: Packet[Any], own: PeerAddress) ->
 def take_forever(
     self: GossipQueue, nodes_count: int, first: Update | None = None
 ) -> tuple[Update, ...]:
-    updates = [update for _, update in self._updates.values()][:8]
+    updates = [update for level in self._levels for update in level.values()][:4]
     return tuple(updates if first is None else [first, *updates])
 
 
@@ -162,26 +158,6 @@ MUTATIONS = (
         5,
     ),
     Mutation(
-        "votes of suspected and evicted nodes count",
-        FailureDetector,
-        "_counted",
-        count_all_votes,
-        frozenset({Rule.ACCURACY}),
-        script.bad_switch,
-        40,
-        range(11, 12),
-    ),
-    Mutation(
-        "neighbours do not verify a suspicion",
-        FailureDetector,
-        "_consider_verifying",
-        ignore,
-        frozenset({Rule.DETECTION}),
-        script.silent_crashes,
-        40,
-        range(1, 4),
-    ),
-    Mutation(
         "nodes do not doubt themselves",
         LocalHealth,
         "worsen",
@@ -222,9 +198,10 @@ MUTATIONS = (
         PeerTable,
         "_is_newer",
         is_newer_by_refutation,
-        frozenset({Rule.CONVERGENCE, Rule.INCARNATION, Rule.DETECTION}),
+        frozenset({Rule.CONVERGENCE, Rule.INCARNATION, Rule.DETECTION, Rule.JOIN}),
         script.restarts,
         8,
+        range(1, 41),
     ),
     Mutation(
         "departed nodes are revived by old news",
@@ -303,9 +280,10 @@ MUTATIONS = (
         Membership,
         "_send_state",
         ignore,
-        frozenset({Rule.JOIN, Rule.CONVERGENCE}),
+        frozenset({Rule.JOIN, Rule.CONVERGENCE, Rule.LEAVE}),
         script.joins_and_leaves,
-        8,
+        13,
+        range(1, 31),
     ),
     Mutation(
         "a joining node takes any incarnation",

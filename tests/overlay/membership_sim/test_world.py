@@ -16,8 +16,6 @@ DISTINCT = tuple(dict.fromkeys(PLOTS))
 def test_membership_survives(plot: Plot) -> None:
     """FD1 to FD6, MB1 to MB3, in networks of 2 to 24 nodes."""
     for seed, size in enumerate((2, 3, 5, 8, 13, 24), 100):
-        if plot is script.strangers and size == 2:
-            continue  # the only other node would be the stranger
         world = World(draw(seed, plot, size))
         violations = world.run().violations
         assert violations == [], f"python -m bench.membership_sim {seed} --size {size} --plot …"
