@@ -49,7 +49,7 @@ TALK: Final = (
     ),
     ("Ana Rusu", "Fixed in 7c1b2ea.", None),
     ("Vlad Munteanu", "How do I see the bindings of an exchange without the console?", None),
-    ("Ion Popescu", "recado status exchanges --bindings", "How do I see"),
+    ("Ion Popescu", "recado bindings list", "How do I see"),
     ("Vlad Munteanu", "Thank you!", "recado status"),
     (
         "Maria Ciobanu",

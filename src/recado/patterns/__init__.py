@@ -1,7 +1,8 @@
 """Enterprise integration patterns for any AMQP 0-9-1 broker.
 
 messaging, blocking                                               the application: endpoints, publishing, requests
-topology, polling, transaction, endpoint_registry, runtime        the parts of an application
+topology, polling_consumer, transaction, endpoint_registry, runtime
+                                                                  the parts of an application
 publisher, requester, endpoint, processor, settlement, tap        what runs while it is started
 handler, subscription_options, encoder, reception, declaration    the parts of an endpoint
 retry, failure, delay, waiting_lines, limits, inbox               what happens to messages that fail, or are too many

@@ -50,7 +50,7 @@ from .handler import inspect_handler
 from .interceptor import Interceptor, intercept_send
 from .message import Message
 from .outbox import Outbox
-from .polling import PollingConsumer
+from .polling_consumer import PollingConsumer
 from .publisher import EncodedPublish
 from .retry import NO_RETRY
 from .runtime import FlowDefinition, Runtime
@@ -66,7 +66,7 @@ from .subscription_options import (
     require_queue,
     to_subscription_options,
 )
-from .topology import Topology
+from .topology import BrokerTopology
 from .transaction import BrokerTransaction
 from .transformation.enricher import Enricher, EnricherLike, apply_enrichers, to_enricher
 from .translation import Translator, Translators
@@ -690,5 +690,5 @@ class Messaging:
         """Remove a binding of `bind_dead_letters`."""
         await self._topology().unbind_dead_letters(exchange, queue, key)
 
-    def _topology(self) -> Topology:
-        return Topology(self._require_runtime().declarer)
+    def _topology(self) -> BrokerTopology:
+        return BrokerTopology(self._require_runtime().declarer)

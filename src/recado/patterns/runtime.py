@@ -31,7 +31,7 @@ from .flow_processor import FlowProcessor, FlowPublisher
 from .handler import Handler
 from .inbox import HandlerInbox
 from .interceptor import Interceptor
-from .polling import PollingConsumer
+from .polling_consumer import PollingConsumer
 from .processor import HandlerProcessor
 from .publisher import ConfirmedPublisher
 from .requester import Requester

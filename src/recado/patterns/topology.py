@@ -17,7 +17,7 @@ from .destination import DestinationLike, PublishSubscribe, to_destination
 _DEAD_LETTER_BINDING: FieldTable = {"x-dead-letter-binding": True}
 
 
-class Topology:
+class BrokerTopology:
     """The queues, exchanges and bindings of the broker of an application."""
 
     def __init__(self, declarer: Declarer) -> None:

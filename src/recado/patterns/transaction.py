@@ -23,7 +23,7 @@ from recado.client import Channel, Delivery, ReturnedMessage
 
 from .destination import DestinationLike
 from .message import Message
-from .polling import PollingConsumer
+from .polling_consumer import PollingConsumer
 from .publisher import EncodedPublish, to_unroutable
 
 EncodeFor: TypeAlias = Callable[[DestinationLike, object, str], Awaitable[EncodedPublish]]

@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from recado.apps.chat.messages import Kind, Publication, User, make_publication_id
-from recado.apps.chat.read_model import Reader, Writer
+from recado.apps.chat.messages import ChatUser, Kind, Publication, make_publication_id
+from recado.apps.chat.read_model import Reader, ReadModelWriter
 from recado.apps.chat.server import ServerOptions
 
 from .browser import Browser
 from .conftest import chat_in_thread
 
-ANA, BOB = User("a" * 32, "Ana"), User("b" * 32, "Bob")
+ANA, BOB = ChatUser("a" * 32, "Ana"), ChatUser("b" * 32, "Bob")
 
 
-def message(number: int, author: User = ANA, conversation: str = "room:tea") -> Publication:
+def message(number: int, author: ChatUser = ANA, conversation: str = "room:tea") -> Publication:
     client_id = f"c{number}"
     return Publication(
         id=make_publication_id(author.id, client_id),
@@ -32,7 +32,7 @@ def message(number: int, author: User = ANA, conversation: str = "room:tea") -> 
     )
 
 
-def change(target: Publication, author: User, kind: Kind, text: str = "") -> Publication:
+def change(target: Publication, author: ChatUser, kind: Kind, text: str = "") -> Publication:
     client_id = f"{kind.value} of {target.client_id}"
     return msgspec.structs.replace(
         target,
@@ -46,8 +46,8 @@ def change(target: Publication, author: User, kind: Kind, text: str = "") -> Pub
 
 
 def test_a_publication_is_applied_once_in_whatever_batch_it_comes_again(tmp_path: Path) -> None:
-    """RM1"""
-    writer = Writer(tmp_path / "chat.sqlite")
+    """CHR1"""
+    writer = ReadModelWriter(tmp_path / "chat.sqlite")
     first, second = message(1), message(2)
     applied = writer.apply([first, first, second], "v1")
     assert [(each.publication_id, each.position) for each in applied] == [
@@ -57,7 +57,7 @@ def test_a_publication_is_applied_once_in_whatever_batch_it_comes_again(tmp_path
     edit = change(first, ANA, Kind.EDIT, "better")
     assert [each.position for each in writer.apply([second, edit, edit], "v2")] == [3]
     writer.close()
-    writer = Writer(tmp_path / "chat.sqlite")
+    writer = ReadModelWriter(tmp_path / "chat.sqlite")
     assert writer.vector == "v2"
     assert writer.apply([first, second, edit], "v3") == []
     assert [each.position for each in writer.apply([message(3)], "v4")] == [4]
@@ -65,8 +65,8 @@ def test_a_publication_is_applied_once_in_whatever_batch_it_comes_again(tmp_path
 
 
 def test_only_the_author_changes_a_message(tmp_path: Path) -> None:
-    """RM2: whatever a program publishes to the feed."""
-    writer, reader = Writer(tmp_path / "chat.sqlite"), Reader(tmp_path / "chat.sqlite")
+    """CHR2: whatever a program publishes to the feed."""
+    writer, reader = ReadModelWriter(tmp_path / "chat.sqlite"), Reader(tmp_path / "chat.sqlite")
     sent = message(1)
     elsewhere = msgspec.structs.replace(change(sent, ANA, Kind.EDIT, "x"), conversation="room:b")
     forged = [
@@ -86,7 +86,7 @@ def test_only_the_author_changes_a_message(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_fails_changes_nothing(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "chat.sqlite")
+    writer = ReadModelWriter(tmp_path / "chat.sqlite")
     unsuitable = msgspec.structs.replace(message(2), time_ms=1 << 70)  # SQLite has 64 bits
     with pytest.raises(OverflowError):
         writer.apply([message(1), unsuitable], "v1")
@@ -95,7 +95,7 @@ def test_a_batch_that_fails_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_each_publication_names_the_one_before_it_in_its_conversation(tmp_path: Path) -> None:
-    writer = Writer(tmp_path / "chat.sqlite")
+    writer = ReadModelWriter(tmp_path / "chat.sqlite")
     first, other, second = message(1), message(2, conversation="room:b"), message(3)
     deletion = change(first, ANA, Kind.DELETION)
     applied = writer.apply([first, other, second, deletion], "v")
@@ -108,7 +108,7 @@ def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     database.execute("pragma user_version = 99")
     database.close()
     with pytest.raises(ValueError, match="99"):
-        Writer(tmp_path / "chat.sqlite")
+        ReadModelWriter(tmp_path / "chat.sqlite")
 
 
 def test_messages_are_made_again_from_the_history(tmp_path: Path) -> None:

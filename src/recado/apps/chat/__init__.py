@@ -6,7 +6,7 @@ read_model, schema       everything that pages show, in SQLite, made from the hi
 history                  the feed of the history: publishing, and applying it to the read model
 broker_link              the objects on the broker
 traffic, drawer          the record of what happens to them, and who sees it
-rendering                a message as the bytes that all its readers share
+presentation             a message as the bytes that all its readers share
 device                   browsers and bots as receivers of messages
 directory, broadcasts    users and conversations in memory, and news about them
 chat                     what users do

@@ -20,10 +20,10 @@ from recado.feeds.errors import FeedError
 from .chat import Chat
 from .conversation import ROOM_PREFIX, room_key, to_wire
 from .device import Device, OnlineUser
-from .messages import Kind, StoredMessage, User
+from .messages import ChatUser, Kind, StoredMessage
 from .names import RefusedError
+from .presentation import Rendered
 from .read_model import Missed
-from .rendering import Rendered
 from .talk import ANSWERS, BOT_NAMES, DIALOGUES, GREETING, LOBBY, PRIVATE_ANSWERS, Dialogue
 
 SPEAKERS_COUNT: Final = 3
@@ -43,7 +43,7 @@ class Bot(Device):
     def __init__(self, chat: Chat, name: str) -> None:
         super().__init__()
         identity = hashlib.blake2b(f"bot/{name}".encode(), digest_size=16).hexdigest()
-        self.user = User(identity, name)
+        self.user = ChatUser(identity, name)
         self._chat = chat
         self.online: OnlineUser
         self.heard: asyncio.Queue[StoredMessage] = asyncio.Queue(WAITING_MAX_COUNT)

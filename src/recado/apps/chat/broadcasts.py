@@ -9,7 +9,7 @@ from .conversation import room_of, to_wire
 from .device import OnlineUser
 from .directory import Directory
 from .frames import encode_frame
-from .messages import User
+from .messages import ChatUser
 
 INTERVAL_S: Final = 0.25
 TYPING_MAX_COUNT: Final = 5
@@ -22,7 +22,7 @@ class Broadcasts:
     def __init__(self, directory: Directory, online: dict[str, OnlineUser]) -> None:
         self._directory = directory
         self._online = online
-        self._presence: dict[str, User] = {}
+        self._presence: dict[str, ChatUser] = {}
         self._joined: dict[str, dict[str, None]] = {}
         self._left: dict[str, dict[str, None]] = {}
         self._typing: dict[str, dict[str, None]] = {}
@@ -32,12 +32,12 @@ class Broadcasts:
         if self._timer is not None:
             self._timer.cancel()
 
-    def announce_presence(self, user: User) -> None:
+    def announce_presence(self, user: ChatUser) -> None:
         """Tell everyone whether a user is online."""
         self._presence[user.id] = user
         self._schedule()
 
-    def announce_join(self, user: User, key: str) -> None:
+    def announce_join(self, user: ChatUser, key: str) -> None:
         self._presence[user.id] = user  # some members may not know the name yet
         self._joined.setdefault(key, {})[user.id] = None
         self._left.get(key, {}).pop(user.id, None)

@@ -2,8 +2,8 @@
 
     send ─→ history (the feed) ─→ read model ─→ exchange of the room ─→ queue of each member ─→ devices
 
-CH1  A send is answered with its position when it is in the history and in the read model, not before.
-CH2  The author of a message is the user of the session, whatever the browser says.
+CHT1  A send is answered with its position when it is in the history and in the read model, not before.
+CHT2  The author of a message is the user of the session, whatever the browser says.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from .device import Device, OnlineUser
 from .directory import Directory
 from .drawer import Drawer
 from .frames import encode_frame
-from .history import History
+from .history import ChatHistory
 from .messages import (
     CONTENT_TYPE,
     Applied,
+    ChatUser,
     Kind,
     NameEnricher,
     Publication,
     StoredMessage,
-    User,
     encode_text,
     make_publication_id,
 )
@@ -53,10 +53,10 @@ from .names import (
     check_text,
     check_user_name,
 )
-from .read_model import Reader, Writer
-from .rendering import route_of
+from .presentation import route_of
+from .read_model import Reader, ReadModelWriter
 from .sessions import make_session, session_digest
-from .welcome import Welcome
+from .welcome import ChatWelcome
 
 READER_THREADS_COUNT: Final = 2
 ROOMS_PER_USER_MAX_COUNT: Final = 200
@@ -85,7 +85,7 @@ class Chat:
 
     def __init__(self, database: Path, settings: ChatSettings) -> None:
         self.settings = settings
-        self._writer = Writer(database)
+        self._writer = ReadModelWriter(database)
         self._writing = ThreadPoolExecutor(1, "recado-chat-write")
         self._reader = Reader(database)
         self._reading = ThreadPoolExecutor(READER_THREADS_COUNT, "recado-chat-read")
@@ -93,7 +93,7 @@ class Chat:
         self.online: dict[str, OnlineUser] = {}
         self.broadcasts = Broadcasts(self.directory, self.online)
         self.courier = Courier(self.directory, self._reader, self.read)
-        self.welcome = Welcome(self.directory, self.online, self.courier, self.broadcasts)
+        self.welcome = ChatWelcome(self.directory, self.online, self.courier, self.broadcasts)
         self.drawer = Drawer(self.online)
         self._routing: asyncio.Queue[Applied] = asyncio.Queue()
         self._own: set[str] = set()
@@ -101,7 +101,7 @@ class Chat:
         self._is_broker_connected = True
         self._repairs: set[asyncio.Task[None]] = set()
 
-    def start(self, link: BrokerLink, make_history: Callable[..., History]) -> None:
+    def start(self, link: BrokerLink, make_history: Callable[..., ChatHistory]) -> None:
         """Use an open connection to the broker, and a history on it."""
         self._link = link
         self.history = make_history(self._writer, self._writing, self._handle_applied)
@@ -136,11 +136,11 @@ class Chat:
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def sign_in(self, name: str) -> tuple[User, str]:
+    async def sign_in(self, name: str) -> tuple[ChatUser, str]:
         """Make a user with a generated id; return it with the secret of its session."""
         if self.directory.user_count >= USERS_MAX_COUNT:
             raise RefusedError("name", f"the chat has {USERS_MAX_COUNT:,} users already")
-        user = User(uuid.uuid4().hex, check_user_name(name))
+        user = ChatUser(uuid.uuid4().hex, check_user_name(name))
         secret = make_session()
         await self._write(self._writer.add_user, user, session_digest(secret), _now_ms())
         self.directory.add_user(user)
@@ -148,22 +148,22 @@ class Chat:
             self.broadcasts.announce_join(user, await self._enter_room(user, room))
         return user, secret
 
-    async def ensure_user(self, user: User) -> None:
+    async def ensure_user(self, user: ChatUser) -> None:
         """Make a user without a session, such as a bot, unless it exists."""
         await self._write(self._writer.ensure_user, user, _now_ms())
         self.directory.add_user(user)
 
-    async def add_session(self, user: User) -> str:
+    async def add_session(self, user: ChatUser) -> str:
         """Return the secret of a further session, for another device."""
         secret = make_session()
         await self._write(self._writer.add_session, user.id, session_digest(secret), _now_ms())
         return secret
 
-    async def find_session(self, secret: str) -> User | None:
+    async def find_session(self, secret: str) -> ChatUser | None:
         user_id = await self.read(self._reader.find_session, session_digest(secret))
         return None if user_id is None else self.directory.find_user(user_id)
 
-    async def sign_out(self, user: User, secret: str) -> None:
+    async def sign_out(self, user: ChatUser, secret: str) -> None:
         """End a session; with the last one of the user, the queue of the user is deleted."""
         left = await self._write(self._writer.delete_session, session_digest(secret))
         if left == 0:
@@ -177,7 +177,7 @@ class Chat:
 
     # ── devices ───────────────────────────────────────────────────────────────────────────────────────────
 
-    def connect(self, user: User, device: Device, *, is_limited: bool = True) -> OnlineUser:
+    def connect(self, user: ChatUser, device: Device, *, is_limited: bool = True) -> OnlineUser:
         """A device of a user is there; it gets nothing before it resumes."""
         online = self.online.get(user.id)
         if online is None:
@@ -278,7 +278,7 @@ class Chat:
         self.broadcasts.announce_join(online.user, key)
         await self._answer_with_conversation(online, device, key, "joined")
 
-    async def _enter_room(self, user: User, name: str, online: OnlineUser | None = None) -> str:
+    async def _enter_room(self, user: ChatUser, name: str, online: OnlineUser | None = None) -> str:
         room = check_room_name(name)
         key = room_key(room)
         if not self.directory.is_member(user.id, key):
@@ -425,7 +425,7 @@ class Chat:
         finally:
             if waiting.done():
                 self._own.discard(publication_id)
-        if position is None:  # it was applied before, or refused by RM2
+        if position is None:  # it was applied before, or refused by CHR2
             position = await self.read(self._reader.find_position, publication_id)
         if position is None:
             raise RefusedError("id", "the message was changed by someone else meanwhile")

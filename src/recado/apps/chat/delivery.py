@@ -26,18 +26,18 @@ from .device import Device, OnlineUser
 from .directory import Directory
 from .frames import encode_frame, show_message
 from .messages import Applied, StoredMessage
+from .presentation import RecentPublications, Rendered
 from .read_model import Missed, Reader
-from .rendering import RecentPublications, Rendered
 
 POSITION_HEADER: Final = "position"
 MISSED_MAX_COUNT: Final = 200
-MISSED_MAX_CHARACTERS: Final = 200_000
+MISSED_CHARACTERS_MAX: Final = 200_000
 PARSED_MAX_COUNT: Final = 4_096
 """Properties of deliveries whose position is known: those of one message are the same in all queues."""
 
 MEMBERS_MAX_COUNT: Final = 1_000
 """Members that a page lists of one conversation."""
-LAST_MESSAGE_MAX_CHARACTERS: Final = 200
+LAST_MESSAGE_CHARACTERS_MAX: Final = 200
 
 ReadInThread: TypeAlias = Callable[..., Awaitable[Any]]
 _Work: TypeAlias = Callable[[OnlineUser, Device, str], Awaitable[None]]
@@ -169,7 +169,7 @@ class Courier:
     async def push_missed(self, online: OnlineUser, device: Device, key: str, seen: int) -> None:
         """Push everything after a position; from then on the device gets live messages of the conversation."""
         missed: Missed = await self._read(
-            self._reader.load_missed, key, seen, MISSED_MAX_COUNT, MISSED_MAX_CHARACTERS
+            self._reader.load_missed, key, seen, MISSED_MAX_COUNT, MISSED_CHARACTERS_MAX
         )
         if not self._directory.is_member(online.user.id, key):
             return  # the user has left meanwhile
@@ -218,5 +218,5 @@ class Courier:
 def _show_last(message: StoredMessage | None, user_id: str) -> dict[str, Any] | None:
     if message is None:
         return None
-    short = msgspec.structs.replace(message, text=message.text[:LAST_MESSAGE_MAX_CHARACTERS])
+    short = msgspec.structs.replace(message, text=message.text[:LAST_MESSAGE_CHARACTERS_MAX])
     return show_message(short, user_id)

@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from .frames import encode_frame, show_message
-from .messages import User
+from .messages import ChatUser
+from .presentation import Rendered
 from .read_model import Missed
-from .rendering import Rendered
 from .traffic import Traffic
 
 SENDS_PER_SECOND: Final = 5.0
@@ -78,7 +78,7 @@ class Device(ABC):
 class OnlineUser:
     """A user with at least one device, or who had one a moment ago."""
 
-    def __init__(self, user: User, *, is_limited: bool) -> None:
+    def __init__(self, user: ChatUser, *, is_limited: bool) -> None:
         self.user = user
         self.devices: dict[Device, None] = {}  # in the order in which they connected
         self.traffic = Traffic()

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .conversation import PRIVATE_PREFIX, participants, room_of
-from .messages import Applied, User
+from .messages import Applied, ChatUser
 from .names import RefusedError
-from .read_model import Snapshot
+from .read_model import ReadModelSnapshot
 
 
 class Directory:
     """All users, the conversations of each, and the last position of each conversation."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ReadModelSnapshot) -> None:
         self._users = {user.id: user for user in snapshot.users}
         self._positions = dict(snapshot.conversations)
         self._conversations: dict[str, dict[str, None]] = {}
@@ -25,13 +25,13 @@ class Directory:
     def user_count(self) -> int:
         return len(self._users)
 
-    def add_user(self, user: User) -> None:
+    def add_user(self, user: ChatUser) -> None:
         self._users[user.id] = user
 
-    def find_user(self, user_id: str) -> User | None:
+    def find_user(self, user_id: str) -> ChatUser | None:
         return self._users.get(user_id)
 
-    def require_user(self, user_id: str) -> User:
+    def require_user(self, user_id: str) -> ChatUser:
         user = self._users.get(user_id)
         if user is None:
             raise RefusedError("user", "there is no such user")

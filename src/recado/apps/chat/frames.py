@@ -17,7 +17,7 @@ from .conversation import to_wire
 from .messages import StoredMessage
 from .names import RefusedError
 
-FINAL_TEXT_BYTE: Final = 0x81
+FINAL_TEXT_CODE: Final = 0x81
 SHORT_MAX_BYTES: Final = 125
 MEDIUM_MAX_BYTES: Final = 0xFFFF
 LENGTH_U16_CODE: Final = 126
@@ -25,67 +25,77 @@ LENGTH_U64_CODE: Final = 127
 POSITIONS_MAX_COUNT: Final = 1_000
 
 
-class Resume(msgspec.Struct, frozen=True, tag="resume"):
+class ResumeFrame(msgspec.Struct, frozen=True, tag="resume"):
     """The first frame: the last position seen in each conversation."""
 
     positions: dict[str, int] | None = None
 
 
-class Send(msgspec.Struct, frozen=True, tag="send"):
+class SendFrame(msgspec.Struct, frozen=True, tag="send"):
     client_id: str
     conversation: str
     text: str
     reply_to: str | None = None
 
 
-class Edit(msgspec.Struct, frozen=True, tag="edit"):
+class EditFrame(msgspec.Struct, frozen=True, tag="edit"):
     client_id: str
     id: str
     text: str
 
 
-class Delete(msgspec.Struct, frozen=True, tag="delete"):
+class DeleteFrame(msgspec.Struct, frozen=True, tag="delete"):
     client_id: str
     id: str
 
 
-class Join(msgspec.Struct, frozen=True, tag="join"):
+class JoinFrame(msgspec.Struct, frozen=True, tag="join"):
     room: str
 
 
-class Leave(msgspec.Struct, frozen=True, tag="leave"):
+class LeaveFrame(msgspec.Struct, frozen=True, tag="leave"):
     room: str
 
 
-class Open(msgspec.Struct, frozen=True, tag="open"):
+class OpenFrame(msgspec.Struct, frozen=True, tag="open"):
     """Start a private conversation with a user."""
 
     user: str
 
 
-class Read(msgspec.Struct, frozen=True, tag="read"):
+class ReadFrame(msgspec.Struct, frozen=True, tag="read"):
     """Everything up to this position has been seen."""
 
     conversation: str
     position: int
 
 
-class Typing(msgspec.Struct, frozen=True, tag="typing"):
+class TypingFrame(msgspec.Struct, frozen=True, tag="typing"):
     conversation: str
 
 
-class Ping(msgspec.Struct, frozen=True, tag="ping"):
+class PingFrame(msgspec.Struct, frozen=True, tag="ping"):
     """Answered with `pong`: scripts in a browser do not see the pings of the protocol."""
 
 
-class Drawer(msgspec.Struct, frozen=True, tag="drawer"):
+class DrawerFrame(msgspec.Struct, frozen=True, tag="drawer"):
     """Whether the browser shows the AMQP traffic."""
 
     open: bool
 
 
 ClientFrame: TypeAlias = (
-    Resume | Send | Edit | Delete | Join | Leave | Open | Read | Typing | Ping | Drawer
+    ResumeFrame
+    | SendFrame
+    | EditFrame
+    | DeleteFrame
+    | JoinFrame
+    | LeaveFrame
+    | OpenFrame
+    | ReadFrame
+    | TypingFrame
+    | PingFrame
+    | DrawerFrame
 )
 _DECODER: Final[msgspec.json.Decoder[ClientFrame]] = msgspec.json.Decoder(ClientFrame)
 _ENCODER: Final = msgspec.json.Encoder()
@@ -97,7 +107,7 @@ def decode_client_frame(text: str | bytes) -> ClientFrame:
         frame = _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise RefusedError("frame", f"invalid frame: {error!s:.200}") from error
-    if isinstance(frame, Resume) and len(frame.positions or ()) > POSITIONS_MAX_COUNT:
+    if isinstance(frame, ResumeFrame) and len(frame.positions or ()) > POSITIONS_MAX_COUNT:
         raise RefusedError("positions", f"more than {POSITIONS_MAX_COUNT} positions")
     return frame
 
@@ -110,10 +120,10 @@ def encode_frame(content: Mapping[str, Any]) -> bytes:
 
 def frame_header(size_bytes: int) -> bytes:
     if size_bytes <= SHORT_MAX_BYTES:
-        return bytes((FINAL_TEXT_BYTE, size_bytes))
+        return bytes((FINAL_TEXT_CODE, size_bytes))
     if size_bytes <= MEDIUM_MAX_BYTES:
-        return struct.pack(">BBH", FINAL_TEXT_BYTE, LENGTH_U16_CODE, size_bytes)
-    return struct.pack(">BBQ", FINAL_TEXT_BYTE, LENGTH_U64_CODE, size_bytes)
+        return struct.pack(">BBH", FINAL_TEXT_CODE, LENGTH_U16_CODE, size_bytes)
+    return struct.pack(">BBQ", FINAL_TEXT_CODE, LENGTH_U64_CODE, size_bytes)
 
 
 def show_message(message: StoredMessage, user_id: str) -> dict[str, Any]:

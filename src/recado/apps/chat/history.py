@@ -4,8 +4,8 @@ A publication is finished when it is **applied**: the broker has confirmed it, w
 queue of the archive, and the read model has it. Only then does its author see it as sent, and only then is it published
 to the exchange of its room. So nothing is shown that the history lacks.
 
-HI1  Publications of a user are in the history in the order in which `publish` was called.
-HI2  What is not answered may be published again: under the same id it is applied once (RM1).
+CHH1  Publications of a user are in the history in the order in which `publish` was called.
+CHH2  What is not answered may be published again: under the same id it is applied once (CHR1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .messages import (
     parse_publication,
     to_message,
 )
-from .read_model import Writer
+from .read_model import ReadModelWriter
 
 SUBSCRIBER_NAME: Final = "chat-read-model"
 BATCH_MAX_COUNT: Final = 1_000
@@ -36,13 +36,13 @@ MICROSECONDS_PER_MILLISECOND: Final = 1_000
 log = logging.getLogger("recado.chat")
 
 
-class History:
+class ChatHistory:
     """Publishes to the feed, and applies what arrives from it."""
 
     def __init__(
         self,
         feed: Feed,
-        writer: Writer,
+        writer: ReadModelWriter,
         writing: Executor,
         on_applied: Callable[[Sequence[Applied]], object],
     ) -> None:

@@ -22,11 +22,11 @@ import msgspec
 from recado.patterns import Message, Translators
 
 from .conversation import feed_key, is_id
-from .names import CLIENT_ID_MAX_CHARACTERS, TEXT_MAX_CHARACTERS
+from .names import CLIENT_ID_CHARACTERS_MAX, TEXT_CHARACTERS_MAX
 
 CONTENT_TYPE: Final = "text/plain"
 ID_BYTES: Final = 16
-QUOTE_MAX_CHARACTERS: Final = 200
+QUOTE_CHARACTERS_MAX: Final = 200
 TRANSLATORS: Final = Translators()
 
 
@@ -36,7 +36,7 @@ class Kind(StrEnum):
     DELETION = "deletion"
 
 
-class User(msgspec.Struct, frozen=True):
+class ChatUser(msgspec.Struct, frozen=True):
     """A user: an id that nobody chooses, and a name that need not be unique."""
 
     id: str
@@ -49,7 +49,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     kind: Kind
     conversation: str
-    author: User
+    author: ChatUser
     client_id: str
     text: str
     time_ms: int = 0
@@ -59,7 +59,7 @@ class Publication(msgspec.Struct, frozen=True, kw_only=True):
     quote: str | None = None
 
 
-class Quote(msgspec.Struct, frozen=True):
+class QuotedMessage(msgspec.Struct, frozen=True):
     """The beginning of the message that another one answers."""
 
     id: str
@@ -74,12 +74,12 @@ class StoredMessage(msgspec.Struct, frozen=True, kw_only=True):
     conversation: str
     position: int
     """In the order of the history."""
-    author: User
+    author: ChatUser
     text: str
     time_ms: int
     client_id: str
     thread: str | None = None
-    quote: Quote | None = None
+    quote: QuotedMessage | None = None
     edited_ms: int | None = None
     deleted: bool = False
 
@@ -98,7 +98,7 @@ class Applied(msgspec.Struct, frozen=True):
 class NameEnricher:
     """Adds the id and the name of the user to a message, as the server knows them."""
 
-    def __init__(self, user: User) -> None:
+    def __init__(self, user: ChatUser) -> None:
         self._user = user
 
     def should_apply(self, message: Message[Any]) -> bool:
@@ -155,16 +155,16 @@ def parse_publication(
         text = body.decode()
     except ValueError:
         return None
-    author = User(text_of("user_id"), text_of("user_name"))
+    author = ChatUser(text_of("user_id"), text_of("user_name"))
     client_id, conversation = text_of("client_id"), text_of("conversation")
     thread = correlation_id if correlation_id != message_id else None
     if (
         not is_id(author.id)
         or not author.name
         or not client_id
-        or len(client_id) > CLIENT_ID_MAX_CHARACTERS
+        or len(client_id) > CLIENT_ID_CHARACTERS_MAX
         or message_id != make_publication_id(author.id, client_id)
-        or len(text) > TEXT_MAX_CHARACTERS
+        or len(text) > TEXT_CHARACTERS_MAX
         or not conversation
         or (kind is not Kind.MESSAGE and not is_id(text_of("target")))
     ):

@@ -10,12 +10,12 @@ FEED_NAME: Final = "chat"
 RESERVED_PREFIXES: Final = ("amq.", "feed.", "recado.")
 """Exchanges of the broker, of feeds, and of recado's own records."""
 
-NAME_MAX_CHARACTERS: Final = 40
-ROOM_MAX_CHARACTERS: Final = 60
+NAME_CHARACTERS_MAX: Final = 40
+ROOM_CHARACTERS_MAX: Final = 60
 ROOM_MAX_BYTES: Final = 200  # AMQP permits 255, and the key of the feed has a prefix
-TEXT_MAX_CHARACTERS: Final = 8_000
-SEARCH_MAX_CHARACTERS: Final = 200
-CLIENT_ID_MAX_CHARACTERS: Final = 64
+TEXT_CHARACTERS_MAX: Final = 8_000
+SEARCH_CHARACTERS_MAX: Final = 200
+CLIENT_ID_CHARACTERS_MAX: Final = 64
 
 _INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _EMOJI_JOINERS: Final = frozenset("\u200d\ufe0f")
@@ -35,12 +35,12 @@ class RefusedError(Exception):
 
 def check_user_name(name: str) -> str:
     """Return the name of a user as it is shown: trimmed, composed, without invisible characters."""
-    return _check_label(name, "name", NAME_MAX_CHARACTERS)
+    return _check_label(name, "name", NAME_CHARACTERS_MAX)
 
 
 def check_room_name(name: str) -> str:
     """Return the name of a room, which is that of its exchange."""
-    room = _check_label(name, "room", ROOM_MAX_CHARACTERS)
+    room = _check_label(name, "room", ROOM_CHARACTERS_MAX)
     size = len(room.encode())
     if size > ROOM_MAX_BYTES:
         raise RefusedError(
@@ -72,10 +72,10 @@ def _check_label(text: str, field: str, characters_max: int) -> str:
 def check_text(text: str) -> str:
     """Return the text of a message. Control characters except tabs and line ends become spaces."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if len(text) > TEXT_MAX_CHARACTERS:
+    if len(text) > TEXT_CHARACTERS_MAX:
         raise RefusedError(
             "text",
-            f"the text has {len(text):,} characters; at most {TEXT_MAX_CHARACTERS:,} are possible",
+            f"the text has {len(text):,} characters; at most {TEXT_CHARACTERS_MAX:,} are possible",
         )
     if not text.isprintable():
         text = "".join(
@@ -91,8 +91,8 @@ def check_text(text: str) -> str:
 
 def check_client_id(client_id: str) -> str:
     """Return the id that a browser gave to something it sends, so that it can send it again."""
-    if not client_id or len(client_id) > CLIENT_ID_MAX_CHARACTERS or not client_id.isascii():
+    if not client_id or len(client_id) > CLIENT_ID_CHARACTERS_MAX or not client_id.isascii():
         raise RefusedError(
-            "client_id", f"a client id has 1 to {CLIENT_ID_MAX_CHARACTERS} ASCII characters"
+            "client_id", f"a client id has 1 to {CLIENT_ID_CHARACTERS_MAX} ASCII characters"
         )
     return client_id

@@ -4,11 +4,11 @@ The history decides what is in it. `apply` stores a batch of publications togeth
 in one transaction, so each publication is applied exactly once, whenever the program is killed. It gives each the next
 **position**: the order in which all browsers show messages.
 
-RM1  A publication whose id was applied before changes nothing: a browser that never got an answer sends it again.
-RM2  Only its author changes a message.
+CHR1  A publication whose id was applied before changes nothing: a browser that never got an answer sends it again.
+CHR2  Only its author changes a message.
 RM3  `read_position` never falls.
 
-All methods block, and are called in threads: `Writer` has one, `Reader` a connection per thread.
+All methods block, and are called in threads: `ReadModelWriter` has one, `Reader` a connection per thread.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, Final, NamedTuple
 
 from .conversation import PRIVATE_PREFIX, ROOM_PREFIX, participants
 from .messages import (
-    QUOTE_MAX_CHARACTERS,
+    QUOTE_CHARACTERS_MAX,
     Applied,
+    ChatUser,
     Kind,
     Publication,
-    Quote,
+    QuotedMessage,
     StoredMessage,
-    User,
 )
 from .schema import SCHEMA, SCHEMA_VERSION
 
@@ -46,7 +46,7 @@ _FROM: Final = "from messages m left join messages q on q.id = m.quote"
 POSITION_MAX: Final = 1 << 62
 
 
-class Page(NamedTuple):
+class MessagePage(NamedTuple):
     """Messages in order, and whether there are more beyond them."""
 
     messages: list[StoredMessage]
@@ -66,7 +66,7 @@ class Missed(NamedTuple):
     """Whether there are too many to send."""
 
 
-class Membership(NamedTuple):
+class RoomMembership(NamedTuple):
     """A conversation of a user."""
 
     key: str
@@ -77,10 +77,10 @@ class Membership(NamedTuple):
     """The newest publication that the other fields take into account."""
 
 
-class Snapshot(NamedTuple):
+class ReadModelSnapshot(NamedTuple):
     """What the server keeps in memory, as it was when the program started."""
 
-    users: list[User]
+    users: list[ChatUser]
     conversations: dict[str, int]
     """The last position of each."""
     members: list[tuple[str, str]]
@@ -96,7 +96,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     return database
 
 
-class Writer:
+class ReadModelWriter:
     """Changes the read model; used in one thread."""
 
     def __init__(self, path: Path) -> None:
@@ -168,7 +168,7 @@ class Writer:
         return message
 
     def _change_message(self, publication: Publication, position: int) -> StoredMessage | None:
-        """Change a message and return it; None if it is not there, deleted, or another user's (RM2)."""
+        """Change a message and return it; None if it is not there, deleted, or another user's (CHR2)."""
         target = load_message(self._database, publication.target)
         if (
             target is None
@@ -212,12 +212,12 @@ class Writer:
 
     # ── users and conversations ───────────────────────────────────────────────────────────────────────────
 
-    def add_user(self, user: User, session_digest: bytes, now_ms: int) -> None:
+    def add_user(self, user: ChatUser, session_digest: bytes, now_ms: int) -> None:
         with self._database as database:
             database.execute("insert into users values (?, ?, ?)", (user.id, user.name, now_ms))
             self._add_session(user.id, session_digest, now_ms)
 
-    def ensure_user(self, user: User, now_ms: int) -> None:
+    def ensure_user(self, user: ChatUser, now_ms: int) -> None:
         """Add a user without a session, unless it exists."""
         with self._database as database:
             row = (user.id, user.name, now_ms)
@@ -283,12 +283,12 @@ class Writer:
             "insert or ignore into members values (?, ?, ?)", (user_id, key, read_position)
         )
 
-    def load_snapshot(self) -> Snapshot:
+    def load_snapshot(self) -> ReadModelSnapshot:
         database = self._database
-        users = [User(*row) for row in database.execute("select id, name from users")]
+        users = [ChatUser(*row) for row in database.execute("select id, name from users")]
         positions = dict(database.execute("select key, last_position from conversations"))
         members = database.execute("select user_id, conversation from members").fetchall()
-        return Snapshot(users, positions, members)
+        return ReadModelSnapshot(users, positions, members)
 
 
 class Reader:
@@ -326,30 +326,30 @@ class Reader:
         )
         return None if row is None else str(row[0])
 
-    def load_page(self, key: str, before: int | None, limit: int) -> Page:
+    def load_page(self, key: str, before: int | None, limit: int) -> MessagePage:
         """Return the last messages of a conversation before a position."""
         rows = self._select(
             "where m.conversation = ? and m.position < ? order by m.position desc limit ?",
             (key, before if before is not None else POSITION_MAX, limit + 1),
         )
-        return Page(rows[:limit][::-1], len(rows) > limit, before is not None)
+        return MessagePage(rows[:limit][::-1], len(rows) > limit, before is not None)
 
-    def load_after(self, key: str, after: int, limit: int) -> Page:
+    def load_after(self, key: str, after: int, limit: int) -> MessagePage:
         """Return the first messages of a conversation after a position."""
         rows = self._select(
             "where m.conversation = ? and m.position > ? order by m.position limit ?",
             (key, after, limit + 1),
         )
-        return Page(rows[:limit], True, len(rows) > limit)
+        return MessagePage(rows[:limit], True, len(rows) > limit)
 
-    def load_around(self, key: str, message_id: str, limit: int) -> Page | None:
+    def load_around(self, key: str, message_id: str, limit: int) -> MessagePage | None:
         """Return a message with those before and after it; None if the conversation has no such message."""
         found = self.find_message(message_id)
         if found is None or found.conversation != key:
             return None
         before = self.load_page(key, found.position, limit // 2)
         after = self.load_after(key, found.position - 1, limit - limit // 2)
-        return Page(before.messages + after.messages, before.more, after.more_after)
+        return MessagePage(before.messages + after.messages, before.more, after.more_after)
 
     def load_missed(self, key: str, seen: int, limit: int, characters_max: int) -> Missed:
         """Return the messages after a position, and the older ones that were changed after it."""
@@ -372,7 +372,7 @@ class Reader:
         more = max(len(messages), len(changed)) > limit or size > characters_max
         return Missed(last, [] if more else messages, [] if more else changed, more)
 
-    def load_memberships(self, user_id: str, keys: Sequence[str]) -> list[Membership]:
+    def load_memberships(self, user_id: str, keys: Sequence[str]) -> list[RoomMembership]:
         """Return what the list of conversations shows of each."""
         database = self._connect()
         found = []
@@ -385,13 +385,15 @@ class Reader:
                 last = self.load_page(key, None, 1).messages
                 shown = last[0] if last else None
                 found.append(
-                    Membership(key, read_position, unread, shown, read_last(database, key))
+                    RoomMembership(key, read_position, unread, shown, read_last(database, key))
                 )
             finally:
                 database.rollback()
         return found
 
-    def search(self, query: str, keys: Sequence[str], before: int | None, limit: int) -> Page:
+    def search(
+        self, query: str, keys: Sequence[str], before: int | None, limit: int
+    ) -> MessagePage:
         """Return the newest messages before a position that contain all words of a query."""
         places = ",".join("?" * len(keys))
         rows = self._select(
@@ -400,7 +402,7 @@ class Reader:
             f" and m.conversation in ({places}) and not m.deleted order by m.position desc limit ?",
             (query, before if before is not None else POSITION_MAX, *keys, limit + 1),
         )
-        return Page(rows[:limit], len(rows) > limit)
+        return MessagePage(rows[:limit], len(rows) > limit)
 
     def _select(self, condition: str, parameters: tuple[Any, ...]) -> list[StoredMessage]:
         rows = self._connect().execute(f"select {_COLUMNS} {_FROM} {condition}", parameters)
@@ -452,12 +454,12 @@ def read_last(database: sqlite3.Connection, key: str) -> int:
 def _to_message(row: Sequence[Any]) -> StoredMessage:
     quote = None
     if row[11] is not None:
-        quote = Quote(row[11], row[12], row[13][:QUOTE_MAX_CHARACTERS])
+        quote = QuotedMessage(row[11], row[12], row[13][:QUOTE_CHARACTERS_MAX])
     return StoredMessage(
         id=row[0],
         conversation=row[1],
         position=row[2],
-        author=User(row[3], row[4]),
+        author=ChatUser(row[3], row[4]),
         text=row[5],
         time_ms=row[6],
         client_id=row[7],

@@ -20,7 +20,7 @@ import recado.feeds
 from .bots import Demo
 from .broker_link import BrokerLink
 from .chat import Chat, ChatSettings
-from .history import History
+from .history import ChatHistory
 from .names import FEED_NAME
 from .site import ChatSite
 from .talk import LOBBY
@@ -88,7 +88,7 @@ async def run_chat(options: ServerOptions) -> AsyncIterator[RunningChat]:
         await stack.enter_async_context(
             connection.archive(FEED_NAME, folder / ARCHIVE_FOLDER, name=ARCHIVE_NAME)
         )
-        chat.start(link, partial(History, connection.feed(FEED_NAME)))
+        chat.start(link, partial(ChatHistory, connection.feed(FEED_NAME)))
         failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         tasks = [
             asyncio.create_task(_supervise(work, failure))

@@ -9,7 +9,7 @@ import hashlib
 import secrets
 from typing import Final, NamedTuple
 
-from .messages import User
+from .messages import ChatUser
 
 SECRET_BYTES: Final = 32
 LINK_S: Final = 300.0
@@ -25,7 +25,7 @@ def session_digest(secret: str) -> bytes:
 
 
 class _Link(NamedTuple):
-    user: User
+    user: ChatUser
     expires_s: float
 
 
@@ -35,7 +35,7 @@ class DeviceLinks:
     def __init__(self) -> None:
         self._links: dict[bytes, _Link] = {}
 
-    def make(self, user: User, now_s: float) -> str:
+    def make(self, user: ChatUser, now_s: float) -> str:
         """Return the secret of a new link."""
         self._links = {
             digest: link for digest, link in self._links.items() if link.expires_s > now_s
@@ -46,7 +46,7 @@ class DeviceLinks:
         self._links[session_digest(secret)] = _Link(user, now_s + LINK_S)
         return secret
 
-    def take(self, secret: str, now_s: float) -> User | None:
+    def take(self, secret: str, now_s: float) -> ChatUser | None:
         """Return the user of a link and remove it."""
         link = self._links.pop(session_digest(secret), None)
         return link.user if link is not None and link.expires_s > now_s else None

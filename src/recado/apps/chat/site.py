@@ -1,8 +1,8 @@
 """The HTTP side of the chat: the page, sessions, history and search, and the way to the WebSocket.
 
-SI1  A request that changes something, and a WebSocket, must come from a page of this site: the header `Origin` names
+CHS1  A request that changes something, and a WebSocket, must come from a page of this site: the header `Origin` names
      the host that the request was sent to. The cookie is `SameSite=Strict` and `HttpOnly`.
-SI2  A user reads only conversations of which the user is a member.
+CHS2  A user reads only conversations of which the user is a member.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .chat import Chat
 from .conversation import from_wire
 from .device import TokenBucket
 from .frames import show_message
-from .messages import User
-from .names import SEARCH_MAX_CHARACTERS, RefusedError
-from .read_model import POSITION_MAX, Page, format_query
+from .messages import ChatUser
+from .names import SEARCH_CHARACTERS_MAX, RefusedError
+from .read_model import POSITION_MAX, MessagePage, format_query
 from .sessions import DeviceLinks
 from .socket import refuse_socket, serve_socket
 
@@ -48,11 +48,11 @@ API_HEADERS: Final = {
 }
 
 
-class SignIn(msgspec.Struct, frozen=True):
+class ChatSignIn(msgspec.Struct, frozen=True):
     name: str
 
 
-_SIGN_IN_DECODER: Final = msgspec.json.Decoder(SignIn)
+_SIGN_IN_DECODER: Final = msgspec.json.Decoder(ChatSignIn)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -96,11 +96,11 @@ class ChatSite:
 
     # ── sessions ──────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _find_user(self, request: web.Request) -> User | None:
+    async def _find_user(self, request: web.Request) -> ChatUser | None:
         secret = request.cookies.get(COOKIE_NAME, "")
         return await self._chat.find_session(secret) if secret else None
 
-    async def _require_user(self, request: web.Request) -> User:
+    async def _require_user(self, request: web.Request) -> ChatUser:
         user = await self._find_user(request)
         if user is None:
             raise RequestError(401, "choose a name first")
@@ -176,9 +176,9 @@ class ChatSite:
     async def _search(self, request: web.Request) -> web.Response:
         user = await self._require_user(request)
         text = request.query.get("text", "")
-        if len(text) > SEARCH_MAX_CHARACTERS:
+        if len(text) > SEARCH_CHARACTERS_MAX:
             raise RequestError(
-                400, f"a search has at most {SEARCH_MAX_CHARACTERS} characters", "text"
+                400, f"a search has at most {SEARCH_CHARACTERS_MAX} characters", "text"
             )
         if "conversation" in request.query:
             keys = [self._find_conversation(request, user)]
@@ -187,7 +187,7 @@ class ChatSite:
         query = format_query(text)
         before = _parse_number(request, "before", None, POSITION_MAX)
         if not query or not keys:
-            return _answer_page(Page([], False), user)
+            return _answer_page(MessagePage([], False), user)
         reader = self._chat.reader
         return _answer_page(
             await self._chat.read(reader.search, query, keys, before, SEARCH_MAX_COUNT), user
@@ -197,7 +197,7 @@ class ChatSite:
         await self._require_user(request)
         return _answer({"rooms": self._chat.welcome.list_rooms()})
 
-    def _find_conversation(self, request: web.Request, user: User) -> str:
+    def _find_conversation(self, request: web.Request, user: ChatUser) -> str:
         key = from_wire(request.query.get("conversation", ""), user.id)
         self._chat.directory.require_member(user.id, key)
         return key
@@ -266,7 +266,7 @@ def _parse_number(request: web.Request, name: str, default: int | None, most: in
     return min(int(text), most)
 
 
-def _answer_page(page: Page, user: User, **more: Any) -> web.Response:
+def _answer_page(page: MessagePage, user: ChatUser, **more: Any) -> web.Response:
     messages = [show_message(each, user.id) for each in page.messages]
     found = {"messages": messages, "more": page.more, "more_after": page.more_after}
     return _answer({**found, **more})

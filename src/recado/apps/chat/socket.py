@@ -21,7 +21,7 @@ from . import frames
 from .chat import Chat
 from .device import Device, OnlineUser, TokenBucket
 from .frames import ClientFrame, decode_client_frame, encode_frame
-from .messages import User
+from .messages import ChatUser
 from .names import RefusedError
 
 OUTBOX_MAX_BYTES: Final = 2 << 20
@@ -133,36 +133,36 @@ class Conversationalist:
     def _handle(self, frame: ClientFrame) -> None:
         chat, online, device = self._chat, self._online, self._device
         if not self._has_resumed:
-            if not isinstance(frame, frames.Resume):
+            if not isinstance(frame, frames.ResumeFrame):
                 raise RefusedError("frame", "the first frame must be resume")
             self._has_resumed = True
             self._start(chat.resume(online, device, frame.positions))
             return
         match frame:
-            case frames.Resume():
+            case frames.ResumeFrame():
                 raise RefusedError("frame", "only the first frame may be resume")
-            case frames.Send(client_id, conversation, text, reply_to):
+            case frames.SendFrame(client_id, conversation, text, reply_to):
                 sending = chat.send(online, client_id, conversation, text, reply_to)
                 self._start(self._answer(client_id, sending), client_id)
-            case frames.Edit(client_id, message_id, text):
+            case frames.EditFrame(client_id, message_id, text):
                 changing = chat.change(online, client_id, message_id, text)
                 self._start(self._answer(client_id, changing), client_id)
-            case frames.Delete(client_id, message_id):
+            case frames.DeleteFrame(client_id, message_id):
                 changing = chat.change(online, client_id, message_id, None)
                 self._start(self._answer(client_id, changing), client_id)
-            case frames.Join(room):
+            case frames.JoinFrame(room):
                 self._start(chat.join(online, device, room))
-            case frames.Leave(room):
+            case frames.LeaveFrame(room):
                 self._start(chat.leave(online, room))
-            case frames.Open(user_id):
+            case frames.OpenFrame(user_id):
                 self._start(chat.open_private(online, device, user_id))
-            case frames.Read(conversation, position):
+            case frames.ReadFrame(conversation, position):
                 self._start(chat.mark_read(online, conversation, position))
-            case frames.Typing(conversation):
+            case frames.TypingFrame(conversation):
                 chat.announce_typing(online, conversation)
-            case frames.Ping():
+            case frames.PingFrame():
                 device.push(PONG)
-            case frames.Drawer(is_open):
+            case frames.DrawerFrame(is_open):
                 chat.drawer.watch(online, device, is_open=is_open)
             case _:
                 assert_never(frame)
@@ -217,7 +217,7 @@ class Conversationalist:
         self._device.push(encode_frame({**answer, "retry": error.retry}))
 
 
-async def serve_socket(chat: Chat, user: User, request: web.Request) -> web.WebSocketResponse:
+async def serve_socket(chat: Chat, user: ChatUser, request: web.Request) -> web.WebSocketResponse:
     """Turn a request into a WebSocket, and serve it until it ends."""
     socket = web.WebSocketResponse(
         heartbeat=HEARTBEAT_S, compress=False, max_msg_size=FRAME_MAX_BYTES

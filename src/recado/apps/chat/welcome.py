@@ -12,14 +12,14 @@ from .delivery import Courier
 from .device import Device, OnlineUser
 from .directory import Directory
 from .frames import encode_frame
-from .messages import User
-from .names import NAME_MAX_CHARACTERS, ROOM_MAX_CHARACTERS, TEXT_MAX_CHARACTERS, RefusedError
+from .messages import ChatUser
+from .names import NAME_CHARACTERS_MAX, ROOM_CHARACTERS_MAX, TEXT_CHARACTERS_MAX, RefusedError
 
 LISTED_MAX_COUNT: Final = 2_000
 """Users, and rooms, in the first frame."""
 
 
-class Welcome:
+class ChatWelcome:
     """Greets devices."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Welcome:
         self._courier.catch_up_user(online)
 
     def _make_welcome(
-        self, user: User, keys: Sequence[str], conversations: Sequence[dict[str, Any]]
+        self, user: ChatUser, keys: Sequence[str], conversations: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
         ids = dict.fromkeys([user.id])
         for key in keys:
@@ -85,9 +85,9 @@ class Welcome:
             "conversations": conversations,
             "rooms": self.list_rooms(),
             "limits": {
-                "name": NAME_MAX_CHARACTERS,
-                "room": ROOM_MAX_CHARACTERS,
-                "text": TEXT_MAX_CHARACTERS,
+                "name": NAME_CHARACTERS_MAX,
+                "room": ROOM_CHARACTERS_MAX,
+                "text": TEXT_CHARACTERS_MAX,
             },
         }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession
 
-from recado.apps.chat.messages import Kind, Publication, User, make_publication_id
+from recado.apps.chat.messages import ChatUser, Kind, Publication, make_publication_id
 from recado.apps.chat.server import RunningChat
 from workshop.time_limit import scale
 
@@ -61,7 +61,7 @@ def text_of(number: int) -> str:
 def long_room(chat: RunningChat) -> str:
     """A room in which many messages were written."""
     name = f"long {secrets.token_hex(3)}"
-    author = User(secrets.token_hex(16), "Author")
+    author = ChatUser(secrets.token_hex(16), "Author")
 
     async def write() -> None:
         sent = []
