@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from random import Random
 from typing import Any, Final
 
@@ -546,7 +547,11 @@ class World:
             wanted = some.wanted(configuration)
             if wanted is None or len(wanted) != 1 or wanted[0].members != configuration.members:
                 problems.append(f"{configuration} is not placed")
-        current = {configuration.range_id for _, configuration in self._current()}
+        ranges = [configuration for _, configuration in self._current()]
+        for low, high in pairwise(ranges):
+            if (low.owner, low.members) == (high.owner, high.members):
+                problems.append(f"{low} and {high} are not merged")
+        current = {configuration.range_id for configuration in ranges}
         for name, node in nodes.items():
             for replica in node.replication.replicas.values():
                 if replica.range_id not in current:

@@ -33,7 +33,7 @@ from recado.overlay.command import (
     Unsubscribe,
 )
 from recado.overlay.identifier import topic_key
-from recado.overlay.messages import Answers, Commands, Notified
+from recado.overlay.messages import Answers, Commands, Notified, Notify
 from recado.overlay.node import NodeSettings
 from recado.overlay.peer_address import PeerAddress
 from recado.overlay.peer_view import PeerAdded
@@ -476,6 +476,23 @@ def test_the_smaller_side_of_a_partition_refuses_and_the_larger_goes_on(
     network.run(4.0)
     assert network.ask(owner, NEWS, GetField("f")) == FieldValue(b"after")
     assert len(network.owners(topic_key(NEWS))) == 1
+
+
+def test_a_new_owner_delivers_what_the_old_one_has_not(network: TestNetwork) -> None:
+    peer = _away(network)
+    network.ask(peer, NEWS, CreateTopic(retained_messages_max=1))
+    network.ask(peer, NEWS, _publish("before"))
+    network.is_lost = lambda envelope: any(
+        isinstance(message, Notify) for message in envelope.messages
+    )
+    network.ask(peer, NEWS, Subscribe(SubscriptionId(peer, 1)))
+    assert network.ask(peer, NEWS, _publish("after")) == PublishReport(1, 1, 0)
+    assert _bodies(network, 1) == []
+    (owner,) = network.owners(topic_key(NEWS))
+    network.crash(owner)
+    network.is_lost = lambda _: False
+    network.run(3.0)
+    assert _bodies(network, 1) == [b"before", b"after"]
 
 
 def test_an_owner_without_a_majority_answers_no_reads(network: TestNetwork) -> None:

@@ -237,9 +237,8 @@ class Dispatcher:
             delivery = subscription.delivery if is_registered else None
             node = self._own if is_registered else subscription.id.subscriber
             group = _group(node, [subscription], delivery)
-            for retained in topic.retained:
-                message = retained.message
-                if retained.position < pending.position and (wanted is None or wanted(message)):
+            for retained in pending.retained:
+                if wanted is None or wanted(retained.message):
                     self._enqueue(pending.id, topic.name, retained, group)
                     items += 1
         if items:

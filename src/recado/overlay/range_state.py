@@ -46,7 +46,14 @@ from .command import (
 from .configuration import Arc
 from .identifier import TopicKey
 from .peer_address import PeerAddress
-from .topic import MESSAGE_BYTES_MAX, REQUIRED_ACTION, Topic, TopicRecord, create_topic
+from .topic import (
+    MESSAGE_BYTES_MAX,
+    REQUIRED_ACTION,
+    RetainedMessage,
+    Topic,
+    TopicRecord,
+    create_topic,
+)
 
 
 class PendingPublish(Struct, frozen=True, array_like=True, tag="publish"):
@@ -67,6 +74,7 @@ class PendingReplay(Struct, frozen=True, array_like=True, tag="replay"):
     key: TopicKey
     position: int
     subscription: SubscriptionId
+    retained: tuple[RetainedMessage, ...]
 
 
 Pending = PendingPublish | PendingReplay
@@ -287,7 +295,12 @@ class RangeState:
             self._count_subscription(operation.subscription.subscriber, topic.name, 1)
             if topic.retained:
                 self.pending[command.id] = PendingReplay(
-                    command.id, topic.name, topic.key, position, operation.subscription
+                    command.id,
+                    topic.name,
+                    topic.key,
+                    position,
+                    operation.subscription,
+                    topic.retained,
                 )
         return answer
 

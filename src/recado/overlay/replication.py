@@ -14,9 +14,17 @@ When an epoch has ended, members keep its final state until a majority of the me
 that it has its part, and announce the successors until then. So a crash at any step of a hand-over leaves at least
 as many copies as before:
 
+Joining nodes cut ranges in two. Neighbouring ranges of one owner with the same members are *merged*, by two decisions:
+first the upper range ends with `merges_into` the lower one; then the lower one ends and *absorbs* it. If the lower
+range ends otherwise, because its owner has failed for instance, the upper one continues by itself, with the
+successor that is in its decision. The second decision tells which, and there is only one. To accept it, a member
+must have the final state of both.
+
 RN1  A replica is dropped only if later epochs cover its arc, and a majority of the members of each has the state.
 RN2  A node becomes a voting replica of a configuration at most once (RM2 of `range_map`).
 RN3  A node without a majority changes nothing: it does not seal (CANVASSING), and its commands wait or are refused.
+RN4  The upper range of a merge continues either in the merged range or by itself, not both: that is what the members of
+     the lower range decide.
 """
 
 from __future__ import annotations
@@ -24,10 +32,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .command import Command
-from .configuration import Configuration, RangeId, first_configuration
+from .configuration import Arc, Configuration, RangeId, first_configuration
 from .messages import (
     Accept,
     Accepted,
@@ -71,6 +79,7 @@ PATIENCE_S: Final = 1.0
 SEALED_S: Final = 1.2
 """A replica that is sealed for so long without a decision has lost its proposer."""
 RANK_S: Final = 0.3
+DECISIONS_MAX: Final = 10_000
 SILENCE_S: Final = 3 * HEARTBEAT_S
 LOG_SUFFIX_ENTRIES_MAX: Final = 2_000
 
@@ -121,6 +130,8 @@ class Replication:
         self._exports: dict[tuple[PeerAddress, RangeId], StateExport] = {}
         self._confirmed: dict[RangeId, dict[PeerAddress, None]] = {}
         self._announced_at: dict[RangeId, float] = {}
+        self._absorbed: dict[RangeId, RangeId | None] = {}
+        """The range that each decision has merged, of the newest decisions."""
         self._trouble_since: dict[RangeId, float] = {}
         self._ring_changed_at = 0.0
         self._next_request = 1
@@ -269,7 +280,7 @@ class Replication:
                     self._answer(sender, replica.prepare(message))
             case Accept(configuration):
                 replica = self._find_undecided(sender, configuration, now)
-                if replica is not None:
+                if replica is not None and self._has_absorbed(message.decision):
                     self._answer(sender, replica.accept(message))
             case Willing() | Promised() | Accepted() | Outvoted() | LogMissing() | LogSuffix():
                 self._receive_vote(sender, message, now)
@@ -397,7 +408,7 @@ class Replication:
         if replica is not None and replica.decision is None:
             replica.learn(message.decision, message.first, message.entries)
             self._follow_decision(replica, sender, now)
-        else:
+        elif message.decision.merges_into is None:
             for successor in message.decision.successors:
                 self._learn(successor, sender, now)
 
@@ -405,14 +416,18 @@ class Replication:
         decision = replica.decision
         assert decision is not None
         self._end(replica, now)
+        self._absorbed[replica.range_id] = decision.absorbed
+        if len(self._absorbed) > DECISIONS_MAX:
+            del self._absorbed[next(iter(self._absorbed))]
+        for upper in list(self.replicas.values()):
+            if upper.decision is not None and upper.decision.merges_into == replica.range_id:
+                self._continue_alone(upper, now)
+        if decision.merges_into is not None:
+            self._continue_alone(replica, now)
+            return
         for successor in decision.successors:
             if self.own in successor.members:
-                assert replica.state is not None or not replica.is_final
-                state = (
-                    replica.state.copy(successor.arc)
-                    if replica.is_final and replica.state
-                    else None
-                )
+                state = self._derive(replica, successor)
                 self._adopt(successor, state, [source, *replica.configuration.members], now)
             else:
                 self.known.learn(successor)
@@ -494,10 +509,10 @@ class Replication:
             entries = () if replica.is_final else replica.log.entries(replica.state.position)
             return replica.state.copy(), entries
         for each in self.replicas.values():
-            if each.is_final and each.state is not None and each.decision is not None:
-                for successor in each.decision.successors:
-                    if successor.range_id == range_id:
-                        return each.state.copy(successor.arc), ()
+            for successor in each.decision.successors if each.decision is not None else ():
+                state = self._derive(each, successor) if successor.range_id == range_id else None
+                if state is not None:
+                    return state, ()
         return None
 
     # ── time ──────────────────────────────────────────────────────────────────────────────────────
@@ -546,6 +561,8 @@ class Replication:
             elif replica.decision is None and replica.state is not None and replica.is_voter:
                 self._supervise(replica, now)
                 self._ask_if_over(replica, now)
+            elif replica.decision is not None and replica.decision.merges_into is not None:
+                self._ask_what_follows(replica, now)
             elif not replica.is_voter:
                 heard_at = self._heard_at.setdefault(replica.range_id, now)
                 if now >= heard_at + self.settings.hand_over_s:
@@ -557,6 +574,14 @@ class Replication:
                 for range_id, peers in self._confirmed.items()
                 if range_id in current
             }
+
+    def _ask_what_follows(self, upper: Replica, now: float) -> None:
+        """A range has ended for a merge, and this node does not know what the range below has decided."""
+        if now >= self._announced_at.get(upper.range_id, -ANNOUNCE_S) + ANNOUNCE_S:
+            self._announced_at[upper.range_id] = now
+            for member in upper.configuration.members:
+                if member != self.own:
+                    self._send(member, LookUp(upper.configuration.arc.first))
 
     def _ask_if_over(self, replica: Replica, now: float) -> None:
         """If the owner is silent, ask the other members what has followed: the decision may have been lost."""
@@ -577,6 +602,8 @@ class Replication:
         if replica.is_owned and replica.is_open:
             self._trouble_since.pop(range_id, None)
             self._prepare_hand_over(replica, now)
+            if range_id not in self._reconfigurations and range_id not in self._hand_overs:
+                self._merge(replica, now)
             return
         members = [each for each in replica.configuration.members if each in self.alive]
         rank = members.index(self.own) if self.own in members else len(members)
@@ -644,9 +671,110 @@ class Replication:
         self.counts["proposed"] += 1
 
         def choose(end: int, promised: list[PeerAddress]) -> Decision:
-            return Decision(end, self._choose_successors(replica, promised))
+            merged = self._absorb(replica, end, promised)
+            return merged or Decision(end, self._choose_successors(replica, promised))
 
         self._reconfigurations[replica.range_id] = Reconfiguration(replica, self.own, choose, now)
+
+    # ── merging ───────────────────────────────────────────────────────────────────────────────────
+
+    def _find_upper(self, lower: Replica) -> Replica | None:
+        """Return the range above that can be merged into an owned one, or has ended for that."""
+        configuration = lower.configuration
+        known = self.known.find(configuration.arc.last + 1)
+        upper = self.replicas.get(known.range_id) if known is not None else None
+        if (
+            upper is None
+            or not configuration.arc.is_followed_by(upper.configuration.arc)
+            or upper.configuration.owner != configuration.owner
+            or upper.configuration.members != configuration.members
+        ):
+            return None
+        if upper.decision is not None:
+            return upper if upper.decision.merges_into == lower.range_id else None
+        is_busy = any(
+            upper.range_id in each or lower.range_id in each
+            for each in (self._reconfigurations, self._hand_overs)
+        ) or any(
+            each.decision is not None and each.decision.merges_into == upper.range_id
+            for each in self.replicas.values()
+        )
+        return upper if upper.is_open and not is_busy else None
+
+    def _merge(self, lower: Replica, now: float) -> bool:
+        """Take the next step of merging the range above into this one; return whether there was one."""
+        upper = self._find_upper(lower)
+        if upper is None:
+            return False
+        if upper.decision is not None:
+            if upper.is_final:
+                self._propose(lower, now)
+            return upper.is_final
+        if now < self._ring_changed_at + 2 * self.settings.settle_s:
+            return False
+        configuration = upper.configuration
+        wanted = self.wanted(configuration)
+        if wanted is None or not is_placed(configuration, wanted):
+            return False
+
+        def choose(end: int, promised: list[PeerAddress]) -> Decision:
+            if self.own not in promised:
+                return Decision(end, self._choose_successors(upper, promised))
+            alone = structs.replace(configuration, epoch=configuration.epoch + 1)
+            return Decision(end, (alone,), merges_into=lower.range_id)
+
+        self._reconfigurations[upper.range_id] = Reconfiguration(upper, self.own, choose, now)
+        return True
+
+    def _absorb(self, lower: Replica, end: int, promised: Sequence[PeerAddress]) -> Decision | None:
+        """Return the decision that completes a merge, if the upper range has ended for it."""
+        if not lower.is_owned or self.own not in promised:
+            return None
+        upper = self._find_upper(lower)
+        wanted = self.wanted(lower.configuration)
+        if upper is None or not upper.is_final or upper.decision is None:
+            return None
+        if wanted is None or not is_placed(lower.configuration, wanted):
+            return None
+        low, high = lower.configuration, upper.configuration
+        arc = Arc(low.arc.first, high.arc.last)
+        merged = Configuration(arc, max(low.epoch, high.epoch) + 1, low.members, low.owner)
+        return Decision(end, (merged,), high.range_id, upper.decision.end)
+
+    def _has_absorbed(self, decision: Decision) -> bool:
+        """Whether this node has the final state of the range that a decision merges, if any (RN4)."""
+        if decision.absorbed is None:
+            return True
+        upper = self.replicas.get(decision.absorbed)
+        return upper is not None and upper.is_final
+
+    def _continue_alone(self, upper: Replica, now: float) -> None:
+        """Follow the decision of a range that was to be merged, if the range below was decided otherwise."""
+        decision = upper.decision
+        assert decision is not None
+        assert decision.merges_into is not None
+        if decision.merges_into not in self._absorbed:
+            return
+        if self._absorbed[decision.merges_into] != upper.range_id:
+            for successor in decision.successors:
+                state = upper.state.copy() if upper.is_final and upper.state is not None else None
+                self._adopt(successor, state, upper.configuration.members, now)
+
+    def _derive(self, replica: Replica, successor: Configuration) -> RangeState | None:
+        """Return the initial state of a successor, if this node has the final state of what precedes it."""
+        decision = replica.decision
+        if not replica.is_final or replica.state is None or decision is None:
+            return None
+        if decision.absorbed is None:
+            return replica.state.copy(successor.arc)
+        upper = self.replicas.get(decision.absorbed)
+        if upper is None or not upper.is_final or upper.state is None:
+            return None
+        state = replica.state.copy()
+        state.join(upper.state.copy())
+        return state
+
+    # ── proposals ─────────────────────────────────────────────────────────────────────────────────
 
     def _choose_successors(
         self, replica: Replica, promised: Sequence[PeerAddress]

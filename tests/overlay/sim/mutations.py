@@ -94,6 +94,14 @@ def _install_anything(self: Replica, state: RangeState, entries: Any) -> bool:
     return True
 
 
+def _derive_from_the_lower(
+    self: Replication, replica: Replica, successor: Configuration
+) -> RangeState | None:
+    if not replica.is_final or replica.state is None:
+        return None
+    return replica.state.copy(successor.arc)
+
+
 # ── state ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -304,7 +312,7 @@ MUTATIONS = (
         "copy",
         _copy_and_restart,
         frozenset({Rule.MISSED}),
-        4,
+        None,
     ),
     Mutation(
         "copies of a range share topics that change",
@@ -337,7 +345,7 @@ MUTATIONS = (
         "_resume_deliveries",
         _nothing,
         frozenset({Rule.MISSED}),
-        4,
+        None,
     ),
     Mutation(
         "a subscriber does not recognize what it has had",
@@ -387,6 +395,22 @@ MUTATIONS = (
         frozenset({Rule.ORDER, Rule.PERMISSION, Rule.PROGRESS}),
         None,
         raises=True,
+    ),
+    Mutation(
+        "a merge forgets the upper range",
+        Replication,
+        "_derive",
+        _derive_from_the_lower,
+        frozenset({Rule.LOST, Rule.FIELD, Rule.TWICE, Rule.MISSED, Rule.PROGRESS}),
+        1,
+    ),
+    Mutation(
+        "the upper range does not go on alone",
+        Replication,
+        "_continue_alone",
+        _nothing,
+        frozenset({Rule.PROGRESS}),
+        None,
     ),
     Mutation(
         "permissions are not checked",

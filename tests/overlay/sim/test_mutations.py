@@ -17,7 +17,7 @@ import pytest
 
 from bench.overlay_sim.world import live_through
 
-from .. import test_commands, test_replica
+from .. import test_commands, test_merge, test_replica
 from ..test_reconfiguration_machine import WALKED
 from .mutations import MUTATIONS, Mutation
 
@@ -57,6 +57,21 @@ DIRECT: dict[str, Callable[[], None]] = {
     ),
     "reads need no majority": lambda: (
         test_commands.test_an_owner_without_a_majority_answers_no_reads(
+            test_commands.start_network()
+        )
+    ),
+    "the upper range does not go on alone": lambda: (
+        test_merge.test_the_upper_range_goes_on_alone_if_the_owner_fails_in_between(
+            test_merge.start_network()
+        )
+    ),
+    "unfinished deliveries do not move with a range": lambda: (
+        test_commands.test_a_new_owner_delivers_what_the_old_one_has_not(
+            test_commands.start_network()
+        )
+    ),
+    "a new owner does not resume deliveries": lambda: (
+        test_commands.test_a_new_owner_delivers_what_the_old_one_has_not(
             test_commands.start_network()
         )
     ),
