@@ -104,7 +104,7 @@ class Entry(msgspec.Struct):
 
 
 QUICK: Final = (
-    Part("recado", 1, 6),
+    Part("recado", 1, 5),
     Part("recado", 1, 2, Control.STORES),
     Part("recado", 1, 3, Control.IDS),
 )
