@@ -107,6 +107,7 @@ class _Judge:
         for topic, operations in self.by_topic.items():
             for field in ("a", "b"):
                 self._judge_field(topic, field, operations)
+            self._judge_existence(topic, operations)
             self._judge_list(topic, operations)
             self._judge_permissions(topic, operations)
             self._judge_notifications(topic, operations)
@@ -280,6 +281,24 @@ class _Judge:
                     self.violate(
                         Rule.ORDER, other.start, f"{topic}: an origin's commands are exchanged"
                     )
+
+    def _judge_existence(self, topic: str, operations: list[Operation]) -> None:
+        """No topic is deleted in these worlds, so one that was created is always there."""
+        created = min(
+            (
+                operation.end
+                for operation in operations
+                if isinstance(operation.submitted.operation, CreateTopic) and operation.is_done
+            ),
+            default=inf,
+        )
+        for operation in operations:
+            if (
+                operation.start > created
+                and isinstance(operation.answer, Refused)
+                and operation.answer.reason is RefusalReason.NO_SUCH_TOPIC
+            ):
+                self.violate(Rule.LOST, operation.end, f"{topic} was created, and is gone")
 
     # ── permissions ───────────────────────────────────────────────────────────────────────────────
 

@@ -288,7 +288,7 @@ MUTATIONS = (
         "find",
         _find_nothing,
         frozenset({Rule.TWICE}),
-        4,
+        3,
     ),
     Mutation(
         "late copies of commands that were given up are executed",
@@ -402,7 +402,7 @@ MUTATIONS = (
         "_derive",
         _derive_from_the_lower,
         frozenset({Rule.LOST, Rule.FIELD, Rule.TWICE, Rule.MISSED, Rule.PROGRESS}),
-        1,
+        4,
     ),
     Mutation(
         "the upper range does not go on alone",
