@@ -105,9 +105,11 @@ def draw(found: Sequence[Figures], file: Path) -> Path:
     _shape(repair, sizes, "seconds after 10 % fail at once")
     repair.plot(sizes, [each.repair_s for each in found], "o-", color=OWN, label="leaf sets right")
     repair.plot(sizes, [each.tables_s for each in found], "s-", color=OTHER, label="tables clean")
+    for axes in (hops, state, repair):
+        axes.set_ylim(bottom=0)
     for axes in (hops, state, copies, repair):
         axes.legend(fontsize=8, frameon=False)
-    figure.suptitle("Networks of 16 to 16,384 nodes, in simulation", fontweight="bold")
+    figure.suptitle("Networks of growing size, in simulation", fontweight="bold")
     figure.tight_layout()
     figure.savefig(file, dpi=110)
     pyplot.close(figure)
@@ -119,6 +121,5 @@ def _shape(axes: Any, sizes: Sequence[int], title: str) -> None:
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_title(title, fontsize=10, loc="left")
     axes.grid(color=GRID)
-    axes.set_ylim(bottom=0)
     for edge in ("top", "right"):
         axes.spines[edge].set_visible(False)
