@@ -456,7 +456,11 @@ class OverlayNode:
                 self._send(peer, Leaving(self.own, self.is_leaving))
 
     def _continue_leaving(self, now: float) -> None:
-        alone = not len(self.replication.ring)
+        # If the others are only out of reach, they need what is stored here.
+        alone = not len(self.replication.ring) and all(
+            replica.configuration.members == (self.own,)
+            for replica in self.replication.replicas.values()
+        )
         if alone or not (self.replication.is_member or len(self.buffer) or len(self._outstanding)):
             self._effects.append(Left())
         elif now >= self._leaving_sent_at + LEAVING_S:
